@@ -1,0 +1,90 @@
+//! Events by columns: the one form that a model run and a recorded trace share.
+
+use crate::{Cause, Cpu, Ns, TaskId};
+
+/// What happened. The meaning of `a` and `b` in [`Event`] depends on it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub enum EventKind {
+    /// `task` leaves the CPU, `a` = next task, `b` = 1 if `task` stayed runnable.
+    Switch,
+    /// `task` is being woken by the CPU; `a` = CPU where it last ran, `b` = the waker.
+    Waking,
+    /// `task` became runnable; `a` = its CPU.
+    Wakeup,
+    /// `task` is new and became runnable; `a` = its CPU.
+    WakeupNew,
+    /// `task` is moved; `a` = from CPU, `b` = to CPU.
+    Migrate,
+    /// A reschedule of CPU `a` was asked for.
+    NeedResched,
+}
+
+/// One row of a [`Timeline`].
+#[derive(Clone, Copy, Debug)]
+pub struct Event {
+    /// When.
+    pub time: Ns,
+    /// On which CPU.
+    pub cpu: Cpu,
+    /// What.
+    pub kind: EventKind,
+    /// To whom.
+    pub task: TaskId,
+    /// See [`EventKind`].
+    pub a: u32,
+    /// See [`EventKind`].
+    pub b: u32,
+    /// Why, where known.
+    pub cause: Option<&'static Cause>,
+}
+
+/// Events in order of time, held by columns.
+#[derive(Clone, Debug, Default)]
+pub struct Timeline {
+    time: Vec<u64>,
+    cpu: Vec<u16>,
+    kind: Vec<EventKind>,
+    task: Vec<u32>,
+    a: Vec<u32>,
+    b: Vec<u32>,
+    cause: Vec<Option<&'static Cause>>,
+}
+
+impl Timeline {
+    /// Appends an event. Times must not decrease.
+    pub fn push(&mut self, e: Event) {
+        assert!(self.time.last().is_none_or(|&t| t <= e.time.0), "events out of order");
+        self.time.push(e.time.0);
+        self.cpu.push(e.cpu.0);
+        self.kind.push(e.kind);
+        self.task.push(e.task.0);
+        self.a.push(e.a);
+        self.b.push(e.b);
+        self.cause.push(e.cause);
+    }
+    /// Number of events.
+    pub fn len(&self) -> usize {
+        self.time.len()
+    }
+    /// True if there is no event.
+    pub fn is_empty(&self) -> bool {
+        self.time.is_empty()
+    }
+    /// Row `i`.
+    pub fn get(&self, i: usize) -> Event {
+        Event {
+            time: Ns(self.time[i]),
+            cpu: Cpu(self.cpu[i]),
+            kind: self.kind[i],
+            task: TaskId(self.task[i]),
+            a: self.a[i],
+            b: self.b[i],
+            cause: self.cause[i],
+        }
+    }
+    /// All rows in order.
+    pub fn iter(&self) -> impl Iterator<Item = Event> + '_ {
+        (0..self.len()).map(|i| self.get(i))
+    }
+}
