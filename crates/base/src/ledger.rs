@@ -1,0 +1,196 @@
+//! Where every nanosecond of every CPU went: by function, and by what the function waited for.
+//!
+//! Time is booked when it is planned: an operation that will take 300 ns books its 300 ns at its
+//! start, and whoever stretches it (an interrupt, a busy sibling) books the extra. So for each
+//! CPU, at any moment, *booked = elapsed + what is planned beyond now*: the ledger closes.
+
+use crate::{Cpu, Ns};
+
+/// The coarse kind of a function's time.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Category {
+    /// The program itself.
+    User,
+    /// System calls, without the scheduler.
+    Syscall,
+    /// The scheduler.
+    Scheduler,
+    /// Interrupts, softirqs and ticks.
+    Irq,
+    /// The idle loop.
+    Idle,
+}
+
+macro_rules! funcs {
+    ($($name:ident $cat:ident $text:literal,)*) => {
+        /// A function (or a step of one) that time is booked under, in the kernel's own names.
+        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+        #[repr(u8)]
+        pub enum Func { $(#[doc = $text] $name,)* }
+        impl Func {
+            /// Every function, in order.
+            pub const ALL: &'static [Func] = &[$(Func::$name,)*];
+            /// Name as the kernel spells it.
+            pub fn name(self) -> &'static str {
+                match self { $(Func::$name => $text,)* }
+            }
+            /// What kind of time it is.
+            pub fn category(self) -> Category {
+                match self { $(Func::$name => Category::$cat,)* }
+            }
+        }
+    };
+}
+
+funcs! {
+    User User "user",
+    ColdCache User "user: refilling a cold cache",
+    Idle Idle "idle",
+    IdleExit Idle "idle exit latency",
+    SyscallEntry Syscall "syscall entry",
+    SyscallExit Syscall "syscall exit",
+    PipeWrite Syscall "pipe_write",
+    PipeRead Syscall "pipe_read",
+    MutexLock Syscall "mutex_lock",
+    UnixSend Syscall "unix_stream_sendmsg",
+    UnixRecv Syscall "unix_stream_recvmsg",
+    Futex Syscall "futex",
+    Poll Syscall "poll",
+    Sleep Syscall "nanosleep",
+    Fork Syscall "copy_process",
+    Exec Syscall "execve",
+    Exit Syscall "do_exit",
+    Wait4 Syscall "wait4",
+    WaitQueue Syscall "wake_up_common",
+    TryToWakeUp Scheduler "try_to_wake_up",
+    SelectTaskRq Scheduler "select_task_rq",
+    SelectIdle Scheduler "select_idle_sibling",
+    TtwuQueue Scheduler "ttwu_queue_wakelist",
+    TtwuPending Scheduler "sched_ttwu_pending",
+    EnqueueTask Scheduler "enqueue_task",
+    DequeueTask Scheduler "dequeue_task",
+    UpdateLoadAvg Scheduler "update_load_avg",
+    UpdateCfsGroup Scheduler "update_cfs_group",
+    PickNext Scheduler "pick_next_task",
+    Schedule Scheduler "__schedule",
+    ContextSwitch Scheduler "context_switch",
+    RqLock Scheduler "raw_spin_rq_lock",
+    Newidle Scheduler "newidle_balance",
+    LoadBalance Scheduler "load_balance",
+    Yield Scheduler "sched_yield",
+    Tick Irq "scheduler_tick",
+    Timer Irq "hrtimer_interrupt",
+    Ipi Irq "sysvec_call_function_single",
+    Softirq Irq "handle_softirqs",
+    Interrupt Irq "device interrupt",
+    Nohz Idle "nohz",
+}
+
+/// What a function waited for; `None` is the function's own work.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+#[repr(u8)]
+pub enum Resource {
+    /// Not waiting.
+    None,
+    /// A run queue lock.
+    RqLock,
+    /// A cache line of another CPU's run queue.
+    RqLine,
+    /// `tg->load_avg`.
+    TgLoadAvg,
+    /// The line of `sd_llc_shared`.
+    LlcShared,
+    /// A pipe's mutex, or the line it lies on.
+    PipeMutex,
+    /// A socket's lock or lines.
+    Socket,
+    /// A task's own lines (`task_struct`), or its `pi_lock`.
+    TaskLine,
+    /// Machine-wide lines: root domain, nohz.
+    Global,
+}
+
+impl Resource {
+    /// Every resource, in order.
+    pub const ALL: [Resource; 9] = [
+        Resource::None,
+        Resource::RqLock,
+        Resource::RqLine,
+        Resource::TgLoadAvg,
+        Resource::LlcShared,
+        Resource::PipeMutex,
+        Resource::Socket,
+        Resource::TaskLine,
+        Resource::Global,
+    ];
+    /// Name in reports.
+    pub fn name(self) -> &'static str {
+        match self {
+            Resource::None => "own",
+            Resource::RqLock => "rq lock",
+            Resource::RqLine => "rq line",
+            Resource::TgLoadAvg => "tg->load_avg",
+            Resource::LlcShared => "sd_llc_shared",
+            Resource::PipeMutex => "pipe mutex",
+            Resource::Socket => "socket",
+            Resource::TaskLine => "task line",
+            Resource::Global => "global line",
+        }
+    }
+}
+
+const NR_RESOURCES: usize = Resource::ALL.len();
+const ROW: usize = Func::ALL.len() * NR_RESOURCES;
+
+/// Nanoseconds by CPU, function and resource. Fixed size.
+#[derive(Clone, Debug)]
+pub struct Ledger {
+    ns: Vec<u64>,
+}
+
+impl Ledger {
+    /// An empty ledger of `nr_cpus` CPUs.
+    pub fn new(nr_cpus: usize) -> Ledger {
+        Ledger { ns: vec![0; nr_cpus * ROW] }
+    }
+    /// Books `d` for `func` on `cpu`.
+    #[inline(always)]
+    pub fn book(&mut self, cpu: Cpu, func: Func, on: Resource, d: Ns) {
+        self.ns[cpu.ix() * ROW + func as usize * NR_RESOURCES + on as usize] += d.0;
+    }
+    /// Takes back `d` that was planned but will not be spent.
+    #[inline]
+    pub fn unbook(&mut self, cpu: Cpu, func: Func, on: Resource, d: Ns) {
+        self.ns[cpu.ix() * ROW + func as usize * NR_RESOURCES + on as usize] -= d.0;
+    }
+    /// What is booked for (`func`, `on`) on `cpu`.
+    pub fn get(&self, cpu: Cpu, func: Func, on: Resource) -> Ns {
+        Ns(self.ns[cpu.ix() * ROW + func as usize * NR_RESOURCES + on as usize])
+    }
+    /// Everything booked on `cpu`.
+    pub fn total(&self, cpu: Cpu) -> Ns {
+        Ns(self.ns[cpu.ix() * ROW..(cpu.ix() + 1) * ROW].iter().sum())
+    }
+    /// Sum over all CPUs of (`func`, `on`).
+    pub fn sum(&self, func: Func, on: Resource) -> Ns {
+        let at = func as usize * NR_RESOURCES + on as usize;
+        Ns(self.ns.iter().skip(at).step_by(ROW).sum())
+    }
+    /// Non-zero sums over all CPUs, in order of function and resource.
+    pub fn rows(&self) -> Vec<(Func, Resource, Ns)> {
+        let mut v = Vec::new();
+        for &f in Func::ALL {
+            for r in Resource::ALL {
+                let d = self.sum(f, r);
+                if d.0 != 0 {
+                    v.push((f, r, d));
+                }
+            }
+        }
+        v
+    }
+    /// What was booked since `earlier`, an older copy of the same ledger.
+    pub fn since(&self, earlier: &Ledger) -> Ledger {
+        Ledger { ns: self.ns.iter().zip(&earlier.ns).map(|(a, b)| a - b).collect() }
+    }
+}
