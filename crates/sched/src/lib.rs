@@ -1,1 +1,10 @@
-//! (skeleton)
+//! The scheduler: the seam ([`scheduler`]), the class stack of Linux behind it, and other
+//! schedulers. Knows nothing of the event queue, of system calls or of benchmarks.
+#![allow(missing_docs)]
+
+pub mod cx;
+pub mod domains;
+pub mod fair;
+pub mod release;
+pub mod scheduler;
+pub mod task;

@@ -1,0 +1,125 @@
+//! What a hook is given: the shared state, the machine to charge, and how to ask for a reschedule.
+
+use crate::domains::Domains;
+use crate::release::Release;
+use crate::task::{Affinities, Rq, RqLoad, Task};
+use vruntime_base::{Cause, Cpu, CpuMask, Func, Ledger, Noise, Ns, Resource, TaskId};
+use vruntime_machine::{Line, Machine};
+
+/// State that all schedulers share and that the rest of the kernel reads.
+pub struct Shared {
+    /// The release in force.
+    pub release: Release,
+    /// Scheduling domains of every CPU.
+    pub domains: Domains,
+    /// All tasks; the idle task of CPU n is task n.
+    pub tasks: Vec<Task>,
+    /// All CPUs.
+    pub rqs: Vec<Rq>,
+    /// What balancing scans, by CPU.
+    pub loads: Vec<RqLoad>,
+    /// Interned affinity masks.
+    pub affinities: Affinities,
+    /// CPUs with their tick stopped (`nohz.idle_cpus_mask`).
+    pub nohz_idle: CpuMask,
+    /// Where CPU time went.
+    pub ledger: Ledger,
+    /// All randomness.
+    pub noise: Noise,
+}
+
+impl Shared {
+    /// The task `p`.
+    #[inline(always)]
+    pub fn task(&self, p: TaskId) -> &Task {
+        &self.tasks[p.ix()]
+    }
+    /// The CPU's shared part of the run queue.
+    #[inline(always)]
+    pub fn rq(&self, c: Cpu) -> &Rq {
+        &self.rqs[c.ix()]
+    }
+    /// `rq->curr` is the idle task.
+    #[inline(always)]
+    pub fn curr_is_idle(&self, c: Cpu) -> bool {
+        self.rqs[c.ix()].curr.0 == u32::from(c.0)
+    }
+    /// `idle_cpu()`: runs the idle task, has nothing queued and no wakeup on its list.
+    #[inline(always)]
+    pub fn idle_cpu(&self, c: Cpu) -> bool {
+        let rq = &self.rqs[c.ix()];
+        rq.curr.0 == u32::from(c.0) && self.loads[c.ix()].nr_running == 0 && !rq.ttwu_pending
+    }
+    /// `sched_idle_cpu()`: has tasks, and all of them are SCHED_IDLE.
+    #[inline(always)]
+    pub fn sched_idle_cpu(&self, c: Cpu) -> bool {
+        let l = &self.loads[c.ix()];
+        l.nr_running > 0 && l.nr_running == l.idle_h_nr
+    }
+    /// The CPUs `p` may run on.
+    #[inline(always)]
+    pub fn allowed(&self, p: TaskId) -> &CpuMask {
+        self.affinities.get(self.tasks[p.ix()].affinity)
+    }
+}
+
+/// The context of one call of a hook, on one CPU at one moment.
+///
+/// What the hook touches it charges here; the driver turns [`Cx::cost`] into elapsed time. What is
+/// charged is booked in the ledger at once.
+pub struct Cx<'a> {
+    /// The moment of the call.
+    pub now: Ns,
+    /// The CPU that executes the code.
+    pub cpu: Cpu,
+    /// Shared state.
+    pub sh: &'a mut Shared,
+    /// The hardware.
+    pub machine: &'a mut Machine,
+    /// Time spent so far in this call, waiting included.
+    pub cost: Ns,
+    /// Slow-down of this CPU by a busy sibling: time per unit of work in 1/1024.
+    pub slowdown: u32,
+    /// Reschedules asked for, with the reason; the driver empties it.
+    pub resched: &'a mut Vec<(Cpu, &'static Cause)>,
+}
+
+impl Cx<'_> {
+    /// Spends `ns` of work at full speed in `func`.
+    #[inline(always)]
+    pub fn charge(&mut self, func: Func, ns: u32) {
+        let d = Ns((u64::from(ns) * u64::from(self.slowdown)) >> 10);
+        self.sh.ledger.book(self.cpu, func, Resource::None, d);
+        self.cost += d;
+    }
+    /// Waits `d` in `func` for `on`.
+    #[inline(always)]
+    pub fn wait(&mut self, func: Func, on: Resource, d: Ns) {
+        if d.0 != 0 {
+            self.sh.ledger.book(self.cpu, func, on, d);
+            self.cost += d;
+        }
+    }
+    /// `func` reads `line`; the time goes under `on`.
+    #[inline(always)]
+    pub fn read(&mut self, line: Line, func: Func, on: Resource) {
+        let c = self.machine.read(line, self.cpu, self.now + self.cost);
+        self.wait(func, on, c.own + c.wait);
+    }
+    /// `func` writes `line`; the time goes under `on`.
+    #[inline(always)]
+    pub fn write(&mut self, line: Line, func: Func, on: Resource) {
+        let c = self.machine.write(line, self.cpu, self.now + self.cost);
+        self.wait(func, on, c.own + c.wait);
+    }
+    /// Asks for a reschedule of `cpu`; what that means is the preemption model's business.
+    #[inline]
+    pub fn resched_curr(&mut self, cpu: Cpu, why: &'static Cause) {
+        self.resched.push((cpu, why));
+    }
+    /// `jiffies`.
+    #[inline(always)]
+    pub fn jiffies(&self) -> u64 {
+        self.now.0 / self.sh.release.tick_ns()
+    }
+}

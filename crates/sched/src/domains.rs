@@ -1,0 +1,3 @@
+//! (skeleton) Scheduling domains.
+/// Scheduling domains of every CPU.
+pub struct Domains {}

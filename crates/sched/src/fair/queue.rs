@@ -1,0 +1,4 @@
+//! placeholder: see the owner of the fair core.
+#[derive(Clone, Debug, Default)]
+/// Sorted queue.
+pub struct Queue {}

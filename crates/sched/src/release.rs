@@ -1,0 +1,244 @@
+//! A kernel release: which variant of each mechanism it has, its features and its tunables.
+//!
+//! A release is data (`kernels/*.toml`), never a test in mechanism code: mechanisms read the
+//! switches below and know no version numbers. Field names double as the names of command line
+//! overrides (`v6.1+sis_util=off,base_slice_ns=3000000`). Features carry the kernel's own names
+//! (`/sys/kernel/debug/sched/features`), in lower case.
+
+use serde::{Deserialize, Serialize};
+
+/// Which fair class.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum FairKind {
+    /// Completely Fair Scheduler (up to 6.5).
+    Cfs,
+    /// Earliest eligible virtual deadline first (6.6 on).
+    Eevdf,
+}
+
+/// The preemption model in force.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Preempt {
+    /// Kernel code is preempted nowhere; a reschedule waits for the return to user mode.
+    None,
+}
+
+/// When `sched_ttwu_pending` clears `rq->ttwu_pending`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum TtwuPendingClear {
+    /// Before the queued tasks are enqueued: for a moment the CPU looks idle again (6.1).
+    BeforeEnqueue,
+    /// After all of them are enqueued (6.2 on).
+    AfterEnqueue,
+}
+
+/// The rule that lets a task stack on the per-CPU kthread that wakes it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum KthreadStacking {
+    /// There is none (before 5.6).
+    Absent,
+    /// Also for wakeups from an interrupt on top of the kthread (5.6 to 5.16).
+    Always,
+    /// Only when the kthread itself does the waking (5.17 on).
+    InTask,
+}
+
+/// How much imbalance between NUMA nodes is left alone.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum NumaImbalance {
+    /// None (5.5).
+    None,
+    /// A fixed pair of tasks (5.7).
+    Pair,
+    /// `imb_numa_nr`, from the topology (5.18 on).
+    ImbNumaNr,
+}
+
+/// `update_cfs_group`: when the group entity is reweighted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum GroupReweight {
+    /// On every call (up to 6.5).
+    Always,
+    /// Only when the weight changes (6.6, 6.10).
+    IfChanged,
+    /// Only when it changes, and not read at all for a queue without weight (6.12 on).
+    IfLoadedAndChanged,
+}
+
+macro_rules! release {
+    ($($(#[doc = $doc:literal])* $name:ident : $ty:ty,)*) => {
+        /// One kernel release with all overrides applied. See the module text.
+        #[derive(Clone, Debug, Serialize, Deserialize)]
+        #[serde(deny_unknown_fields)]
+        pub struct Release {
+            $($(#[doc = $doc])* pub $name: $ty,)*
+        }
+        impl Release {
+            /// Name and meaning of every field, in order.
+            pub const FIELDS: &'static [(&'static str, &'static str)] =
+                &[$((stringify!($name), concat!($($doc),*)),)*];
+        }
+    };
+}
+
+release! {
+    /// Short name, as in `-k v6.1`.
+    name: String,
+    /// Exact point release that the facts were read from.
+    version: String,
+    /// One line for `vruntime list kernels`.
+    description: String,
+    /// Scheduler behind the hooks: `linux` (the class stack) or another of `vruntime list schedulers`.
+    scheduler: String,
+    /// Ticks per second (CONFIG_HZ).
+    hz: u32,
+    /// Preemption model.
+    preempt: Preempt,
+    /// Fair class: `cfs` or `eevdf`.
+    fair: FairKind,
+
+    /// CFS: a sleeper gets half of `latency_ns` as credit, not all.
+    gentle_fair_sleepers: bool,
+    /// CFS: a new task starts one slice behind.
+    start_debit: bool,
+    /// CFS: prefer the task that was preempted by a wakeup.
+    last_buddy: bool,
+    /// Mark the wakee as next buddy on every wakeup.
+    next_buddy: bool,
+    /// EEVDF: use the next buddy when picking (6.12 on).
+    pick_buddy: bool,
+    /// Buddies count as cache hot for the balancer.
+    cache_hot_buddy: bool,
+    /// A wakeup may preempt.
+    wakeup_preemption: bool,
+    /// CFS: period from the number of tasks in the whole hierarchy.
+    alt_period: bool,
+    /// CFS: a slice is at least `min_granularity_ns`.
+    base_slice: bool,
+    /// EEVDF: keep the lag over a sleep.
+    place_lag: bool,
+    /// EEVDF: a new task starts with half a slice.
+    place_deadline_initial: bool,
+    /// EEVDF: a task that moves without sleeping keeps its relative deadline.
+    place_rel_deadline: bool,
+    /// EEVDF: the running task is protected until its deadline.
+    run_to_parity: bool,
+    /// EEVDF: a wakee with a shorter slice ends that protection.
+    preempt_short: bool,
+    /// EEVDF: a task that blocks while ineligible stays in the queue.
+    delay_dequeue: bool,
+    /// EEVDF: such a task keeps no positive lag.
+    delay_zero: bool,
+    /// EEVDF: fork placement writes the deadline once more at enqueue, with a full slice (6.6 to 6.10).
+    fork_places_twice: bool,
+    /// EEVDF: the lag is clamped before a queued entity is reweighted (6.10 on).
+    reweight_clamps_lag: bool,
+    /// EEVDF: yielding forfeits the rest of the request.
+    yield_forfeits: bool,
+    /// EEVDF: the reference point follows the average (`zero_vruntime`) instead of never going back.
+    zero_vruntime: bool,
+    /// EEVDF: a group entity takes the shortest slice below it.
+    group_min_slice: bool,
+
+    /// Remote wakeups may go through the wake list.
+    ttwu_queue: bool,
+    /// When `ttwu_pending` is cleared.
+    ttwu_pending_clear: TtwuPendingClear,
+    /// A wakeup of a task still on the CPU is handed to that CPU.
+    ttwu_on_cpu_handover: bool,
+    /// The on_rq wakeup path also updates avg_idle and runs the class hooks (up to 6.1).
+    ttwu_runnable_full: bool,
+    /// On the on_rq path, no preemption check while the task is still running (6.5 on).
+    ttwu_runnable_skip_curr: bool,
+
+    /// Limit the idle scan by the utilisation of the LLC.
+    sis_util: bool,
+    /// `wake_affine` looks at idle CPUs.
+    wa_idle: bool,
+    /// `wake_affine` compares loads.
+    wa_weight: bool,
+    /// `wake_affine` favours the waker by half the imbalance percentage.
+    wa_bias: bool,
+    /// `wake_affine`: an idle prev is kept (5.10 on).
+    wa_idle_prev: bool,
+    /// `wake_affine`: tasks in delayed dequeue do not count in the sync test.
+    wa_sync_minus_delayed: bool,
+    /// Stacking on per-CPU kthreads.
+    kthread_stacking: KthreadStacking,
+    /// Search the cluster (shared L2) before the LLC (6.7 on).
+    cluster_scan: bool,
+    /// The scan loop ends only when the count falls to exactly zero (up to 6.6).
+    scan_stops_at_zero: bool,
+    /// `find_idlest_group` sums only the CPUs the task may use (long-term back-port).
+    idlest_group_allowed_only: bool,
+    /// Utilisation estimate.
+    util_est: bool,
+    /// Utilisation as the balancer sees it takes the maximum with `runnable_avg` (6.5 on).
+    util_boosted_by_runnable: bool,
+
+    /// NI_RANDOM: skip newidle passes at random, by their success.
+    ni_random: bool,
+    /// Interval of a busy CPU = interval of an idle one times this.
+    busy_factor: u32,
+    /// Imbalance percentage of levels that share no cache.
+    imbalance_pct: u32,
+    /// NUMA imbalance left alone.
+    numa_imbalance: NumaImbalance,
+    /// `should_we_balance` prefers a whole idle core (6.6 on).
+    balance_prefers_idle_core: bool,
+    /// Sibling imbalance is normalised by the number of cores (6.6 on).
+    sibling_imbalance_by_cores: bool,
+    /// A fully busy group of equal load replaces the one found before (6.5 on).
+    fully_busy_tie_takes_later: bool,
+    /// Newidle ends its walk as soon as the CPU may not balance (6.10 on).
+    newidle_stops_on_refusal: bool,
+    /// Balancing never detaches per-CPU kthreads.
+    keep_percpu_kthreads: bool,
+    /// Balancer statistics count tasks in delayed dequeue.
+    balance_counts_delayed: bool,
+    /// `tg->load_avg` is written at most once a millisecond per queue (6.7 on).
+    tg_load_avg_ratelimit: bool,
+    /// When group entities are reweighted.
+    group_reweight: GroupReweight,
+    /// A new task's first utilisation uses the scaled-down weight.
+    new_task_util_scaled: bool,
+    /// The idle loop goes back to idle without asking the classes (6.12 on).
+    idle_shortcut: bool,
+
+    /// Pipe: a reader wakes a writer only when it freed a slot (6.14 on).
+    pipe_wakes_on_freed_slot: bool,
+
+    /// EEVDF: request size in ns before CPU scaling.
+    base_slice_ns: u64,
+    /// CFS: targeted latency in ns before CPU scaling.
+    latency_ns: u64,
+    /// CFS: minimal granularity in ns before CPU scaling.
+    min_granularity_ns: u64,
+    /// CFS: minimal granularity of SCHED_IDLE entities in ns, not scaled.
+    idle_min_granularity_ns: u64,
+    /// CFS: wakeup granularity in ns before CPU scaling.
+    wakeup_granularity_ns: u64,
+    /// A task that ran within this many ns is cache hot.
+    migration_cost_ns: u64,
+    /// The most tasks moved in one balance pass.
+    nr_migrate: u32,
+    /// Schedule all tasks of a workload in one task group of their own (autogroup).
+    autogroup: bool,
+}
+
+impl Release {
+    /// Factor of CPU scaling: `1 + ilog2(min(cpus, 8))`.
+    pub fn scaling(&self, nr_cpus: usize) -> u64 {
+        1 + u64::from(nr_cpus.clamp(1, 8).ilog2())
+    }
+    /// Length of a tick in ns.
+    pub fn tick_ns(&self) -> u64 {
+        1_000_000_000 / u64::from(self.hz)
+    }
+}

@@ -1,0 +1,201 @@
+//! What every scheduler knows of a task, and of a CPU.
+
+use crate::fair::SeId;
+use vruntime_base::{Cpu, CpuMask, Ns, TaskId, id_type};
+
+id_type!(
+    /// A task group. `TgId(0)` is the root group.
+    TgId(u16)
+);
+id_type!(
+    /// An interned set of allowed CPUs. `AffinityId(0)` is "all CPUs".
+    AffinityId(u16)
+);
+
+/// Scheduling policy.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Policy {
+    /// SCHED_NORMAL (SCHED_OTHER).
+    Normal,
+    /// SCHED_BATCH.
+    Batch,
+    /// SCHED_IDLE.
+    Idle,
+    /// SCHED_FIFO.
+    Fifo,
+    /// SCHED_RR.
+    Rr,
+    /// The stopper (`migration/N`): above everything.
+    Stop,
+}
+
+impl Policy {
+    /// Handled by the fair class.
+    #[inline(always)]
+    pub fn is_fair(self) -> bool {
+        matches!(self, Policy::Normal | Policy::Batch | Policy::Idle)
+    }
+    /// Rank of the scheduling class; higher preempts lower.
+    #[inline(always)]
+    pub fn class_rank(self) -> u8 {
+        match self {
+            Policy::Stop => 3,
+            Policy::Fifo | Policy::Rr => 2,
+            _ => 1,
+        }
+    }
+}
+
+/// `p->__state`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum TaskState {
+    /// TASK_NEW: not yet woken for the first time.
+    New,
+    /// TASK_RUNNING: runnable or running.
+    Running,
+    /// TASK_INTERRUPTIBLE.
+    Interruptible,
+    /// TASK_UNINTERRUPTIBLE.
+    Uninterruptible,
+    /// TASK_WAKING: between the decision where to put it and its enqueue.
+    Waking,
+    /// TASK_DEAD.
+    Dead,
+}
+
+/// The scheduler's half of `task_struct`.
+#[derive(Clone, Debug)]
+pub struct Task {
+    /// Policy.
+    pub policy: Policy,
+    /// Nice value, −20 … 19.
+    pub nice: i8,
+    /// RT priority 1 … 99, 0 for the fair class.
+    pub rt_priority: u8,
+    /// State.
+    pub state: TaskState,
+    /// Queued on `cpu`'s run queue (also while running, also in delayed dequeue).
+    pub on_rq: bool,
+    /// A kernel thread.
+    pub kthread: bool,
+    /// Sleeps for I/O.
+    pub in_iowait: bool,
+    /// `task_cpu(p)`: the CPU whose run queue it belongs to.
+    pub cpu: Cpu,
+    /// `p->wake_cpu`.
+    pub wake_cpu: Cpu,
+    /// `p->recent_used_cpu`.
+    pub recent_used_cpu: Cpu,
+    /// Allowed CPUs.
+    pub affinity: AffinityId,
+    /// Number of allowed CPUs.
+    pub nr_cpus_allowed: u16,
+    /// Task group.
+    pub tg: TgId,
+    /// Its entity in the fair class.
+    pub se: SeId,
+    /// `p->on_cpu` is set while now < this moment; `Ns::NEVER` while it runs.
+    pub on_cpu_until: Ns,
+    /// `p->wakee_flips`.
+    pub wakee_flips: u32,
+    /// `p->wakee_flip_decay_ts`, jiffies.
+    pub wakee_flip_decay_ts: u32,
+    /// `p->last_wakee`.
+    pub last_wakee: TaskId,
+    /// Address space; tasks with the same value are threads of one process.
+    pub mm: u32,
+    /// `util_est.enqueued`.
+    pub util_est_enqueued: u32,
+    /// `util_est.ewma`.
+    pub util_est_ewma: u32,
+    /// Neighbours in the CPU's list of fair tasks (`rq->cfs_tasks`, most recently run first).
+    pub cfs_tasks_next: TaskId,
+    /// See `cfs_tasks_next`.
+    pub cfs_tasks_prev: TaskId,
+    /// Voluntary switches.
+    pub nvcsw: u32,
+    /// Involuntary switches.
+    pub nivcsw: u32,
+    /// `se.nr_migrations`.
+    pub nr_migrations: u32,
+}
+
+/// What every scheduler knows of a CPU: the part of `struct rq` that is not a class's own.
+#[derive(Clone, Debug)]
+pub struct Rq {
+    /// `rq->curr`; the CPU's idle task when idle.
+    pub curr: TaskId,
+    /// `rq->clock`; also `clock_task` (D: interrupts are not subtracted).
+    pub clock: Ns,
+    /// TIF_NEED_RESCHED of `curr`.
+    pub need_resched: bool,
+    /// `rq->ttwu_pending`.
+    pub ttwu_pending: bool,
+    /// An interrupt is being served on top of `curr` (`!in_task()`).
+    pub in_interrupt: bool,
+    /// The CPU stopped its tick (`nohz.idle_cpus_mask`).
+    pub tick_stopped: bool,
+    /// `rq->active_balance` is set and the stopper has been asked to push to `push_cpu`.
+    pub active_balance: bool,
+    /// Destination of the active balance.
+    pub push_cpu: Cpu,
+    /// `rq->idle_stamp`, zero if not idle.
+    pub idle_stamp: Ns,
+    /// `rq->avg_idle`.
+    pub avg_idle: Ns,
+    /// `rq->max_idle_balance_cost`.
+    pub max_idle_balance_cost: Ns,
+    /// `rq->next_balance`, jiffies.
+    pub next_balance: u64,
+    /// Most and least recently run fair task (`rq->cfs_tasks`).
+    pub cfs_tasks_head: TaskId,
+    /// See `cfs_tasks_head`.
+    pub cfs_tasks_tail: TaskId,
+}
+
+/// Per-CPU numbers that balancing and placement scan, side by side.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RqLoad {
+    /// `rq->nr_running`: tasks of all classes, including delayed ones.
+    pub nr_running: u32,
+    /// Fair tasks in the hierarchy, including delayed ones (`h_nr_running`, `h_nr_queued`).
+    pub h_nr_queued: u32,
+    /// Fair tasks of them in delayed dequeue.
+    pub h_nr_delayed: u32,
+    /// Fair tasks of them that are SCHED_IDLE (or in an idle group).
+    pub idle_h_nr: u32,
+    /// Root `cfs_rq->avg.load_avg`.
+    pub load_avg: u64,
+    /// Root `cfs_rq->avg.util_avg`.
+    pub util_avg: u32,
+    /// Root `cfs_rq->avg.runnable_avg`.
+    pub runnable_avg: u32,
+    /// Root `cfs_rq->avg.util_est.enqueued`.
+    pub util_est: u32,
+}
+
+/// Interned affinity masks.
+#[derive(Clone, Debug)]
+pub struct Affinities {
+    masks: Vec<CpuMask>,
+}
+
+impl Affinities {
+    /// Only "all `nr_cpus` CPUs" at first.
+    pub fn new(nr_cpus: usize) -> Affinities {
+        Affinities { masks: vec![CpuMask::first_n(nr_cpus)] }
+    }
+    /// The id of `mask`, made if new.
+    pub fn intern(&mut self, mask: CpuMask) -> AffinityId {
+        if let Some(i) = self.masks.iter().position(|m| *m == mask) {
+            return AffinityId::from_ix(i);
+        }
+        self.masks.push(mask);
+        AffinityId::from_ix(self.masks.len() - 1)
+    }
+    /// The mask of `id`.
+    #[inline(always)]
+    pub fn get(&self, id: AffinityId) -> &CpuMask {
+        &self.masks[id.ix()]
+    }
+}
