@@ -222,7 +222,6 @@ fn a_hot_group_line_queues_and_a_quiet_one_does_not() {
         spent / reads
     };
     let (hot, quiet) = (read_cost(3), read_cost(50));
-    eprintln!("hot {hot} quiet {quiet}");
     assert!(hot > 1_000, "hot {hot}");
     assert!(quiet < 300, "quiet {quiet}");
 }
