@@ -2,7 +2,8 @@
 
 use crate::SpecError;
 use crate::cache::{Caches, refill};
-use crate::costs::{Cost, CostSpec, Costs};
+use crate::cost::Cost;
+use crate::costs::{CostSpec, Costs};
 use crate::idle::{IdleSpec, IdleState, deepest_for};
 use crate::lines::Lines;
 use crate::smt::FULL_SPEED;
@@ -89,6 +90,8 @@ impl MachineSpec {
 /// A machine ready for a run.
 #[derive(Clone, Debug)]
 pub struct Machine {
+    /// What `-m` calls it.
+    pub name: String,
     /// Who shares what.
     pub topo: Topology,
     /// What everything costs, ns.
@@ -149,6 +152,7 @@ impl Machine {
             exit_latency_ns: value(&format!("idle.{}", s.name), &s.exit_latency),
         });
         Ok(Machine {
+            name: spec.name.clone(),
             idle: idle.collect(),
             lines: Lines::new(&topo, 1),
             costs,
