@@ -5,7 +5,7 @@ use crate::cache::{Caches, refill};
 use crate::cost::Cost;
 use crate::costs::{CostSpec, Costs};
 use crate::idle::{IdleSpec, IdleState, deepest_for};
-use crate::lines::Lines;
+use crate::lines::{Line, LineCost, Lines};
 use crate::smt::FULL_SPEED;
 use crate::topology::{Arch, Distance, Topology};
 use crate::topology_spec::TopologySpec;
@@ -165,6 +165,16 @@ impl Machine {
         })
     }
 
+    /// A read of `line` by `cpu` at `now`.
+    #[inline]
+    pub fn read(&mut self, line: Line, cpu: Cpu, now: Ns) -> LineCost {
+        self.lines.read(line, cpu, now, &self.costs, &self.topo)
+    }
+    /// A write of `line` by `cpu` at `now`.
+    #[inline]
+    pub fn write(&mut self, line: Line, cpu: Cpu, now: Ns) -> LineCost {
+        self.lines.write(line, cpu, now, &self.costs, &self.topo)
+    }
     /// One-way transfer of a cache line from `from` to `to`.
     #[inline]
     pub fn transfer(&self, from: Cpu, to: Cpu) -> Ns {
