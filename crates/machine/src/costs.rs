@@ -104,7 +104,8 @@ macro_rules! cost_table {
             /// Multiplies every path cost by `permille`/1000, rounded to nearest. Signals between
             /// CPUs keep their values: they do not scale with a core's speed.
             pub fn scale_paths(&mut self, permille: u32) {
-                $(self.$p = ((u64::from(self.$p) * u64::from(permille) + 500) / 1000) as u32;)+
+                let scale = |ns: u32| (u64::from(ns) * u64::from(permille) + 500) / 1000;
+                $(self.$p = u32::try_from(scale(self.$p)).unwrap_or(u32::MAX);)+
             }
             /// The value of a cost that has no distance class, for knock-outs and overrides.
             pub fn by_name_mut(&mut self, name: &str) -> Option<&mut u32> {
