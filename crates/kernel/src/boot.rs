@@ -75,7 +75,7 @@ impl Sim {
         let noise = Noise::new(spec.seed);
         let domains = Domains::build(&machine.topo, &release);
         machine.lines.grow_groups(2);
-        let mut sched = registry::scheduler(&release.scheduler, &machine.topo, &domains, &release)
+        let sched = registry::scheduler(&release.scheduler, &machine.topo, &domains, &release)
             .ok_or_else(|| SetupError::Scheduler(release.scheduler.clone()))?;
 
         let mut b = Builder::default();
@@ -113,7 +113,6 @@ impl Sim {
             k.waits_for = if stopper { WaitsFor::Work } else { WaitsFor::Nothing };
             tasks.push(k);
         }
-        let _ = &mut sched;
         let mut order: Vec<usize> = (0..nr_cpus).collect();
         order.sort_by_key(|&c| noise.bits(Stream::Ties, c as u64, 0));
         let mut slot_of = vec![0; nr_cpus];
@@ -134,7 +133,7 @@ impl Sim {
             channels: b.channels.iter().map(|&(kind, group)| channel(kind, group, page)).collect(),
             futexes: vec![WaitQueue::default(); b.nr_futexes as usize],
             programs: std::mem::take(&mut b.programs),
-            rq_locks: vec![Lock::default(); nr_cpus],
+            rq_locks: vec![Lock::new(); nr_cpus],
             rq_queue: LockQueue::new(nr_cpus),
             stop_work: vec![Vec::new(); nr_cpus],
             core_busy: vec![0; nr_cores],

@@ -30,7 +30,7 @@ impl Sim {
     pub(crate) fn pipe_lock(&mut self, c: Cpu, p: TaskId, at: Ns) {
         let ch = self.channel_of(p);
         let at = at + self.work(c, Func::MutexLock, self.machine.costs.pipe_lock);
-        let m = &self.pipe(ch).mutex;
+        let m = self.pipe(ch).mutex;
         if m.free_at <= at && m.spin_head.is_none() {
             let cost = self.transfer(m.last_cpu, c);
             let at = at + self.waited(c, Func::MutexLock, Resource::PipeMutex, cost);

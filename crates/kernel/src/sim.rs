@@ -67,9 +67,10 @@ pub struct Sim {
 #[doc(hidden)]
 macro_rules! hook {
     ($sim:expr, $c:expr, $at:expr, |$s:ident, $cx:ident| $body:expr) => {{
+        let at: vruntime_base::Ns = $at;
         let sim: &mut $crate::sim::Sim = $sim;
         let mut ctx = vruntime_sched::cx::Cx {
-            now: $at,
+            now: at,
             cpu: $c,
             cost: vruntime_base::Ns::ZERO,
             slowdown: sim.cpus[$c.ix()].slowdown,
