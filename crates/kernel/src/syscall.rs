@@ -23,7 +23,10 @@ impl Sim {
     /// The current task of `c` goes on at its step.
     pub(crate) fn task_step(&mut self, c: Cpu) {
         let p = self.curr(c);
-        self.cpus[c.ix()].no_user();
+        let cpu = &mut self.cpus[c.ix()];
+        cpu.no_user();
+        // Whatever mutex the last operation held has been released within it.
+        cpu.mutex = ChannelId::NONE;
         match self.tasks[p.ix()].step {
             Step::Begin => self.begin(c, p),
             Step::RunEnd | Step::NextOp => self.next_op(c, p, self.now),
@@ -68,11 +71,15 @@ impl Sim {
 
     /// In user mode from `at` on: asks the program what it does next.
     fn next_op(&mut self, c: Cpu, p: TaskId, at: Ns) {
+        let control = self.cpus.len();
         let k = &mut self.tasks[p.ix()];
         let program = &self.programs[k.program.ix()];
         let op = loop {
             match program.next(&mut k.regs) {
-                Op::MarkStart => self.stats.mark_start = Some(at),
+                Op::MarkStart => {
+                    self.stats.mark_start = Some(at);
+                    self.events.set(control, at);
+                }
                 Op::MarkStop => self.stats.mark_stop = Some(at),
                 op => break op,
             }
