@@ -1,1 +1,3 @@
-//! (skeleton)
+//! Everyone else's bytes, in and out.
+
+pub mod machine_file;
