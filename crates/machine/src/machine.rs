@@ -2,9 +2,11 @@
 
 use crate::SpecError;
 use crate::cache::{Caches, refill};
-use crate::costs::{Cost, CostSpec, Costs};
+use crate::cost::Cost;
+use crate::costs::{CostSpec, Costs};
 use crate::idle::{IdleSpec, IdleState, deepest_for};
-use crate::lines::Lines;
+use crate::line::Line;
+use crate::lines::{LineCost, Lines};
 use crate::smt::FULL_SPEED;
 use crate::topology::{Arch, Distance, Topology};
 use crate::topology_spec::TopologySpec;
@@ -79,6 +81,9 @@ impl MachineSpec {
                 return Err(SpecError::new(format!("smt_speed[{i}]"), found, expected));
             }
         }
+        if self.caches.l1_kib == 0 || self.caches.l2_kib == 0 || self.caches.llc_mib == 0 {
+            return Err(SpecError::new("caches", format!("{:?}", self.caches), "sizes above 0"));
+        }
         if self.idle.is_empty() {
             return Err(SpecError::new("idle", "no state", "at least one"));
         }
@@ -89,6 +94,8 @@ impl MachineSpec {
 /// A machine ready for a run.
 #[derive(Clone, Debug)]
 pub struct Machine {
+    /// What `-m` calls it.
+    pub name: String,
     /// Who shares what.
     pub topo: Topology,
     /// What everything costs, ns.
@@ -104,6 +111,9 @@ pub struct Machine {
     pub page_kib: u32,
     /// Clock of a busy core, MHz.
     pub mhz: u32,
+    /// The driver's current moment: requests to lines are made at the start of an event, so that
+    /// they arrive in order.
+    pub event_time: Ns,
     held_kib: [u32; 6],
     /// By number of busy threads; entry 0 is full speed as well.
     smt_speed: Vec<u32>,
@@ -149,18 +159,30 @@ impl Machine {
             exit_latency_ns: value(&format!("idle.{}", s.name), &s.exit_latency),
         });
         Ok(Machine {
+            name: spec.name.clone(),
             idle: idle.collect(),
             lines: Lines::new(&topo, 1),
             costs,
             caches: spec.caches,
             page_kib: spec.page_kib,
             mhz: spec.mhz,
+            event_time: Ns::ZERO,
             held_kib: spec.caches.held_kib(),
             smt_speed,
             topo,
         })
     }
 
+    /// A read of `line` by `cpu`, at [`Machine::event_time`].
+    #[inline]
+    pub fn read(&mut self, line: Line, cpu: Cpu) -> LineCost {
+        self.lines.read(line, cpu, self.event_time, &self.costs, &self.topo)
+    }
+    /// A write of `line` by `cpu`, at [`Machine::event_time`].
+    #[inline]
+    pub fn write(&mut self, line: Line, cpu: Cpu) -> LineCost {
+        self.lines.write(line, cpu, self.event_time, &self.costs, &self.topo)
+    }
     /// One-way transfer of a cache line from `from` to `to`.
     #[inline]
     pub fn transfer(&self, from: Cpu, to: Cpu) -> Ns {

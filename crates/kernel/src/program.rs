@@ -1,0 +1,189 @@
+//! What tasks do: programs as small state machines over system calls.
+//!
+//! The kernel asks a task's program for its next operation when the last one is complete. Code is
+//! shared between tasks ([`Program`]), data is a few registers per task ([`Regs`]), so a task costs
+//! bytes, not kilobytes.
+
+use vruntime_base::{Cpu, Ns, id_type};
+use vruntime_sched::task::Policy;
+
+id_type!(
+    /// A pipe or a connected socket pair (one direction).
+    ChannelId(u32)
+);
+id_type!(
+    /// A futex word.
+    FutexId(u32)
+);
+id_type!(
+    /// The code of a program.
+    ProgramId(u16)
+);
+
+/// A program's own variables, private to each task. A child starts with what its parent passed.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Regs {
+    /// Program counter, for the program's own use.
+    pub pc: u16,
+    /// Progress group (see [`Builder::progress_group`]), for the program's own use.
+    pub group: u16,
+    /// Free for the program.
+    pub i: u32,
+    /// Free for the program.
+    pub j: u32,
+    /// Free for the program.
+    pub k: u32,
+    /// Free for the program.
+    pub n: u32,
+}
+
+/// One operation. All but `Run` and `Mark` enter the kernel.
+#[derive(Clone, Copy, Debug)]
+pub enum Op {
+    /// Compute in user mode for this long at full speed.
+    Run(Ns),
+    /// `write(fd, buf, bytes)`; blocks while the channel is full.
+    Write {
+        /// Where to.
+        to: ChannelId,
+        /// How much.
+        bytes: u32,
+    },
+    /// `read(fd, buf, bytes)`; blocks while the channel is empty.
+    Read {
+        /// Where from.
+        from: ChannelId,
+        /// How much at the most.
+        bytes: u32,
+    },
+    /// `poll` for input without time limit; returns at once if there is some.
+    Poll(ChannelId),
+    /// `fork` (or `pthread_create`): the child runs `program` with `regs`.
+    Fork {
+        /// Code of the child.
+        program: ProgramId,
+        /// Its registers.
+        regs: Regs,
+        /// Shares the address space.
+        thread: bool,
+    },
+    /// `execve`: same task, new program image.
+    Exec,
+    /// `waitpid` until all children have ended.
+    WaitChildren,
+    /// The task ends.
+    Exit,
+    /// `nanosleep` for this long.
+    Sleep(Ns),
+    /// `clock_nanosleep(TIMER_ABSTIME)`: until this moment since the start of the run.
+    SleepUntil(Ns),
+    /// Waits on the futex.
+    FutexWait(FutexId),
+    /// Wakes up to `n` waiters.
+    FutexWake {
+        /// Which word.
+        futex: FutexId,
+        /// At most so many.
+        n: u32,
+    },
+    /// `sched_yield`.
+    Yield,
+    /// `sched_setaffinity` of the task itself to the one CPU (must be a CPU of the machine).
+    Pin(Cpu),
+    /// `sched_setscheduler` of the task itself.
+    SetPolicy {
+        /// Policy.
+        policy: Policy,
+        /// Nice value (fair) or RT priority.
+        prio: i8,
+    },
+    /// The benchmark takes its start time. Costs nothing.
+    MarkStart,
+    /// The benchmark takes its stop time. Costs nothing.
+    MarkStop,
+}
+
+/// The code of a program: a pure function of the registers.
+pub trait Program: Send + Sync {
+    /// The operation that follows the one just completed.
+    fn next(&self, regs: &mut Regs) -> Op;
+}
+
+/// How a channel carries data.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ChannelKind {
+    /// `pipe(2)`.
+    Pipe,
+    /// One direction of `socketpair(AF_UNIX, SOCK_STREAM)`.
+    UnixStream,
+}
+
+/// What a workload wants to exist when the run starts.
+#[derive(Default)]
+pub struct Builder {
+    pub(crate) programs: Vec<Box<dyn Program>>,
+    pub(crate) channels: Vec<(ChannelKind, Option<u16>)>,
+    pub(crate) nr_futexes: u32,
+    pub(crate) roots: Vec<(ProgramId, Regs, RootTask)>,
+    pub(crate) goals: Vec<u64>,
+}
+
+/// How a task that exists from the start runs.
+#[derive(Clone, Copy, Debug)]
+pub struct RootTask {
+    /// Only this CPU, if set.
+    pub pin: Option<Cpu>,
+    /// Policy.
+    pub policy: Policy,
+    /// Nice value.
+    pub nice: i8,
+    /// Cold-cache footprint in KiB (of each task that runs this workload).
+    pub footprint_kib: u32,
+    /// The run ends when this task exits.
+    pub ends_run: bool,
+}
+
+impl Default for RootTask {
+    fn default() -> Self {
+        RootTask { pin: None, policy: Policy::Normal, nice: 0, footprint_kib: 4, ends_run: true }
+    }
+}
+
+impl Builder {
+    /// Adds code.
+    pub fn program(&mut self, p: impl Program + 'static) -> ProgramId {
+        self.programs.push(Box::new(p));
+        ProgramId::from_ix(self.programs.len() - 1)
+    }
+    /// Adds a channel. Each completed read of a channel in a progress group counts as one message.
+    pub fn channel(&mut self, kind: ChannelKind, group: Option<u16>) -> ChannelId {
+        self.channels.push((kind, group));
+        ChannelId::from_ix(self.channels.len() - 1)
+    }
+    /// Adds a futex word.
+    pub fn futex(&mut self) -> FutexId {
+        self.nr_futexes += 1;
+        FutexId(self.nr_futexes - 1)
+    }
+    /// Adds a progress group that is complete after `goal` messages.
+    pub fn progress_group(&mut self, goal: u64) -> u16 {
+        self.goals.push(goal);
+        (self.goals.len() - 1) as u16
+    }
+    /// Adds a task that exists from the start.
+    pub fn root(&mut self, program: ProgramId, regs: Regs, how: RootTask) {
+        self.roots.push((program, regs, how));
+    }
+}
+
+/// A benchmark: builds its programs and prints its result as the real tool does.
+pub trait Workload: Send + Sync {
+    /// The command line, normalised.
+    fn command_line(&self) -> String;
+    /// One line for `vruntime list workloads`.
+    fn description(&self) -> &'static str;
+    /// Adds programs, channels and the first tasks. `page_kib`, `nr_cpus`: of the machine.
+    fn build(&self, b: &mut Builder);
+    /// The result lines of the real tool for a benchmark time of `time`.
+    fn result(&self, time: Ns) -> String;
+}

@@ -1,0 +1,151 @@
+//! What goes into a run and what comes out of it: plain data.
+
+use crate::program::Workload;
+use std::sync::Arc;
+use vruntime_base::{Func, Histogram, Ns, Resource, Timeline};
+use vruntime_machine::MachineSpec;
+use vruntime_sched::release::Release;
+
+/// What to simulate.
+#[derive(Clone)]
+pub struct RunSpec {
+    /// The machine.
+    pub machine: Arc<MachineSpec>,
+    /// The kernel with its overrides.
+    pub release: Arc<Release>,
+    /// The benchmark.
+    pub workload: Arc<dyn Workload>,
+    /// Seed of all randomness.
+    pub seed: u64,
+    /// How much to simulate.
+    pub sampling: Sampling,
+    /// Keep a [`Timeline`] of at most this many events.
+    pub timeline: usize,
+}
+
+/// How much of the benchmark is simulated.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Sampling {
+    /// From start to end, but no longer than this.
+    Full {
+        /// Simulated time after which the run is given up as incomplete.
+        limit: Ns,
+    },
+    /// From the benchmark's start: `warmup`, then `window`; ends earlier if the benchmark does.
+    /// The benchmark time is extrapolated from each group's progress in the window.
+    Window {
+        /// Not measured.
+        warmup: Ns,
+        /// Measured.
+        window: Ns,
+    },
+}
+
+/// perf stat's and schedstat's counters, over the measured window and all CPUs.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub struct Counters {
+    pub context_switches: u64,
+    pub voluntary_switches: u64,
+    pub involuntary_switches: u64,
+    pub cpu_migrations: u64,
+    pub wakeups: u64,
+    pub wakeups_local: u64,
+    pub wakeups_queued: u64,
+    pub wakeups_on_rq: u64,
+    pub wakeups_on_cpu: u64,
+    pub sched_count: u64,
+    pub sched_goidle: u64,
+    pub ipis: u64,
+    pub ticks: u64,
+    pub messages: u64,
+    pub forks: u64,
+    pub syscalls: u64,
+}
+
+impl Counters {
+    /// The counts since `earlier`, an older copy of the same counters.
+    pub fn since(&self, e: &Counters) -> Counters {
+        Counters {
+            context_switches: self.context_switches - e.context_switches,
+            voluntary_switches: self.voluntary_switches - e.voluntary_switches,
+            involuntary_switches: self.involuntary_switches - e.involuntary_switches,
+            cpu_migrations: self.cpu_migrations - e.cpu_migrations,
+            wakeups: self.wakeups - e.wakeups,
+            wakeups_local: self.wakeups_local - e.wakeups_local,
+            wakeups_queued: self.wakeups_queued - e.wakeups_queued,
+            wakeups_on_rq: self.wakeups_on_rq - e.wakeups_on_rq,
+            wakeups_on_cpu: self.wakeups_on_cpu - e.wakeups_on_cpu,
+            sched_count: self.sched_count - e.sched_count,
+            sched_goidle: self.sched_goidle - e.sched_goidle,
+            ipis: self.ipis - e.ipis,
+            ticks: self.ticks - e.ticks,
+            messages: self.messages - e.messages,
+            forks: self.forks - e.forks,
+            syscalls: self.syscalls - e.syscalls,
+        }
+    }
+}
+
+/// One progress group of the workload.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GroupProgress {
+    /// Messages to do.
+    pub goal: u64,
+    /// Messages done when the window began.
+    pub at_window_start: u64,
+    /// Messages done when it ended.
+    pub at_window_end: u64,
+    /// When the goal was reached, if it was.
+    pub finished_at: Option<Ns>,
+}
+
+/// What a run gives. Everything but `spec` strings is over the measured window.
+#[derive(Clone, Debug)]
+pub struct RunRecord {
+    /// Machine name.
+    pub machine: String,
+    /// Kernel expression.
+    pub kernel: String,
+    /// Command line of the workload.
+    pub workload: String,
+    /// Seed.
+    pub seed: u64,
+    /// CPUs of the machine.
+    pub nr_cpus: usize,
+    /// Tasks that ever existed, idle tasks and stoppers not counted.
+    pub nr_tasks: usize,
+    /// When the benchmark took its start time.
+    pub started: Ns,
+    /// The measured window.
+    pub window: (Ns, Ns),
+    /// The benchmark ended within the run.
+    pub complete: bool,
+    /// The benchmark's time: measured if complete, otherwise extrapolated; `None` if it cannot be
+    /// known (a group made no progress, or the run was given up).
+    pub time: Option<Ns>,
+    /// Progress by group.
+    pub groups: Vec<GroupProgress>,
+    /// Counters.
+    pub counters: Counters,
+    /// Switches by cause.
+    pub switches: Vec<(&'static str, u64)>,
+    /// Wakeup placements by rule.
+    pub placements: Vec<(&'static str, u64)>,
+    /// Migrations by cause.
+    pub migrations: Vec<(&'static str, u64)>,
+    /// CPU time by function and resource, all CPUs.
+    pub cpu_time: Vec<(Func, Resource, Ns)>,
+    /// From the wakeup's start until the wakee runs.
+    pub wakeup_latency: Histogram,
+    /// From becoming runnable until running, after wakeup or preemption.
+    pub sched_delay: Histogram,
+    /// Model events in the window.
+    pub events: u64,
+    /// Hash over all events of the run.
+    pub hash: u64,
+    /// Bytes per task, all arrays of the model that grow with tasks.
+    pub bytes_per_task: u64,
+    /// Events, if asked for.
+    pub timeline: Timeline,
+}
