@@ -2,10 +2,15 @@
 //! schedulers. Knows nothing of the event queue, of system calls or of benchmarks.
 #![allow(missing_docs)]
 
+pub mod balance;
 pub mod cx;
 pub mod domains;
 pub mod fair;
+pub mod linux;
+pub mod registry;
 pub mod release;
+pub mod rr;
+pub mod rt;
 pub mod scheduler;
 pub mod task;
 
