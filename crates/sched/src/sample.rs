@@ -1,6 +1,9 @@
 //! Releases and machines that tests of this crate share.
 
+use crate::fair::SeId;
 use crate::release::*;
+use crate::task::{AffinityId, Policy, Task, TaskState, TgId};
+use vruntime_base::{Cpu, Ns, TaskId};
 use vruntime_machine::{Arch, Numbering, Regular, Topology, TopologySpec};
 
 /// 6.1.192 as Debian builds it.
@@ -146,4 +149,36 @@ pub fn regular(arch: Arch, sockets: u32, cores: u32, smt: u32, cores_per_llc: u3
     })
     .build(arch)
     .expect("a valid machine")
+}
+
+/// A sleeping nice-0 task that never did anything.
+pub fn task() -> Task {
+    Task {
+        policy: Policy::Normal,
+        nice: 0,
+        rt_priority: 0,
+        state: TaskState::Interruptible,
+        on_rq: false,
+        kthread: false,
+        in_iowait: false,
+        cpu: Cpu(0),
+        wake_cpu: Cpu(0),
+        recent_used_cpu: Cpu(0),
+        affinity: AffinityId(0),
+        nr_cpus_allowed: u16::MAX,
+        tg: TgId(0),
+        se: SeId::NONE,
+        on_cpu_until: Ns::ZERO,
+        wakee_flips: 0,
+        wakee_flip_decay_ts: 0,
+        last_wakee: TaskId::NONE,
+        mm: 0,
+        util_est_enqueued: 0,
+        util_est_ewma: 0,
+        cfs_tasks_next: TaskId::NONE,
+        cfs_tasks_prev: TaskId::NONE,
+        nvcsw: 0,
+        nivcsw: 0,
+        nr_migrations: 0,
+    }
 }
