@@ -193,5 +193,6 @@ pub struct Fair {
     pub leaf_lists: Vec<Vec<CfsId>>,
 }
 
+pub mod idlest;
 pub mod queue;
 pub mod select;
