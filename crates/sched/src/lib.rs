@@ -6,7 +6,11 @@ pub mod balance;
 pub mod cx;
 pub mod domains;
 pub mod fair;
+pub mod linux;
+pub mod registry;
 pub mod release;
+pub mod rr;
+pub mod rt;
 pub mod scheduler;
 pub mod task;
 

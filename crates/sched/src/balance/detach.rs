@@ -20,7 +20,10 @@ use crate::domains::SdFlags;
 use crate::fair::Fair;
 use crate::scheduler::{DequeueFlags, EnqueueFlags, Moved, WakeFlags};
 use crate::task::Policy;
-use vruntime_base::{Cpu, Func, TaskId};
+use vruntime_base::{Cause, CauseKind, Cpu, Func, TaskId};
+
+/// A task was moved to a CPU that is idle.
+pub static PULLED_TO_IDLE: Cause = Cause::new(CauseKind::Resched, "balance: CPU was idle");
 
 /// Tasks scanned before the source's lock is let go.
 pub(super) const BREAK: u32 = 32;
@@ -213,5 +216,9 @@ pub(super) fn attach_task(dst: Cpu, fair: &mut Fair, cx: &mut Cx, p: TaskId) {
     let before = cx.sh.loads[dst.ix()].nr_running;
     fair.enqueue_task_fair(cx, dst, p, EnqueueFlags::default());
     super::nr_running_grew(cx, dst, before);
-    fair.wakeup_preempt_fair(cx, dst, p, WakeFlags::default());
+    if cx.sh.curr_is_idle(dst) {
+        cx.resched_curr(dst, &PULLED_TO_IDLE);
+    } else if cx.sh.task(cx.sh.rq(dst).curr).policy.is_fair() {
+        fair.wakeup_preempt_fair(cx, dst, p, WakeFlags::default());
+    }
 }

@@ -60,10 +60,11 @@ impl Fair {
         flags: WakeFlags,
     ) -> Placement {
         let flag = if flags.fork { SdFlags::BALANCE_FORK } else { SdFlags::BALANCE_EXEC };
+        let se = cx.sh.task(p).se;
         if !flags.fork {
-            self.sync_entity_load_avg(cx, p);
+            self.sync_entity_load_avg(se);
         }
-        let avg = &self.ses[cx.sh.task(p).se.ix()].avg;
+        let avg = &self.ses[se.ix()].avg;
         let attached = avg.last_update_time != Ns::ZERO;
         let (util, runnable) = (avg.util_avg, avg.runnable_avg);
         let who = Newcomer {
