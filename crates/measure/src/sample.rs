@@ -48,6 +48,7 @@ pub fn record(kernel: &str, seed: u64, seconds: f64) -> RunRecord {
         hash: 0xabc,
         bytes_per_task: 192,
         ledger_gap: 0,
+        checks: None,
         timeline: Timeline::default(),
     }
 }

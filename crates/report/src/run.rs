@@ -241,10 +241,7 @@ mod tests {
         let mut r = record("v6.5", 1, 2.0);
         r.complete = false;
         r.window.0 = vruntime_base::Ns::from_ms(500);
-        expect![[r#"
-
-                   2.000000000 seconds time elapsed  (extrapolated: measured 1.500 s after 500.00 ms)
-
-        "#]].assert_eq(&time(&r));
+        expect!["2.000000000 seconds time elapsed  (extrapolated: measured 1.500 s after 500.00 ms)"]
+            .assert_eq(time(&r).trim());
     }
 }

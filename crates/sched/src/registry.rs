@@ -15,6 +15,11 @@ pub const SCHEDULERS: &[(&str, Make, &str)] = &[
     ("rr", |t, _, _| Box::new(Rr::new(t)), "round robin, the template for a new scheduler"),
 ];
 
+/// All names, for a message.
+pub fn names() -> String {
+    SCHEDULERS.iter().map(|s| s.0).collect::<Vec<_>>().join(", ")
+}
+
 /// The scheduler `name` for a machine and a release; `None` if there is no such scheduler.
 pub fn scheduler(
     name: &str,
