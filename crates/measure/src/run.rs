@@ -45,6 +45,17 @@ pub struct RunCauses {
     pub migrations: BTreeMap<&'static str, u64>,
 }
 
+/// What the checkers found; all zero is well.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Checks {
+    /// Looks at which a CPU's `nr_running` did not fit its tasks.
+    pub nr_running_wrong: u64,
+    /// The longest time that a task waited while a CPU of its LLC was idle.
+    pub idle_beside_waiting_ns: u64,
+    /// The largest gap of the ledger.
+    pub ledger_gap_ns: u64,
+}
+
 /// A run; prints as the JSON of `vruntime run`.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct RunJson {
@@ -94,6 +105,10 @@ pub struct RunJson {
     pub events: u64,
     /// Model memory per task in bytes.
     pub bytes_per_task: u64,
+    /// The largest gap of the ledger on any CPU in ns: zero.
+    pub ledger_gap_ns: u64,
+    /// What the checkers found; null if they were not asked.
+    pub checks: Option<Checks>,
 }
 
 impl From<&RunRecord> for RunJson {
@@ -131,6 +146,12 @@ impl From<&RunRecord> for RunJson {
             hash: format!("{:016x}", r.hash),
             events: r.events,
             bytes_per_task: r.bytes_per_task,
+            ledger_gap_ns: r.ledger_gap,
+            checks: r.checks.as_ref().map(|c| Checks {
+                nr_running_wrong: c.nr_running_wrong,
+                idle_beside_waiting_ns: c.idle_beside_waiting.0,
+                ledger_gap_ns: c.ledger_gap,
+            }),
         }
     }
 }
@@ -174,6 +195,7 @@ mod tests {
         }
         assert_eq!(json["schema"], "vruntime/run/1");
         assert_eq!(json["hash"], "0000000000000abc");
+        assert!(json["checks"].is_null());
         assert_eq!(json["time_ns"], 2_000_000_000_u64);
         assert_eq!(json["metrics"][0]["metric"], "time");
         assert_eq!(json["counters"]["context_switches"], 4000);

@@ -1,4 +1,4 @@
-//! One run: the workload's own lines, then what perf stat, perf sched and the model's books say.
+//! One run: the workload's own lines, then what perf stat, perf sched and the model's ledger say.
 
 use crate::blocks::{Columns, all_causes_text, cpu_time_text};
 use crate::numbers::{duration, si, thousands, value};
@@ -25,6 +25,7 @@ pub fn run_text(r: &RunRecord, result_lines: &str) -> String {
     let columns = Columns { names: &names, messages: &messages, measured_ns: &measured_ns };
     out += &all_causes_text(&CauseTables::of(&runs), columns);
     out += &cpu_time_text(&CpuTime::of(&runs), columns);
+    out += &checks(r);
     writeln!(out, "{} model events, hash {:016x}", thousands(r.events), r.hash).unwrap();
     out
 }
@@ -132,6 +133,25 @@ fn latency_line(name: &str, h: &Histogram) -> String {
     out + "\n"
 }
 
+/// What the checkers found, if they were asked; and the ledger, if it does not close.
+fn checks(r: &RunRecord) -> String {
+    let mut out = String::new();
+    if r.ledger_gap > 0 {
+        writeln!(out, "the ledger does not close: {} are missing", duration(r.ledger_gap)).unwrap();
+    }
+    if let Some(c) = &r.checks {
+        writeln!(
+            out,
+            "checks: nr_running wrong {} times; longest wait beside an idle CPU {}; ledger gap {}",
+            c.nr_running_wrong,
+            duration(c.idle_beside_waiting.0),
+            duration(c.ledger_gap)
+        )
+        .unwrap();
+    }
+    out
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -202,6 +222,7 @@ mod tests {
         r.switches.clear();
         r.placements.clear();
         r.cpu_time.clear();
+        r.ledger_gap = 1500;
         expect![[r#"
              Performance counter stats for 'perf bench sched pipe'
              on two (2 CPUs), kernel v6.5, 2 tasks, seed 1:
@@ -232,6 +253,7 @@ mod tests {
               wakeup                                     50.00   100.0 %
               total                                      50.00   100.0 %
 
+            the ledger does not close: 1.50 us are missing
             12,345 model events, hash 0000000000000abc
         "#]].assert_eq(&run_text(&r, ""));
     }
@@ -241,7 +263,9 @@ mod tests {
         let mut r = record("v6.5", 1, 2.0);
         r.complete = false;
         r.window.0 = vruntime_base::Ns::from_ms(500);
-        expect!["2.000000000 seconds time elapsed  (extrapolated: measured 1.500 s after 500.00 ms)"]
-            .assert_eq(time(&r).trim());
+        expect![
+            "2.000000000 seconds time elapsed  (extrapolated: measured 1.500 s after 500.00 ms)"
+        ]
+        .assert_eq(time(&r).trim());
     }
 }
