@@ -279,7 +279,7 @@ fn find_idlest_group_cpu(sh: &Shared, g: &Group, allowed: &CpuMask, this_cpu: Cp
         }
         if sh.idle_cpu(c) {
             // D2.
-            if sh.rq(c).idle_stamp > latest {
+            if shallowest.is_none() || sh.rq(c).idle_stamp > latest {
                 latest = sh.rq(c).idle_stamp;
                 shallowest = Some(c);
             }

@@ -283,7 +283,7 @@ fn a_weaker_type_is_left_alone() {
 
 #[test]
 fn numa_nodes_leave_a_pair_alone() {
-    // Two sockets of eight CPUs in one LLC each: imb_numa_nr = 16 >> 3 … of the node: 8 >> 3 = 1.
+    // Two sockets of eight CPUs in one LLC each: imb_numa_nr = 8 >> 3 = 1.
     let s = |nr: &str| format!("sockets=2 cores=8 level=NUMA {nr}");
     // local.nr + 1 = 1 ≤ 1: a difference of 2 is forgiven, 3 is not.
     check(&s("nr=8:1,9:1"), "balanced");

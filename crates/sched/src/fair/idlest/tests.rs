@@ -56,6 +56,9 @@ fn the_group_with_more_idle_cpus_and_in_it_the_last_to_go_idle() {
     let mut sh = sh;
     sh.rqs[2].idle_stamp = Ns(500);
     assert_eq!(fork(&sh, 0), (2, "slow path: idle CPU"));
+    // Idle since before anybody looked.
+    sh.rqs.iter_mut().for_each(|rq| rq.idle_stamp = Ns::ZERO);
+    assert_eq!(fork(&sh, 0), (2, "slow path: idle CPU"));
 }
 
 #[test]
