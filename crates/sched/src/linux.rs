@@ -9,7 +9,7 @@
 //! (`put_prev_task`) only when its successor is known, also over a newidle balance.
 //! **Example.** A stopper wakes on a CPU that runs a FIFO task: it runs next, then the FIFO task.
 
-use crate::balance::{Balancer, nr_running_grew};
+use crate::balance::{self, Balancer};
 use crate::cx::Cx;
 use crate::domains::Domains;
 use crate::fair::{Fair, SeId};
@@ -161,7 +161,7 @@ impl Scheduler for Linux {
             }
             Class::Idle => unreachable!("the idle task is never enqueued"),
         }
-        nr_running_grew(cx, cpu, before);
+        balance::nr_running_grew(cx, cpu, before);
     }
 
     fn dequeue_task(&mut self, cx: &mut Cx, cpu: Cpu, p: TaskId, flags: DequeueFlags) -> bool {
