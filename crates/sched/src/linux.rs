@@ -9,7 +9,7 @@
 //! (`put_prev_task`) only when its successor is known, also over a newidle balance.
 //! **Example.** A stopper wakes on a CPU that runs a FIFO task: it runs next, then the FIFO task.
 
-use crate::balance::{self, Balancer};
+use crate::balance::{Balancer, nr_running_grew};
 use crate::cx::Cx;
 use crate::domains::Domains;
 use crate::fair::{Fair, SeId};
@@ -161,7 +161,7 @@ impl Scheduler for Linux {
             }
             Class::Idle => unreachable!("the idle task is never enqueued"),
         }
-        balance::nr_running_grew(cx, cpu, before);
+        nr_running_grew(cx, cpu, before);
     }
 
     fn dequeue_task(&mut self, cx: &mut Cx, cpu: Cpu, p: TaskId, flags: DequeueFlags) -> bool {
@@ -278,7 +278,6 @@ impl Scheduler for Linux {
         let rq = &mut cx.sh.rqs[cpu.ix()];
         rq.clock = Ns(rq.clock.0.max(cx.now.0));
         let p = rq.curr;
-        cx.charge(Func::Tick, cx.machine.costs.tick_base);
         match self.class(cx, p) {
             Class::Fair => self.fair.task_tick_fair(cx, p),
             Class::Rt => self.rt.task_tick(cx, cpu, p),
