@@ -58,11 +58,7 @@ impl Board {
         e.custom_slice = true;
         se
     }
-    pub fn root(&self) -> CfsId {
-        CfsId(0)
-    }
 }
-
 
 /// The class stack on a whole machine, driven by hand.
 pub struct Lab {

@@ -23,12 +23,7 @@ fn swarm(release: Release, seed: u64, steps: u64) -> (u32, u32) {
         match r(2, 12) {
             0 if tasks.len() < 40 => {
                 let tg = [root, a, b][r(3, 3) as usize];
-                let p = lab.spawn(cpu, r(4, 40) as i8 - 20, tg);
-                if r(5, 4) == 0 {
-                    let se = lab.se_mut(p);
-                    assert!(se.on_rq);
-                }
-                tasks.push(p);
+                tasks.push(lab.spawn(cpu, r(4, 40) as i8 - 20, tg));
             }
             1..4 if !is_idle => {
                 lab.sleep(cpu);
@@ -178,9 +173,8 @@ fn the_leftmost_is_the_least() {
             let _ = if k == 0 && runs { b.runs(v) } else { b.waits(v) };
         }
         // Least vruntime; in a tie the one that waits, and of those the first.
-        let key = |s: &SeId| {
-            (b.fair.ses[s.ix()].vruntime.0, u32::from(*s == b.fair.cfs[0].curr), s.0)
-        };
+        let key =
+            |s: &SeId| (b.fair.ses[s.ix()].vruntime.0, u32::from(*s == b.fair.cfs[0].curr), s.0);
         let naive = (0..n as usize).map(SeId::from_ix).min_by_key(key);
         assert_eq!(Some(b.fair.decide_pick_cfs(CfsId(0)).0), naive);
     }
