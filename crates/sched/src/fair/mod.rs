@@ -495,4 +495,4 @@ pub mod select;
 pub mod weight;
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
