@@ -1,1 +1,15 @@
-//! (skeleton)
+//! Everyone else's bytes, in and out. Nothing here knows the model.
+//!
+//! | module | format |
+//! |---|---|
+//! | `error` | what is wrong with a file, where, and what was expected |
+//! | `text` | text files, plain or `.xz`, whole or damaged |
+//! | `table` | a table of integers addressed by column name |
+//! | `topology_text` | a dump of sysfs `cpu*/topology`, `cpu*/cache`, `node*` |
+//! | `recording` | a directory with a kernel's recorded decisions and state (`state.csv`) |
+
+pub mod error;
+pub mod recording;
+pub mod table;
+pub mod text;
+pub mod topology_text;
