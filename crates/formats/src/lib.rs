@@ -1,14 +1,16 @@
-//! Everyone else's bytes, in and out. Nothing here knows the model.
+//! Everyone else's bytes, in and out.
 //!
 //! | module | format |
 //! |---|---|
-//! | `error` | what is wrong with a file, where, and what was expected |
+//! | `machine_file` | machines and cost tables |
+//! | `error` | what is wrong with a recording, where, and what was expected |
 //! | `text` | text files, plain or `.xz`, whole or damaged |
 //! | `table` | a table of integers addressed by column name |
 //! | `topology_text` | a dump of sysfs `cpu*/topology`, `cpu*/cache`, `node*` |
 //! | `recording` | a directory with a kernel's recorded decisions and state (`state.csv`) |
 
 pub mod error;
+pub mod machine_file;
 pub mod recording;
 pub mod table;
 pub mod text;

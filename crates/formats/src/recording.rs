@@ -11,9 +11,10 @@
 use crate::error::{Diagnostic, FormatError};
 use crate::table::Table;
 use crate::text::{Text, need_text, read_text};
-use crate::topology_text::TopologyText;
+use crate::topology_text::parse_topology;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use vruntime_machine::TopologyMasks;
 
 /// Columns that every recording has; others are read as empty where they are missing.
 pub const NEEDED: &[&str] =
@@ -29,7 +30,7 @@ pub struct Meta {
     /// `/sys/kernel/debug/sched/*`.
     pub tunables: BTreeMap<String, String>,
     /// CPUs and what they share; `None` if it was not recorded.
-    pub topology: Option<TopologyText>,
+    pub topology: Option<TopologyMasks>,
     /// CONFIG_HZ, where a file says so.
     pub hz: Option<u32>,
 }
@@ -70,7 +71,7 @@ impl Recording {
             Ok(t)
         };
         let stacks = take("state-stacks.txt")?;
-        let topology = take("topology.txt")?.map(|t| TopologyText::parse(&t)).transpose()?;
+        let topology = take("topology.txt")?.map(|t| parse_topology(&t)).transpose()?;
         let features = take("features.txt")?.map_or(String::new(), |t| t.text);
         let tunables = take("sched-tunables.txt")?.map_or(BTreeMap::new(), |t| pairs(&t.text));
         let summary = take("summary.json")?.map_or(String::new(), |t| t.text);

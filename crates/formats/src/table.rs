@@ -32,8 +32,7 @@ impl Table {
         needed: &[&str],
         diagnostics: &mut Vec<Diagnostic>,
     ) -> Result<Table, FormatError> {
-        let mut reader =
-            csv::ReaderBuilder::new().flexible(true).from_reader(t.text.as_bytes());
+        let mut reader = csv::ReaderBuilder::new().flexible(true).from_reader(t.text.as_bytes());
         let header = reader
             .headers()
             .map_err(|e| FormatError::syntax(&t.path, 1, e.to_string(), "a line of column names"))?

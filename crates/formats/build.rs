@@ -1,0 +1,34 @@
+//! Embeds `machines/*.toml` and `machines/costs/*.toml`, so that a new file needs no line of code.
+
+use std::fmt::Write;
+use std::path::{Path, PathBuf};
+use std::{env, fs};
+
+fn main() {
+    let root = PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").expect("set by cargo"));
+    let machines = root.join("../../machines");
+    let mut code = String::new();
+    list(&mut code, "MACHINES", &machines);
+    list(&mut code, "COSTS", &machines.join("costs"));
+    let out = PathBuf::from(env::var_os("OUT_DIR").expect("set by cargo"));
+    fs::write(out.join("machines.rs"), code).expect("OUT_DIR is writable");
+}
+
+/// Writes a table of (name, text) of the TOML files in `dir`, in order of name.
+fn list(code: &mut String, table: &str, dir: &Path) {
+    println!("cargo::rerun-if-changed={}", dir.display());
+    let entries = fs::read_dir(dir).unwrap_or_else(|e| panic!("{}: {e}", dir.display()));
+    let mut files: Vec<PathBuf> = entries
+        .map(|e| e.expect("directory entry").path())
+        .filter(|p| p.extension().is_some_and(|x| x == "toml"))
+        .collect();
+    files.sort();
+    writeln!(code, "static {table}: &[(&str, &str)] = &[").expect("a string grows");
+    for file in files {
+        let name = file.file_stem().expect("has a stem").to_string_lossy().into_owned();
+        let path = file.canonicalize().expect("exists");
+        println!("cargo::rerun-if-changed={}", path.display());
+        writeln!(code, "    ({name:?}, include_str!({path:?})),").expect("a string grows");
+    }
+    code.push_str("];\n");
+}

@@ -1,0 +1,236 @@
+//! Machine files: TOML by path or from the set inside the program, inherited cost tables, and the
+//! machine of a sysfs tree.
+//!
+//! `inherit = "name"` names a cost table: `costs/name.toml` beside the machine file, or one inside
+//! the program. Tables merge key by key and what the file says wins; a cost is replaced as a whole,
+//! so a range never mixes with another one's source. Lists (idle states, SMT speeds) are replaced
+//! as a whole as well. A cost table may inherit another one.
+
+mod sysfs;
+
+pub use sysfs::sysfs_machine;
+
+use serde::Deserialize;
+use std::path::{Path, PathBuf};
+use std::{fs, io};
+use toml::{Table, Value};
+use vruntime_machine::{CostSpec, MachineSpec, SCHEMA, SpecError, nearest_name};
+
+include!(concat!(env!("OUT_DIR"), "/machines.rs"));
+
+/// The version of the cost table format.
+pub const COSTS_SCHEMA: &str = "costs/1";
+
+/// Longest chain of `inherit`.
+const MAX_INHERIT: usize = 8;
+
+/// Why a machine could not be read.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum FileError {
+    /// The file could not be read at all.
+    #[error("{}: {source}", path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// What the system says.
+        source: io::Error,
+    },
+    /// The text is not TOML, or not a machine.
+    #[error("{origin}{}: {message}", line.map(|l| format!(":{l}")).unwrap_or_default())]
+    Toml {
+        /// The file, or the name of a table inside the program.
+        origin: String,
+        /// Line, from 1, where it is known.
+        line: Option<usize>,
+        /// What was read and what was expected.
+        message: String,
+    },
+    /// The description contradicts itself.
+    #[error("{origin}: {source}")]
+    Spec {
+        /// The file, or the name of a machine inside the program.
+        origin: String,
+        /// What is wrong.
+        source: SpecError,
+    },
+    /// A name that nothing has.
+    #[error("{origin}: no {kind} named `{name}`{}", nearest.as_ref()
+        .map(|n| format!(", nearest is `{n}`")).unwrap_or_default())]
+    Unknown {
+        /// Who names it.
+        origin: String,
+        /// "machine" or "cost table".
+        kind: &'static str,
+        /// The name.
+        name: String,
+        /// The nearest name that exists.
+        nearest: Option<String>,
+    },
+    /// A sysfs tree without what a machine needs.
+    #[error("{}: found {found}, expected {expected}", path.display())]
+    Sysfs {
+        /// The file in the tree.
+        path: PathBuf,
+        /// What was there.
+        found: String,
+        /// What should have been.
+        expected: String,
+    },
+}
+
+/// The machines inside the program: name and TOML text, in order of name.
+pub fn builtin() -> &'static [(&'static str, &'static str)] {
+    MACHINES
+}
+
+/// The cost tables inside the program: name and TOML text, in order of name.
+pub fn builtin_costs() -> &'static [(&'static str, &'static str)] {
+    COSTS
+}
+
+/// A machine inside the program by its name.
+pub fn builtin_machine(name: &str) -> Result<MachineSpec, FileError> {
+    let text = lookup(MACHINES, name).ok_or_else(|| FileError::Unknown {
+        origin: "built-in machines".into(),
+        kind: "machine",
+        name: name.into(),
+        nearest: nearest(MACHINES, name),
+    })?;
+    load_machine_str(text, name)
+}
+
+/// The machine in a TOML file.
+pub fn load_machine(path: &Path) -> Result<MachineSpec, FileError> {
+    let text = read(path)?;
+    let dir = path.parent().unwrap_or(Path::new("."));
+    load(&text, &path.display().to_string(), Some(&dir.join("costs")))
+}
+
+/// The machine in a TOML text. `origin` names the text in error messages; inherited cost tables
+/// are those inside the program.
+pub fn load_machine_str(text: &str, origin: &str) -> Result<MachineSpec, FileError> {
+    load(text, origin, None)
+}
+
+fn load(text: &str, origin: &str, costs_dir: Option<&Path>) -> Result<MachineSpec, FileError> {
+    let mut table = parse(text, origin)?;
+    inherit(&mut table, origin, costs_dir, 0)?;
+    let spec = MachineSpec::deserialize(Value::Table(table))
+        .map_err(|e| explain(text, origin, &e.to_string()))?;
+    let wrong = |source| FileError::Spec { origin: origin.into(), source };
+    if spec.schema != SCHEMA {
+        let found = format!("`{}`", spec.schema);
+        return Err(wrong(SpecError::new("schema", found, SCHEMA)));
+    }
+    spec.check().map_err(wrong)?;
+    spec.topology.build(spec.arch).map_err(wrong)?;
+    Ok(spec)
+}
+
+/// Fills in what `table` inherits and drops its `inherit` key.
+fn inherit(
+    table: &mut Table,
+    origin: &str,
+    costs_dir: Option<&Path>,
+    depth: usize,
+) -> Result<(), FileError> {
+    let name = match table.remove("inherit") {
+        None => return Ok(()),
+        Some(Value::String(name)) => name,
+        Some(other) => {
+            let message = format!("inherit = {other}: expected the name of a cost table");
+            return Err(FileError::Toml { origin: origin.into(), line: None, message });
+        }
+    };
+    if depth == MAX_INHERIT {
+        let message = format!("inherit = \"{name}\": more than {MAX_INHERIT} tables in a chain");
+        return Err(FileError::Toml { origin: origin.into(), line: None, message });
+    }
+    let mut base = cost_table(&name, origin, costs_dir)?;
+    inherit(&mut base, &name, costs_dir, depth + 1)?;
+    merge(&mut base, std::mem::take(table));
+    *table = base;
+    Ok(())
+}
+
+/// The cost table `name` without its `schema` key.
+fn cost_table(name: &str, origin: &str, dir: Option<&Path>) -> Result<Table, FileError> {
+    let beside = dir.map(|d| d.join(format!("{name}.toml"))).filter(|p| p.is_file());
+    let (text, at) = match (&beside, lookup(COSTS, name)) {
+        (Some(path), _) => (read(path)?, path.display().to_string()),
+        (None, Some(text)) => (text.to_string(), format!("costs/{name}")),
+        (None, None) => {
+            return Err(FileError::Unknown {
+                origin: origin.into(),
+                kind: "cost table",
+                name: name.into(),
+                nearest: nearest(COSTS, name),
+            });
+        }
+    };
+    let mut table = parse(&text, &at)?;
+    match table.remove("schema") {
+        Some(Value::String(s)) if s == COSTS_SCHEMA => Ok(table),
+        found => {
+            let found = found.map_or("nothing".into(), |v| v.to_string());
+            let source = SpecError::new("schema", found, COSTS_SCHEMA);
+            Err(FileError::Spec { origin: at, source })
+        }
+    }
+}
+
+/// Puts the keys of `over` into `base`. Tables merge, except costs, which are replaced.
+fn merge(base: &mut Table, over: Table) {
+    for (key, value) in over {
+        match (base.get_mut(&key), value) {
+            (Some(Value::Table(b)), Value::Table(o)) if !o.contains_key("mid") => merge(b, o),
+            (_, value) => {
+                base.insert(key, value);
+            }
+        }
+    }
+}
+
+fn parse(text: &str, origin: &str) -> Result<Table, FileError> {
+    toml::from_str(text).map_err(|e: toml::de::Error| FileError::Toml {
+        origin: origin.into(),
+        line: e.span().map(|s| line_of(text, s.start)),
+        message: e.message().into(),
+    })
+}
+
+/// Makes serde's message short, adds the line of the offending key and the nearest valid one.
+fn explain(text: &str, origin: &str, message: &str) -> FileError {
+    let quoted = |after: &str| -> Option<&str> { message.split_once(after)?.1.split('`').nth(1) };
+    let mut line = None;
+    let mut short = message.trim().to_string();
+    if let Some(key) = quoted("unknown field ") {
+        line = text.find(&format!("\n{key} ")).or(text.find(key)).map(|at| {
+            let newline = usize::from(text.as_bytes()[at] == b'\n');
+            line_of(text, at + newline)
+        });
+        let valid = message.split('`').skip(3).step_by(2);
+        short = match nearest_name(key, valid).or(CostSpec::nearest(key)) {
+            Some(near) => format!("unknown key `{key}`, nearest is `{near}`"),
+            None => format!("unknown key `{key}`"),
+        };
+    }
+    FileError::Toml { origin: origin.into(), line, message: short }
+}
+
+fn line_of(text: &str, byte: usize) -> usize {
+    text.as_bytes()[..byte].iter().filter(|&&b| b == b'\n').count() + 1
+}
+
+fn read(path: &Path) -> Result<String, FileError> {
+    fs::read_to_string(path).map_err(|source| FileError::Read { path: path.into(), source })
+}
+
+fn lookup(list: &[(&str, &'static str)], name: &str) -> Option<&'static str> {
+    list.iter().find(|(n, _)| *n == name).map(|&(_, text)| text)
+}
+
+fn nearest(list: &[(&str, &str)], name: &str) -> Option<String> {
+    nearest_name(name, list.iter().map(|&(n, _)| n)).map(String::from)
+}

@@ -1,0 +1,277 @@
+//! Every built-in machine loads, names its sources, and has the shape its description claims.
+
+use std::collections::BTreeSet;
+use vruntime_base::Cpu;
+use vruntime_formats::machine_file::{builtin, builtin_machine, load_machine_str, sysfs_machine};
+use vruntime_machine::{Arch, Costs, Distance, Line, Machine, NodeId, Topology};
+
+fn machine(name: &str) -> Machine {
+    let spec = builtin_machine(name).unwrap_or_else(|e| panic!("{e}"));
+    Machine::new(&spec).unwrap_or_else(|e| panic!("{name}: {e}"))
+}
+
+/// CPUs, cores, LLCs, nodes, packages.
+fn shape(t: &Topology) -> [usize; 5] {
+    [t.nr_cpus(), t.nr_cores(), t.nr_llcs(), t.nr_nodes(), t.nr_packages()]
+}
+
+#[test]
+fn all_nine_load_under_their_names() {
+    let names: Vec<&str> = builtin().iter().map(|&(n, _)| n).collect();
+    let expected = [
+        "genoa-2s",
+        "l5420",
+        "milan-2s",
+        "numa-48",
+        "power10-320",
+        "power10-96",
+        "spr-2s",
+        "uma-2",
+        "uma-8",
+    ];
+    for name in expected {
+        assert!(names.contains(&name), "{name} is missing");
+    }
+    for name in names {
+        let spec = builtin_machine(name).unwrap_or_else(|e| panic!("{e}"));
+        assert_eq!(spec.name, name);
+        assert!(!spec.sources.is_empty(), "{name} names no source");
+        spec.check().unwrap();
+    }
+}
+
+#[test]
+fn shapes() {
+    assert_eq!(shape(&machine("uma-2").topo), [2, 2, 1, 1, 1]);
+    assert_eq!(shape(&machine("uma-8").topo), [8, 8, 1, 1, 1]);
+    assert_eq!(shape(&machine("numa-48").topo), [48, 24, 2, 2, 2]);
+    assert_eq!(shape(&machine("milan-2s").topo), [256, 128, 16, 2, 2]);
+    assert_eq!(shape(&machine("genoa-2s").topo), [384, 192, 24, 2, 2]);
+    assert_eq!(shape(&machine("spr-2s").topo), [224, 112, 2, 2, 2]);
+    assert_eq!(shape(&machine("power10-320").topo), [320, 80, 80, 4, 2]);
+    assert_eq!(shape(&machine("power10-96").topo), [96, 24, 24, 5, 3]);
+    assert_eq!(shape(&machine("l5420").topo), [4, 4, 2, 1, 1]);
+}
+
+/// CPUs that CPU 0 sees in each class.
+fn at_distance(t: &Topology, d: Distance) -> String {
+    let in_class = |c: &Cpu| t.distance(Cpu(0), *c) == d;
+    t.all().iter().filter(in_class).collect::<vruntime_base::CpuMask>().to_string()
+}
+
+fn classes(name: &str) -> [String; 6] {
+    let m = machine(name);
+    Distance::ALL.map(|d| at_distance(&m.topo, d))
+}
+
+#[test]
+fn distances_from_cpu_0_on_x86() {
+    assert_eq!(classes("uma-2"), ["0", "", "", "1", "", ""]);
+    assert_eq!(classes("uma-8"), ["0", "", "", "1-7", "", ""]);
+    assert_eq!(classes("l5420"), ["0", "", "1", "", "2-3", ""]);
+    assert_eq!(classes("numa-48"), ["0", "24", "", "1-11,25-35", "", "12-23,36-47"]);
+    assert_eq!(classes("spr-2s"), ["0", "112", "", "1-55,113-167", "", "56-111,168-223"]);
+    let milan = ["0", "128", "", "1-7,129-135", "8-63,136-191", "64-127,192-255"];
+    assert_eq!(classes("milan-2s"), milan);
+    let genoa = ["0", "192", "", "1-7,193-199", "8-95,200-287", "96-191,288-383"];
+    assert_eq!(classes("genoa-2s"), genoa);
+}
+
+#[test]
+fn distances_from_cpu_0_on_power() {
+    let rest = |to: u32| format!("1,3,5,7-{to}");
+    let [same, smt, l2, llc, package, remote] = classes("power10-320");
+    assert_eq!([same, smt, l2, llc], ["0", "2,4,6", "", ""]);
+    assert_eq!((package, remote.as_str()), (rest(127), "128-319"));
+    let [.., package, remote] = classes("power10-96");
+    assert_eq!((package, remote.as_str()), (rest(31), "32-95"));
+}
+
+#[test]
+fn distance_is_what_the_sets_say() {
+    for (name, _) in builtin() {
+        let t = machine(name).topo;
+        for a in t.all().iter() {
+            for b in t.all().iter() {
+                let expected = if a == b {
+                    Distance::Same
+                } else if t.smt(a).has(b) {
+                    Distance::Smt
+                } else if t.l2(a).has(b) {
+                    Distance::L2
+                } else if t.llc(a).has(b) {
+                    Distance::Llc
+                } else if t.package_cpus(a).has(b) {
+                    Distance::Package
+                } else {
+                    Distance::Remote
+                };
+                assert_eq!(t.distance(a, b), expected, "{name}: {a} {b}");
+            }
+        }
+    }
+}
+
+#[test]
+fn power_nodes_keep_their_numbers() {
+    let t = machine("power10-96").topo;
+    assert_eq!(t.arch(), Arch::Powerpc);
+    let nodes: Vec<(u32, String)> = (0..t.nr_nodes())
+        .map(|i| (t.node_number(NodeId::from_ix(i)), t.node_cpus(NodeId::from_ix(i)).to_string()))
+        .collect();
+    let expected = [(2, "0-7"), (3, "8-31"), (5, "32-39"), (6, "40-47"), (7, "48-95")];
+    assert_eq!(nodes, expected.map(|(n, c)| (n, c.to_string())));
+    assert_eq!(t.node_distance(t.node(Cpu(0)), t.node(Cpu(8))), 20);
+    assert_eq!(t.node_distance(t.node(Cpu(0)), t.node(Cpu(95))), 40);
+    assert_eq!(t.llc(Cpu(13)).to_string(), "9,11,13,15");
+}
+
+/// A pipe ping-pong on one CPU, half a round trip: a read that sleeps, a switch, the rest of that
+/// read, a write that wakes. Published (Linux 6.6, i7 of the 11th generation): 1070 ns between
+/// threads, 2410 ns between processes. The table must allow both.
+#[test]
+fn paths_add_up_to_the_published_ping_pong() {
+    let spec = builtin_machine("uma-2").unwrap();
+    let half = |c: &Costs, switch: u32| {
+        let syscalls = 2 * (c.syscall_entry + c.syscall_exit) + 2 * c.user_loop;
+        let pipe = 3 * (c.pipe_lock + c.pipe_unlock) + c.pipe_read + c.pipe_write + c.pipe_wait;
+        let wake = c.wait_queue_wake + c.ttwu + c.select_base + c.enqueue_base + c.level;
+        let sleep = c.dequeue_base + c.level + c.schedule_base + c.pick_base + c.pick_level;
+        syscalls + pipe + wake + sleep + switch
+    };
+    let low = Costs::draw(&spec.costs, |_| 0);
+    let mid = Costs::mid(&spec.costs);
+    let high = Costs::draw(&spec.costs, |_| u64::MAX);
+    for (published, switch) in
+        [(1070, (|c| c.switch_same_mm) as fn(&Costs) -> u32), (2410, |c| c.switch_other_mm)]
+    {
+        let [low, mid, high] = [low, mid, high].map(|c| half(&c, switch(&c)));
+        assert!(low <= published && published <= high, "{low} … {high} misses {published}");
+        assert!(mid < 2 * published && published < 2 * mid, "{mid} for {published}");
+    }
+}
+
+#[test]
+fn draws_stay_between_low_and_high() {
+    for (name, _) in builtin() {
+        let spec = builtin_machine(name).unwrap();
+        let low = Machine::draw(&spec, |_| 0).unwrap();
+        let high = Machine::draw(&spec, |_| u64::MAX).unwrap();
+        let mid = Machine::new(&spec).unwrap();
+        assert!(low.costs.ttwu <= mid.costs.ttwu && mid.costs.ttwu <= high.costs.ttwu, "{name}");
+        let row = |m: &Machine| m.transfer(Cpu(0), Cpu(1));
+        assert!(row(&low) <= row(&mid) && row(&mid) <= row(&high), "{name}");
+    }
+}
+
+#[test]
+fn cost_names_are_drawn_once_each() {
+    let spec = builtin_machine("spr-2s").unwrap();
+    let mut seen = BTreeSet::new();
+    Machine::draw(&spec, |name| {
+        assert!(seen.insert(name.to_string()), "{name} drawn twice");
+        0
+    })
+    .unwrap();
+    let listed: BTreeSet<String> = spec.costs.iter().map(|r| r.name.to_string()).collect();
+    assert!(listed.is_subset(&seen));
+}
+
+#[test]
+fn mistakes_are_named() {
+    let (_, text) = builtin().iter().find(|(n, _)| *n == "milan-2s").unwrap();
+    let says = |text: &str| load_machine_str(text, "x.toml").unwrap_err().to_string();
+    let wrong = text.replace("inherit = \"x86-server\"", "inherit = \"x86-servers\"");
+    assert_eq!(says(&wrong), "x.toml: no cost table named `x86-servers`, nearest is `x86-server`");
+    let wrong = text.replace("cores_per_llc = 8", "cores_per_llc = 7");
+    let expected = "x.toml: topology.regular.cores_per_llc: found 7, expected a divisor of \
+                    cores_per_node = 64 (nearest: 8)";
+    assert_eq!(says(&wrong), expected);
+    let wrong = text.replace("\nmhz = ", "\nmgz = ");
+    assert_eq!(says(&wrong), "x.toml:7: unknown key `mgz`, nearest is `mhz`");
+    let wrong = text.replace("numbering", "\nnumbering = ");
+    assert!(says(&wrong).starts_with("x.toml:"), "{}", says(&wrong));
+    let wrong = format!("{text}\n[costs.tick_bas]\nlow = 1\nmid = 1\nhigh = 1\nsource = 'x'\n");
+    assert!(says(&wrong).ends_with("unknown key `tick_bas`, nearest is `tick_base`"));
+}
+
+/// The share of `tg->load_avg` on 224 CPUs that the L2-queued-wakeups thread shows: when all CPUs
+/// write it, an access costs many transfers; when writes are rare, a read costs about one.
+#[test]
+fn a_hot_group_line_queues_and_a_quiet_one_does_not() {
+    let read_cost = |write_every: u64| {
+        let mut m = machine("spr-2s");
+        let n = m.topo.nr_cpus();
+        let mut ready = vec![0u64; n];
+        let (mut reads, mut spent) = (0, 0);
+        for i in 0..100_000u64 {
+            let c = (0..n).min_by_key(|&c| (ready[c], c)).unwrap();
+            let (cpu, now) = (Cpu::from_ix(c), vruntime_base::Ns(ready[c]));
+            let line = Line::TgLoadAvg(0);
+            let write = i % write_every == 0;
+            let cost = match write {
+                true => m.lines.write(line, cpu, now, &m.costs, &m.topo),
+                false => m.lines.read(line, cpu, now, &m.costs, &m.topo),
+            };
+            if !write {
+                reads += 1;
+                spent += cost.total().0;
+            }
+            ready[c] += cost.total().0 + 4_000;
+        }
+        spent / reads
+    };
+    let (hot, quiet) = (read_cost(3), read_cost(50));
+    eprintln!("hot {hot} quiet {quiet}");
+    assert!(hot > 1_000, "hot {hot}");
+    assert!(quiet < 300, "quiet {quiet}");
+}
+
+#[test]
+fn reads_a_sysfs_tree() {
+    let root = std::env::temp_dir().join(format!("vruntime-sysfs-{}", std::process::id()));
+    let put = |at: &str, text: &str| {
+        let path = root.join("devices/system").join(at);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, format!("{text}\n")).unwrap();
+    };
+    put("cpu/online", "0-7");
+    put("node/online", "0-2");
+    for (node, cpus, distance) in [(0, "0-1,4-5", "10 21 12"), (1, "2-3,6-7", "21 10 30")] {
+        put(&format!("node/node{node}/cpulist"), cpus);
+        put(&format!("node/node{node}/distance"), distance);
+    }
+    put("node/node2/cpulist", "");
+    put("node/node2/distance", "12 30 10");
+    for c in 0..8 {
+        let (core, socket) = (c % 4, c % 4 / 2);
+        let threads = format!("{core},{}", core + 4);
+        let package = ["0-1,4-5", "2-3,6-7"][socket];
+        put(&format!("cpu/cpu{c}/topology/core_cpus_list"), &threads);
+        put(&format!("cpu/cpu{c}/topology/package_cpus_list"), package);
+        let caches = [
+            (1, "Data", "32K", threads.as_str()),
+            (1, "Instruction", "32K", &threads),
+            (2, "Unified", "1024K", &threads),
+            (3, "Unified", "16384K", package),
+        ];
+        for (i, (level, kind, size, shared)) in caches.into_iter().enumerate() {
+            let at = format!("cpu/cpu{c}/cache/index{i}");
+            put(&format!("{at}/level"), &level.to_string());
+            put(&format!("{at}/type"), kind);
+            put(&format!("{at}/size"), size);
+            put(&format!("{at}/shared_cpu_list"), shared);
+        }
+    }
+    let spec = sysfs_machine(&root).unwrap_or_else(|e| panic!("{e}"));
+    std::fs::remove_dir_all(&root).unwrap();
+    let m = Machine::new(&spec).unwrap();
+    assert_eq!(shape(&m.topo), [8, 4, 2, 2, 2]);
+    assert_eq!(m.topo.node_distance(NodeId(1), NodeId(0)), 21);
+    let expected = ["0", "4", "", "1,5", "", "2-3,6-7"];
+    assert_eq!(Distance::ALL.map(|d| at_distance(&m.topo, d)), expected);
+    assert_eq!((spec.caches.l2_kib, spec.caches.llc_mib), (1024, 16));
+    // What was read can be written, and read again.
+    let text = toml::to_string(&spec).unwrap();
+    assert_eq!(load_machine_str(&text, "host.toml").unwrap(), spec);
+}

@@ -1,0 +1,355 @@
+//! The cost table: what every kernel path and every kind of signal between CPUs costs on a
+//! machine, each with a range and a source.
+//!
+//! All values are nanoseconds per event, without contention, on a CPU that runs at full speed (no
+//! SMT sibling busy). A path cost holds the instructions and the lines that are warm in the
+//! executing CPU's caches; lines that come from elsewhere are charged by [`crate::Lines`], waiting
+//! by [`crate::Lock`], so neither is in the table. The model uses `mid`.
+
+use crate::topology::Distance;
+use crate::{SpecError, nearest_name};
+use serde::{Deserialize, Serialize};
+
+/// A value with its uncertainty and where it comes from.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Cost {
+    /// The least that is plausible.
+    pub low: u32,
+    /// What the model uses.
+    pub mid: u32,
+    /// The most that is plausible.
+    pub high: u32,
+    /// Where the value comes from: a publication, memory, or the reasoning of an estimate.
+    pub source: String,
+}
+
+impl Cost {
+    /// Checks `low ≤ mid ≤ high` and that a source is named.
+    pub fn check(&self, name: &str) -> Result<(), SpecError> {
+        if !(self.low <= self.mid && self.mid <= self.high) {
+            let found = format!("low {}, mid {}, high {}", self.low, self.mid, self.high);
+            return Err(SpecError::new(name, found, "low ≤ mid ≤ high"));
+        }
+        if self.source.trim().is_empty() {
+            return Err(SpecError::new(name, "no source", "where the value comes from"));
+        }
+        Ok(())
+    }
+    /// The value in low … high that 64 uniform bits select.
+    pub fn draw(&self, bits: u64) -> u32 {
+        let span = u64::from(self.high - self.low) + 1;
+        self.low + ((u128::from(bits) * u128::from(span)) >> 64) as u32
+    }
+}
+
+/// One [`Cost`] for each [`Distance`].
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct DistanceCost {
+    /// The same CPU.
+    pub same: Cost,
+    /// Another thread of the core.
+    pub smt: Cost,
+    /// Another core with the same L2.
+    pub l2: Cost,
+    /// The same last-level cache group.
+    pub llc: Cost,
+    /// The same socket.
+    pub package: Cost,
+    /// Another socket.
+    pub remote: Cost,
+}
+
+impl DistanceCost {
+    /// The cost of one class.
+    pub fn at(&self, d: Distance) -> &Cost {
+        match d {
+            Distance::Same => &self.same,
+            Distance::Smt => &self.smt,
+            Distance::L2 => &self.l2,
+            Distance::Llc => &self.llc,
+            Distance::Package => &self.package,
+            Distance::Remote => &self.remote,
+        }
+    }
+    fn map(&self, mut f: impl FnMut(&str, &Cost) -> u32, names: &[&str; 6]) -> [u32; 6] {
+        Distance::ALL.map(|d| f(names[d as usize], self.at(d)))
+    }
+}
+
+/// A line of the cost table, for printing.
+#[derive(Clone, Copy, Debug)]
+pub struct CostRow<'a> {
+    /// Name, with the distance class after a dot where there is one: `ipi_deliver.remote`.
+    pub name: &'static str,
+    /// What it is.
+    pub doc: &'static str,
+    /// The value.
+    pub cost: &'a Cost,
+}
+
+macro_rules! cost_table {
+    (
+        paths { $($(#[doc = $pd:literal])+ $p:ident,)+ }
+        signals { $($(#[doc = $sd:literal])+ $s:ident,)+ }
+        by_distance { $($(#[doc = $dd:literal])+ $d:ident,)+ }
+    ) => {
+        /// Every cost of a machine with range and source, as read from its file.
+        #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+        #[serde(deny_unknown_fields)]
+        pub struct CostSpec {
+            $($(#[doc = $pd])+ pub $p: Cost,)+
+            $($(#[doc = $sd])+ pub $s: Cost,)+
+            $($(#[doc = $dd])+ pub $d: DistanceCost,)+
+        }
+
+        /// Every cost of a machine as the model uses it, in ns.
+        #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+        pub struct Costs {
+            $($(#[doc = $pd])+ pub $p: u32,)+
+            $($(#[doc = $sd])+ pub $s: u32,)+
+            $($(#[doc = $dd])+ pub $d: [u32; 6],)+
+        }
+
+        impl CostSpec {
+            /// Names of all entries, in the order of the table; by-distance entries without class.
+            pub const NAMES: &'static [&'static str] = &[
+                $(stringify!($p),)+ $(stringify!($s),)+ $(stringify!($d),)+
+            ];
+
+            /// All values in the order of the table.
+            pub fn iter(&self) -> impl Iterator<Item = CostRow<'_>> {
+                let rows = vec![
+                    $(CostRow { name: stringify!($p), doc: concat!($($pd),+).trim_ascii(), cost: &self.$p },)+
+                    $(CostRow { name: stringify!($s), doc: concat!($($sd),+).trim_ascii(), cost: &self.$s },)+
+                    $(
+                        CostRow { name: concat!(stringify!($d), ".same"), doc: concat!($($dd),+).trim_ascii(), cost: &self.$d.same },
+                        CostRow { name: concat!(stringify!($d), ".smt"), doc: concat!($($dd),+).trim_ascii(), cost: &self.$d.smt },
+                        CostRow { name: concat!(stringify!($d), ".l2"), doc: concat!($($dd),+).trim_ascii(), cost: &self.$d.l2 },
+                        CostRow { name: concat!(stringify!($d), ".llc"), doc: concat!($($dd),+).trim_ascii(), cost: &self.$d.llc },
+                        CostRow { name: concat!(stringify!($d), ".package"), doc: concat!($($dd),+).trim_ascii(), cost: &self.$d.package },
+                        CostRow { name: concat!(stringify!($d), ".remote"), doc: concat!($($dd),+).trim_ascii(), cost: &self.$d.remote },
+                    )+
+                ];
+                rows.into_iter()
+            }
+        }
+
+        impl Costs {
+            /// The table with each value chosen by `f`, which gets its name.
+            fn choose(spec: &CostSpec, mut f: impl FnMut(&str, &Cost) -> u32) -> Costs {
+                Costs {
+                    $($p: f(stringify!($p), &spec.$p),)+
+                    $($s: f(stringify!($s), &spec.$s),)+
+                    $($d: spec.$d.map(&mut f, &[
+                        concat!(stringify!($d), ".same"), concat!(stringify!($d), ".smt"),
+                        concat!(stringify!($d), ".l2"), concat!(stringify!($d), ".llc"),
+                        concat!(stringify!($d), ".package"), concat!(stringify!($d), ".remote"),
+                    ]),)+
+                }
+            }
+            /// Multiplies every path cost by `permille`/1000, rounded to nearest. Signals between
+            /// CPUs keep their values: they do not scale with a core's speed.
+            pub fn scale_paths(&mut self, permille: u32) {
+                $(self.$p = ((u64::from(self.$p) * u64::from(permille) + 500) / 1000) as u32;)+
+            }
+            /// The value of a cost that has no distance class, for knock-outs and overrides.
+            pub fn by_name_mut(&mut self, name: &str) -> Option<&mut u32> {
+                match name {
+                    $(stringify!($p) => Some(&mut self.$p),)+
+                    $(stringify!($s) => Some(&mut self.$s),)+
+                    _ => None,
+                }
+            }
+        }
+    };
+}
+
+cost_table! {
+    paths {
+        /// Into the kernel by a system call.
+        syscall_entry,
+        /// Back to user mode from a system call, nothing pending.
+        syscall_exit,
+        /// User part between two system calls of a message loop.
+        user_loop,
+        /// Taking an uncontended pipe mutex.
+        pipe_lock,
+        /// A pipe write inside the mutex: book-keeping and a copy of up to 128 bytes.
+        pipe_write,
+        /// A pipe read inside the mutex: book-keeping and a copy of up to 128 bytes.
+        pipe_read,
+        /// Releasing a pipe mutex that nobody waits for.
+        pipe_unlock,
+        /// Copying one KiB more than the first 128 bytes.
+        pipe_copy_kib,
+        /// A fresh page for a pipe slot.
+        pipe_new_page,
+        /// prepare_to_wait and finish_wait around one sleep.
+        pipe_wait,
+        /// Lock of a wait queue, the walk to the first waiter and its callback, without try_to_wake_up.
+        wait_queue_wake,
+        /// Slow path of a sleeping mutex from the failed spin to schedule().
+        mutex_sleep,
+        /// Unlocking a sleeping mutex with a waiter, without the wakeup.
+        mutex_handoff,
+        /// unix_stream_sendmsg of a small message, without wakeup.
+        unix_send,
+        /// unix_stream_recvmsg of a small message, data present.
+        unix_recv,
+        /// Testing whether a blocked sender may go on.
+        unix_wake_check,
+        /// futex wait up to schedule(): hash, bucket lock, queueing, and leaving the queue.
+        futex_wait,
+        /// futex wake of one task without try_to_wake_up.
+        futex_wake,
+        /// One poll() over two descriptors, without sleeping.
+        poll_call,
+        /// try_to_wake_up without selection of the CPU and enqueue.
+        ttwu,
+        /// select_task_rq up to an early hit, lines local.
+        select_base,
+        /// Examining one CPU in an idle scan, its lines local.
+        scan_cpu,
+        /// wake_affine and wake_wide, lines local.
+        wake_affine,
+        /// enqueue_task of the root level without the entity's own level.
+        enqueue_base,
+        /// dequeue_task of the root level without the entity's own level.
+        dequeue_base,
+        /// One hierarchy level of an enqueue or dequeue: tree, PELT of entity and queue, group weight.
+        level,
+        /// Choosing the next task: the class walk.
+        pick_base,
+        /// Choosing in one hierarchy level, with put_prev and set_next of that level.
+        pick_level,
+        /// __schedule without pick, dequeue and switch_to.
+        schedule_base,
+        /// Whole switch to a thread with the same address space.
+        switch_same_mm,
+        /// Whole switch to a thread with another address space, TLB and PCID effects included.
+        switch_other_mm,
+        /// scheduler_tick and the rest of the tick handler, without timer_irq and levels.
+        tick_base,
+        /// One hierarchy level in the tick.
+        tick_level,
+        /// Entering and leaving softirq processing with one vector pending.
+        softirq,
+        /// The sender's part of an interrupt to another CPU.
+        ipi_send,
+        /// Entry and exit of an IPI handler on the target.
+        ipi_entry,
+        /// Target's part of a queued wakeup, each task, without enqueue.
+        flush_task,
+        /// From pick of the idle task to the idle instruction, tick kept.
+        idle_enter,
+        /// Leaving the polling loop and reaching schedule().
+        idle_poll_exit,
+        /// newidle_balance up to the first domain.
+        newidle_base,
+        /// Reading the statistics of one CPU in a balance pass, lines local.
+        balance_cpu,
+        /// A balance pass of one domain besides its CPUs.
+        balance_domain,
+        /// Taking one task off a queue in a balance pass.
+        detach_task,
+        /// Putting one moved task on a queue, without enqueue.
+        attach_task,
+        /// Stopping the tick on the way into idle.
+        nohz_enter,
+        /// Restarting the tick on the way out of idle.
+        nohz_exit,
+        /// fork of a small process, parent's side, without wakeup of the child.
+        fork,
+        /// execve of a small dynamic program.
+        exec,
+        /// Exit of a small process, teardown of its address space included.
+        exit,
+        /// clone of a thread, without wakeup of the child.
+        clone_thread,
+        /// Entry, reprogramming and exit of a timer interrupt.
+        timer_irq,
+        /// Arming a high resolution timer.
+        hrtimer_start,
+        /// sched_yield inside the kernel, without the switch.
+        sched_yield,
+        /// A device or housekeeping interrupt with its handler.
+        interrupt,
+        /// Taking and dropping a reference to an address space around a kernel thread, line local.
+        mm_refcount,
+        /// One cond_resched() that finds nothing to do.
+        cond_resched,
+        /// Accounting one pressure-stall level at a task state change.
+        psi_level,
+        /// A minor page fault of a fresh anonymous page.
+        page_fault,
+        /// queue_work on a workqueue, without the wakeup of a worker.
+        queue_work,
+        /// A worker's loop around one work item, without the item.
+        work_item,
+        /// Submitting one block request.
+        block_submit,
+        /// Completing one block request in its handler, without wakeups.
+        block_complete,
+    }
+    signals {
+        /// Extra for each further sharer whose copy a write invalidates.
+        invalidate_per_sharer,
+        /// How long a read of a clean line keeps the line's home from the next request.
+        read_occupancy,
+    }
+    by_distance {
+        /// One-way transfer of a cache line from the CPU that has it.
+        line_transfer,
+        /// From the sender's write of an interrupt command to the target's handler.
+        ipi_deliver,
+        /// Refetching one KiB of footprint from where the data was, memory-level parallelism included.
+        refill_kib,
+    }
+}
+
+impl CostSpec {
+    /// Checks every range and source.
+    pub fn check(&self) -> Result<(), SpecError> {
+        self.iter().try_for_each(|row| row.cost.check(&format!("costs.{}", row.name)))
+    }
+    /// The cost name nearest to `name`.
+    pub fn nearest(name: &str) -> Option<&'static str> {
+        nearest_name(name, Self::NAMES.iter().copied())
+    }
+}
+
+impl Costs {
+    /// The middle values.
+    pub fn mid(spec: &CostSpec) -> Costs {
+        Costs::choose(spec, |_, c| c.mid)
+    }
+    /// Values drawn uniformly between low and high; `f` gives 64 uniform bits for a name.
+    pub fn draw(spec: &CostSpec, mut f: impl FnMut(&str) -> u64) -> Costs {
+        Costs::choose(spec, |name, c| c.draw(f(name)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn draws_cover_the_range_and_nothing_else() {
+        let c = Cost { low: 10, mid: 12, high: 19, source: "test".into() };
+        assert_eq!(c.draw(0), 10);
+        assert_eq!(c.draw(u64::MAX), 19);
+        assert_eq!(c.draw(1 << 63), 15);
+    }
+
+    #[test]
+    fn a_range_must_ascend_and_have_a_source() {
+        let mut c = Cost { low: 3, mid: 2, high: 9, source: "test".into() };
+        assert!(c.check("x").is_err());
+        c.mid = 3;
+        assert!(c.check("x").is_ok());
+        c.source = " ".into();
+        assert!(c.check("x").is_err());
+    }
+}

@@ -1,0 +1,77 @@
+//! Idle states: how long a CPU takes to come back.
+//!
+//! **What.** A CPU without work enters one of a few states. A deeper state saves power and takes
+//! longer to leave. A state in which the CPU watches the need-resched flag (polling, mwait) is left
+//! by a store from another CPU; the others need an interrupt.
+//! **Source.** Tables of `drivers/idle/intel_idle.c`, `cpuidle-pseries.c` and ACPI; measured wake
+//! times where they differ. Values per machine in its file.
+//! **Equations.** Chosen state: the deepest whose target residency is at most the predicted idle
+//! time. Wake by store: line transfer + exit latency. Wake by interrupt: delivery + exit latency.
+//! **Departures.** D1: entering is not interruptible and costs `idle_enter` alone. D2: the state
+//! of an SMT sibling does not limit the depth.
+//! **Example.** States POLL 0 µs, C1 2 µs, C6 600 µs: 1 µs predicted → POLL, 50 µs → C1,
+//! 1 ms → C6.
+
+use crate::costs::Cost;
+use serde::{Deserialize, Serialize};
+use vruntime_base::Ns;
+
+/// An idle state as the machine file gives it.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct IdleSpec {
+    /// The driver's name for it.
+    pub name: String,
+    /// What the kernel's table says, ns; governors use it, the model does not wait for it.
+    pub table_latency_ns: u32,
+    /// The kernel's table again: shortest stay that pays, ns.
+    pub target_residency_ns: u32,
+    /// A store to the idle task's flags wakes it, without an IPI.
+    pub polling: bool,
+    /// From the wake event to the first instruction of the idle loop, ns.
+    pub exit_latency: Cost,
+}
+
+/// An idle state as the model uses it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct IdleState {
+    /// The driver's name for it.
+    pub name: String,
+    /// What the kernel's table says, ns.
+    pub table_latency_ns: u32,
+    /// Shortest stay that pays, ns.
+    pub target_residency_ns: u32,
+    /// A store wakes it, without an IPI.
+    pub polling: bool,
+    /// From the wake event to the first instruction of the idle loop, ns.
+    pub exit_latency_ns: u32,
+}
+
+/// Index of the deepest state whose target residency is at most `predicted`. States are ordered
+/// shallow to deep; the first is taken if none fits.
+pub fn deepest_for(states: &[IdleState], predicted: Ns) -> usize {
+    let fits = |s: &IdleState| u64::from(s.target_residency_ns) <= predicted.0;
+    states.iter().rposition(fits).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn state(name: &str, target_residency_ns: u32) -> IdleState {
+        IdleState {
+            name: name.into(),
+            table_latency_ns: 0,
+            target_residency_ns,
+            polling: true,
+            exit_latency_ns: 0,
+        }
+    }
+
+    #[test]
+    fn example() {
+        let s = [state("POLL", 0), state("C1", 2_000), state("C6", 600_000)];
+        let names = [Ns(1_000), Ns(50_000), Ns(1_000_000)].map(|t| &s[deepest_for(&s, t)].name);
+        assert_eq!(names, ["POLL", "C1", "C6"]);
+    }
+}

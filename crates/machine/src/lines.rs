@@ -1,0 +1,409 @@
+//! Contended cache lines: who has a line, who must fetch it, who must wait.
+//!
+//! **What.** The scheduler's shared words by name. A line has an owner (the last writer) and
+//! sharers (CPUs with a readable copy). Its home serves one request at a time, so writers to a hot
+//! line queue up, and so do readers while it changes hands.
+//! **Source.** MESI with a serialising home agent; costs.md B.1 for transfers; the share of
+//! `update_cfs_group` and `update_load_avg` on large machines (Aaron Lu, RFC of August 2023) shows
+//! that reads of a written line queue like its writes, and that they stop to when writes are rare.
+//! **Equations.** With T = `line_transfer[distance]`:
+//! read hit (owner or sharer) = 0;
+//! read miss of a dirty line (no sharers): own T(owner), line busy for T;
+//! read miss of a clean line: own T(nearest of owner and sharers by LLC and package), line busy
+//! for `read_occupancy`;
+//! write by the sole owner = 0;
+//! other write: own max(T(owner), T(farthest sharer)) + `invalidate_per_sharer` · (sharers − 1),
+//! line busy for that long, sharers gone.
+//! Every miss waits until the line is idle. A CPU has one request at a time, so a wait is bounded
+//! by the number of CPUs times one transfer.
+//! **Departures.** D1: no evictions: a copy stays until somebody writes. D2: two named words never
+//! share a line; what does share one in the kernel has one name. D3: a store costs what its
+//! transfer costs, it does not retire into a store buffer.
+//! **Example.** T(llc) = 60. CPU 0 owns the line. CPU 1 reads: 60. CPU 2 reads: 60. CPU 1 reads
+//! again: 0. CPU 0 writes: 60 + one further sharer. CPU 1 and 2 write at the same time: 60, and
+//! 60 of waiting + 60.
+
+use crate::costs::Costs;
+use crate::topology::{Distance, LlcId, Topology};
+use std::fmt;
+use vruntime_base::{Cpu, Ns};
+
+/// A named line.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Line {
+    /// `rq->__lock`, `rq->nr_running` and what else idle scans read of a CPU.
+    Rq(Cpu),
+    /// Load and utilisation of a CPU's root queue (`cfs_rq->avg`).
+    RqLoad(Cpu),
+    /// `sd_llc_shared`: has_idle_cores, nr_busy_cpus, nr_idle_scan.
+    LlcShared(LlcId),
+    /// `tg->load_avg` of a task group, by its index.
+    TgLoadAvg(u32),
+    /// `rd->overload`, `rd->overutilized`.
+    RootDomain,
+    /// `nohz.idle_cpus_mask`, `nohz.nr_cpus`.
+    Nohz,
+}
+
+/// A class of lines: what a knock-out makes free.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[repr(u8)]
+pub enum LineKind {
+    /// See [`Line::Rq`].
+    Rq,
+    /// See [`Line::RqLoad`].
+    RqLoad,
+    /// See [`Line::LlcShared`].
+    LlcShared,
+    /// See [`Line::TgLoadAvg`].
+    TgLoadAvg,
+    /// See [`Line::RootDomain`].
+    RootDomain,
+    /// See [`Line::Nohz`].
+    Nohz,
+}
+
+impl LineKind {
+    /// All kinds.
+    pub const ALL: [LineKind; 6] = [
+        LineKind::Rq,
+        LineKind::RqLoad,
+        LineKind::LlcShared,
+        LineKind::TgLoadAvg,
+        LineKind::RootDomain,
+        LineKind::Nohz,
+    ];
+    /// Name as used in reports and knock-outs.
+    pub const fn name(self) -> &'static str {
+        match self {
+            LineKind::Rq => "rq",
+            LineKind::RqLoad => "rq_load",
+            LineKind::LlcShared => "sd_llc_shared",
+            LineKind::TgLoadAvg => "tg_load_avg",
+            LineKind::RootDomain => "root_domain",
+            LineKind::Nohz => "nohz",
+        }
+    }
+}
+
+impl Line {
+    /// The class of this line.
+    #[inline(always)]
+    pub const fn kind(self) -> LineKind {
+        match self {
+            Line::Rq(_) => LineKind::Rq,
+            Line::RqLoad(_) => LineKind::RqLoad,
+            Line::LlcShared(_) => LineKind::LlcShared,
+            Line::TgLoadAvg(_) => LineKind::TgLoadAvg,
+            Line::RootDomain => LineKind::RootDomain,
+            Line::Nohz => LineKind::Nohz,
+        }
+    }
+}
+
+impl fmt::Display for Line {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = self.kind().name();
+        match self {
+            Line::Rq(c) | Line::RqLoad(c) => write!(f, "{name}[{c}]"),
+            Line::LlcShared(l) => write!(f, "{name}[{}]", l.0),
+            Line::TgLoadAvg(g) => write!(f, "{name}[{g}]"),
+            Line::RootDomain | Line::Nohz => f.write_str(name),
+        }
+    }
+}
+
+/// What an access costs the CPU.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct LineCost {
+    /// Transfer and invalidation.
+    pub own: Ns,
+    /// Waiting for requests of other CPUs.
+    pub wait: Ns,
+}
+
+impl LineCost {
+    /// A hit.
+    pub const ZERO: LineCost = LineCost { own: Ns(0), wait: Ns(0) };
+    /// Own and waiting time.
+    #[inline]
+    pub fn total(self) -> Ns {
+        self.own + self.wait
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+struct State {
+    busy_until: u64,
+    owner: Cpu,
+    /// Number of bits in the line's sharer words; the owner is not among them.
+    nr_sharers: u16,
+    /// The latest miss, which no miss may precede.
+    #[cfg(debug_assertions)]
+    asked_at: u64,
+}
+
+impl State {
+    fn home(owner: Cpu) -> State {
+        State {
+            busy_until: 0,
+            owner,
+            nr_sharers: 0,
+            #[cfg(debug_assertions)]
+            asked_at: 0,
+        }
+    }
+    #[inline]
+    fn ask(&mut self, line: Line, now: Ns) -> Ns {
+        #[cfg(debug_assertions)]
+        {
+            assert!(now.0 >= self.asked_at, "accesses to {line} out of order at {now}");
+            self.asked_at = now.0;
+        }
+        let _ = line;
+        Ns(self.busy_until.saturating_sub(now.0))
+    }
+}
+
+/// Every named line of a machine.
+#[derive(Clone, Debug)]
+pub struct Lines {
+    states: Vec<State>,
+    /// `words` bit words a line.
+    sharers: Vec<u64>,
+    words: usize,
+    nr_cpus: u32,
+    nr_llcs: u32,
+    /// Bit per [`LineKind`].
+    free: u8,
+    near: Vec<Near>,
+    /// `words` bit words for every entry of `near`.
+    near_words: Vec<u64>,
+}
+
+/// The CPUs within one distance class of a CPU, by number of its word set.
+#[derive(Clone, Copy, Debug)]
+struct Near {
+    llc: u32,
+    package: u32,
+}
+
+impl Lines {
+    /// Lines of a machine with `nr_groups` task groups. Per-CPU lines are at their CPU, an LLC's
+    /// line at its first CPU, the others at CPU 0.
+    pub fn new(topo: &Topology, nr_groups: usize) -> Lines {
+        let n = topo.nr_cpus();
+        let words = n.div_ceil(64);
+        let cpus = || (0..n).map(|c| State::home(Cpu::from_ix(c)));
+        let llc_home = |l| topo.llc_cpus(LlcId::from_ix(l)).first().expect("LLC without CPU");
+        let mut states: Vec<State> = cpus().chain(cpus()).collect();
+        states.extend((0..topo.nr_llcs()).map(|l| State::home(llc_home(l))));
+        states.extend([State::home(Cpu(0)); 2]);
+        let mut lines = Lines {
+            sharers: vec![0; states.len() * words],
+            states,
+            words,
+            nr_cpus: n as u32,
+            nr_llcs: topo.nr_llcs() as u32,
+            free: 0,
+            near: Vec::with_capacity(n),
+            near_words: vec![0; (topo.nr_llcs() + topo.nr_packages()) * words],
+        };
+        for c in topo.all().iter() {
+            let llc = topo.llc_id(c).ix();
+            let package = topo.nr_llcs() + topo.package(c).ix();
+            for set in [llc, package] {
+                lines.near_words[set * words + c.ix() / 64] |= 1 << (c.ix() % 64);
+            }
+            lines.near.push(Near { llc: llc as u32, package: package as u32 });
+        }
+        lines.grow_groups(nr_groups);
+        lines
+    }
+
+    /// Makes sure that task groups 0 … n-1 have lines.
+    pub fn grow_groups(&mut self, n: usize) {
+        let len = self.first_group() + n;
+        if len > self.states.len() {
+            self.states.resize(len, State::home(Cpu(0)));
+            self.sharers.resize(len * self.words, 0);
+        }
+    }
+
+    /// Makes a kind of line free of cost, or not: a knock-out.
+    pub fn set_free(&mut self, kind: LineKind, free: bool) {
+        let bit = 1 << kind as u8;
+        self.free = if free { self.free | bit } else { self.free & !bit };
+    }
+
+    /// `cpu` reads `line` at `now`.
+    #[inline]
+    pub fn read(
+        &mut self,
+        line: Line,
+        cpu: Cpu,
+        now: Ns,
+        costs: &Costs,
+        topo: &Topology,
+    ) -> LineCost {
+        let i = self.index(line);
+        if self.states[i].owner == cpu || self.shares(i, cpu) || self.is_free(line) {
+            return LineCost::ZERO;
+        }
+        self.read_miss(i, line, cpu, now, costs, topo)
+    }
+
+    /// `cpu` writes `line`, or updates it atomically, at `now`.
+    #[inline]
+    pub fn write(
+        &mut self,
+        line: Line,
+        cpu: Cpu,
+        now: Ns,
+        costs: &Costs,
+        topo: &Topology,
+    ) -> LineCost {
+        let i = self.index(line);
+        let s = &self.states[i];
+        if (s.owner == cpu && s.nr_sharers == 0) || self.is_free(line) {
+            return LineCost::ZERO;
+        }
+        self.write_miss(i, line, cpu, now, costs, topo)
+    }
+
+    /// The CPU that wrote `line` last.
+    pub fn owner(&self, line: Line) -> Cpu {
+        self.states[self.index(line)].owner
+    }
+
+    fn read_miss(
+        &mut self,
+        i: usize,
+        line: Line,
+        cpu: Cpu,
+        now: Ns,
+        costs: &Costs,
+        topo: &Topology,
+    ) -> LineCost {
+        let State { owner, nr_sharers, .. } = self.states[i];
+        let mut distance = topo.distance(owner, cpu);
+        if nr_sharers > 0 && distance > Distance::Llc {
+            let near = self.near[cpu.ix()];
+            if self.any_sharer_in(i, near.llc) {
+                distance = Distance::Llc;
+            } else if distance > Distance::Package && self.any_sharer_in(i, near.package) {
+                distance = Distance::Package;
+            }
+        }
+        let own = costs.line_transfer[distance as usize];
+        let s = &mut self.states[i];
+        let wait = s.ask(line, now);
+        let occupancy = if nr_sharers == 0 { own } else { costs.read_occupancy.min(own) };
+        s.busy_until = now.0 + wait.0 + u64::from(occupancy);
+        s.nr_sharers += 1;
+        self.sharers[i * self.words + cpu.ix() / 64] |= 1 << (cpu.ix() % 64);
+        LineCost { own: Ns(u64::from(own)), wait }
+    }
+
+    fn write_miss(
+        &mut self,
+        i: usize,
+        line: Line,
+        cpu: Cpu,
+        now: Ns,
+        costs: &Costs,
+        topo: &Topology,
+    ) -> LineCost {
+        let State { owner, nr_sharers, .. } = self.states[i];
+        let others = u32::from(nr_sharers) - u32::from(self.shares(i, cpu));
+        let mut distance = topo.distance(owner, cpu);
+        if others > 0 {
+            distance = distance.max(self.farthest_sharer(i, cpu, topo));
+        }
+        let own = costs.line_transfer[distance as usize]
+            + costs.invalidate_per_sharer * others.saturating_sub(1);
+        if nr_sharers > 0 {
+            self.sharers[i * self.words..(i + 1) * self.words].fill(0);
+        }
+        let s = &mut self.states[i];
+        let wait = s.ask(line, now);
+        s.busy_until = now.0 + wait.0 + u64::from(own);
+        s.owner = cpu;
+        s.nr_sharers = 0;
+        LineCost { own: Ns(u64::from(own)), wait }
+    }
+
+    /// Distance class of the farthest sharer other than `cpu`. Inside an LLC all but the only
+    /// sharer count as another core.
+    fn farthest_sharer(&self, i: usize, cpu: Cpu, topo: &Topology) -> Distance {
+        let near = self.near[cpu.ix()];
+        let at = |set: u32| &self.near_words[set as usize * self.words..][..self.words];
+        let (llc, package) = (at(near.llc), at(near.package));
+        let mut beyond_llc = 0;
+        let mut beyond_package = 0;
+        let mut inside = 0;
+        let mut last = 0;
+        for (w, &s) in self.sharer_words(i).iter().enumerate() {
+            beyond_package |= s & !package[w];
+            beyond_llc |= s & !llc[w];
+            let others = if w == cpu.ix() / 64 { s & !(1 << (cpu.ix() % 64)) } else { s };
+            inside += others.count_ones();
+            if others != 0 {
+                last = w * 64 + others.trailing_zeros() as usize;
+            }
+        }
+        match (beyond_package != 0, beyond_llc != 0) {
+            (true, _) => Distance::Remote,
+            (_, true) => Distance::Package,
+            _ if inside == 1 => topo.distance(cpu, Cpu::from_ix(last)),
+            // Several copies within the LLC: as far as the LLC has members.
+            _ => Distance::Llc.min(self.llc_reach(cpu, topo)),
+        }
+    }
+
+    /// The class of the farthest CPU in the LLC of `cpu`.
+    fn llc_reach(&self, cpu: Cpu, topo: &Topology) -> Distance {
+        if topo.llc(cpu) == topo.smt(cpu) {
+            Distance::Smt
+        } else if topo.llc(cpu) == topo.l2(cpu) {
+            Distance::L2
+        } else {
+            Distance::Llc
+        }
+    }
+
+    #[inline]
+    fn any_sharer_in(&self, i: usize, set: u32) -> bool {
+        let set = &self.near_words[set as usize * self.words..][..self.words];
+        self.sharer_words(i).iter().zip(set).any(|(s, m)| s & m != 0)
+    }
+    #[inline(always)]
+    fn sharer_words(&self, i: usize) -> &[u64] {
+        &self.sharers[i * self.words..][..self.words]
+    }
+    #[inline(always)]
+    fn shares(&self, i: usize, cpu: Cpu) -> bool {
+        self.states[i].nr_sharers > 0
+            && self.sharers[i * self.words + cpu.ix() / 64] >> (cpu.ix() % 64) & 1 != 0
+    }
+    #[inline(always)]
+    fn is_free(&self, line: Line) -> bool {
+        self.free >> line.kind() as u8 & 1 != 0
+    }
+    #[inline(always)]
+    fn first_group(&self) -> usize {
+        (2 * self.nr_cpus + self.nr_llcs + 2) as usize
+    }
+    #[inline(always)]
+    fn index(&self, line: Line) -> usize {
+        let n = self.nr_cpus as usize;
+        match line {
+            Line::Rq(c) => c.ix(),
+            Line::RqLoad(c) => n + c.ix(),
+            Line::LlcShared(l) => 2 * n + l.ix(),
+            Line::RootDomain => self.first_group() - 2,
+            Line::Nohz => self.first_group() - 1,
+            Line::TgLoadAvg(g) => self.first_group() + g as usize,
+        }
+    }
+}

@@ -1,0 +1,188 @@
+//! A machine: its description as a file gives it, and the same ready for a run.
+
+use crate::SpecError;
+use crate::cache::{Caches, refill};
+use crate::costs::{Cost, CostSpec, Costs};
+use crate::idle::{IdleSpec, IdleState, deepest_for};
+use crate::lines::Lines;
+use crate::smt::FULL_SPEED;
+use crate::topology::{Arch, Distance, Topology};
+use crate::topology_spec::TopologySpec;
+use serde::{Deserialize, Serialize};
+use vruntime_base::{Cpu, Ns};
+
+/// The version of the machine format.
+pub const SCHEMA: &str = "machine/1";
+
+/// A machine as its file describes it, with inherited costs filled in.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct MachineSpec {
+    /// [`SCHEMA`].
+    pub schema: String,
+    /// What `-m` calls it.
+    pub name: String,
+    /// One sentence for lists.
+    pub description: String,
+    /// The kernel's architecture.
+    pub arch: Arch,
+    /// Page size, KiB.
+    pub page_kib: u32,
+    /// Clock of a busy core, MHz. For reports: costs are in ns already.
+    pub mhz: u32,
+    /// Factor on all path costs in 1/1000: how this machine's cores compare with the one that the
+    /// (inherited) table describes.
+    pub path_permille: Cost,
+    /// Cache sizes.
+    pub caches: Caches,
+    /// Speed of a thread in 1/1024 of full, by number of busy threads in its core, from 1 on.
+    pub smt_speed: Vec<Cost>,
+    /// Idle states, shallow to deep.
+    pub idle: Vec<IdleSpec>,
+    /// Who shares what.
+    pub topology: TopologySpec,
+    /// What everything costs.
+    pub costs: CostSpec,
+    /// Where statements about this machine come from.
+    pub sources: Vec<Source>,
+}
+
+/// Where a statement about a machine comes from.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Source {
+    /// Which statements.
+    pub what: String,
+    /// Publication, measurement, or "general knowledge".
+    #[serde(rename = "where")]
+    pub place: String,
+}
+
+impl MachineSpec {
+    /// Checks everything but the topology, which is checked when it is built.
+    pub fn check(&self) -> Result<(), SpecError> {
+        if self.schema != SCHEMA {
+            return Err(SpecError::new("schema", format!("`{}`", self.schema), SCHEMA));
+        }
+        if self.page_kib == 0 || self.mhz == 0 {
+            let found = format!("page_kib = {}, mhz = {}", self.page_kib, self.mhz);
+            return Err(SpecError::new("machine", found, "both above 0"));
+        }
+        self.costs.check()?;
+        self.path_permille.check("path_permille")?;
+        for (i, c) in self.smt_speed.iter().enumerate() {
+            c.check(&format!("smt_speed[{i}]"))?;
+            let full = FULL_SPEED;
+            if c.low == 0 || c.high > full || (i == 0 && c.low != full) {
+                let found = format!("{} … {}", c.low, c.high);
+                let expected = format!("1 … {full}, and {full} for one busy thread");
+                return Err(SpecError::new(format!("smt_speed[{i}]"), found, expected));
+            }
+        }
+        if self.idle.is_empty() {
+            return Err(SpecError::new("idle", "no state", "at least one"));
+        }
+        self.idle.iter().try_for_each(|s| s.exit_latency.check(&format!("idle.{}", s.name)))
+    }
+}
+
+/// A machine ready for a run.
+#[derive(Clone, Debug)]
+pub struct Machine {
+    /// Who shares what.
+    pub topo: Topology,
+    /// What everything costs, ns.
+    pub costs: Costs,
+    /// Contended cache lines. One task group (the root) has a line; more come with
+    /// [`Lines::grow_groups`].
+    pub lines: Lines,
+    /// Idle states, shallow to deep.
+    pub idle: Vec<IdleState>,
+    /// Cache sizes.
+    pub caches: Caches,
+    /// Page size, KiB.
+    pub page_kib: u32,
+    /// Clock of a busy core, MHz.
+    pub mhz: u32,
+    held_kib: [u32; 6],
+    /// By number of busy threads; entry 0 is full speed as well.
+    smt_speed: Vec<u32>,
+}
+
+impl Machine {
+    /// The machine with every cost at its middle value.
+    pub fn new(spec: &MachineSpec) -> Result<Machine, SpecError> {
+        Machine::choose(spec, |_, c| c.mid, Costs::mid(&spec.costs))
+    }
+
+    /// The machine with every cost drawn between low and high, for tests of how far a result
+    /// depends on them. `f` gives 64 uniform bits for a name and is asked once per name.
+    pub fn draw(spec: &MachineSpec, mut f: impl FnMut(&str) -> u64) -> Result<Machine, SpecError> {
+        let costs = Costs::draw(&spec.costs, &mut f);
+        Machine::choose(spec, |name, c| c.draw(f(name)), costs)
+    }
+
+    fn choose(
+        spec: &MachineSpec,
+        mut value: impl FnMut(&str, &Cost) -> u32,
+        mut costs: Costs,
+    ) -> Result<Machine, SpecError> {
+        spec.check()?;
+        let topo = spec.topology.build(spec.arch)?;
+        if topo.smt_width() > spec.smt_speed.len() {
+            let found = format!("{} speeds", spec.smt_speed.len());
+            let expected = format!("one for each of {} busy threads", topo.smt_width());
+            return Err(SpecError::new("smt_speed", found, expected));
+        }
+        costs.scale_paths(value("path_permille", &spec.path_permille));
+        let mut smt_speed = vec![FULL_SPEED];
+        for (i, c) in spec.smt_speed.iter().enumerate() {
+            // More busy threads never make a thread faster, whatever is drawn.
+            let speed = value(&format!("smt_speed.{}", i + 1), c);
+            smt_speed.push(speed.min(smt_speed[i]));
+        }
+        let idle = spec.idle.iter().map(|s| IdleState {
+            name: s.name.clone(),
+            table_latency_ns: s.table_latency_ns,
+            target_residency_ns: s.target_residency_ns,
+            polling: s.polling,
+            exit_latency_ns: value(&format!("idle.{}", s.name), &s.exit_latency),
+        });
+        Ok(Machine {
+            idle: idle.collect(),
+            lines: Lines::new(&topo, 1),
+            costs,
+            caches: spec.caches,
+            page_kib: spec.page_kib,
+            mhz: spec.mhz,
+            held_kib: spec.caches.held_kib(),
+            smt_speed,
+            topo,
+        })
+    }
+
+    /// One-way transfer of a cache line from `from` to `to`.
+    #[inline]
+    pub fn transfer(&self, from: Cpu, to: Cpu) -> Ns {
+        Ns(u64::from(self.costs.line_transfer[self.topo.distance(from, to) as usize]))
+    }
+    /// From the sender's command to the target's interrupt handler.
+    #[inline]
+    pub fn ipi(&self, from: Cpu, to: Cpu) -> Ns {
+        Ns(u64::from(self.costs.ipi_deliver[self.topo.distance(from, to) as usize]))
+    }
+    /// Refetching a footprint after a move over `distance`.
+    #[inline]
+    pub fn refill(&self, footprint_kib: u32, distance: Distance) -> Ns {
+        refill(footprint_kib, distance, &self.held_kib, &self.costs.refill_kib)
+    }
+    /// Speed in 1/1024 of full of each of `busy_threads` busy threads of one core.
+    #[inline]
+    pub fn smt_speed(&self, busy_threads: usize) -> u32 {
+        self.smt_speed[busy_threads]
+    }
+    /// The idle state for a predicted idle time, by target residency.
+    pub fn idle_state(&self, predicted: Ns) -> &IdleState {
+        &self.idle[deepest_for(&self.idle, predicted)]
+    }
+}

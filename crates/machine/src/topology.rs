@@ -1,0 +1,397 @@
+//! Which CPUs share what: cores, L2, last-level cache, package and NUMA node.
+//!
+//! Every level is a partition of the CPUs, and levels nest: core ⊆ L2 ⊆ LLC ⊆ package. The last
+//! level is the *scheduler's* (`sd_llc`): on x86 the L3 domain, on POWER the small core, where the
+//! caches beyond it belong to no scheduling domain. Nodes nest with the LLC but not with the
+//! package: one package may hold several nodes, and a guest may have nodes of several packages.
+//!
+//! `distance` is asked on every line transfer, so each CPU has a padded id, one bit field a level
+//! (package | LLC | L2 | core | thread), and the highest bit in which two ids differ names the
+//! class.
+
+use crate::SpecError;
+use serde::{Deserialize, Serialize};
+use vruntime_base::{Cpu, CpuMask, id_type};
+
+id_type!(
+    /// A last-level cache group, dense, in order of its lowest CPU.
+    LlcId(u16)
+);
+id_type!(
+    /// A NUMA node that has CPUs, dense. [`Topology::node_number`] is the number Linux shows.
+    NodeId(u16)
+);
+id_type!(
+    /// A socket, dense, in order of its lowest CPU.
+    PackageId(u16)
+);
+
+/// How far two CPUs are apart, in order.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[repr(u8)]
+pub enum Distance {
+    /// The same CPU.
+    Same,
+    /// Another thread of the same core.
+    Smt,
+    /// Another core with the same L2.
+    L2,
+    /// Another L2 in the same last-level cache group.
+    Llc,
+    /// Another last-level cache group in the same socket.
+    Package,
+    /// Another socket.
+    Remote,
+}
+
+impl Distance {
+    /// All classes, nearest first; the position is `self as usize`.
+    pub const ALL: [Distance; 6] = [
+        Distance::Same,
+        Distance::Smt,
+        Distance::L2,
+        Distance::Llc,
+        Distance::Package,
+        Distance::Remote,
+    ];
+    /// The name used in machine files.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Distance::Same => "same",
+            Distance::Smt => "smt",
+            Distance::L2 => "l2",
+            Distance::Llc => "llc",
+            Distance::Package => "package",
+            Distance::Remote => "remote",
+        }
+    }
+}
+
+/// The rules by which the kernel builds scheduling domains.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Arch {
+    /// SMT, cluster, MC (= LLC), package.
+    X86,
+    /// SMT (= small core), cache, MC without the LLC flag, package.
+    Powerpc,
+}
+
+/// Explicit sets, as sysfs lists them: entry `c` of each vector is the set that CPU `c` sees.
+#[derive(Clone, Debug)]
+pub struct TopologyMasks {
+    /// The kernel's architecture.
+    pub arch: Arch,
+    /// Threads of the core of each CPU.
+    pub smt: Vec<CpuMask>,
+    /// CPUs sharing the L2 of each CPU.
+    pub l2: Vec<CpuMask>,
+    /// CPUs in the scheduler's last-level cache group of each CPU.
+    pub llc: Vec<CpuMask>,
+    /// CPUs in the socket of each CPU.
+    pub package: Vec<CpuMask>,
+    /// Nodes with CPUs: the number Linux shows, and the CPUs.
+    pub nodes: Vec<(u32, CpuMask)>,
+    /// `node_distance[i][j]` between `nodes[i]` and `nodes[j]`, as in the ACPI SLIT (local 10).
+    pub node_distance: Vec<Vec<u32>>,
+}
+
+/// One level: the group of every CPU and the set of every group.
+#[derive(Clone, Debug)]
+struct Level {
+    of: Vec<u16>,
+    sets: Vec<CpuMask>,
+}
+
+impl Level {
+    /// Groups numbered in order of their lowest CPU.
+    fn new(name: &str, masks: &[CpuMask]) -> Result<Level, SpecError> {
+        let mut of = vec![u16::MAX; masks.len()];
+        let mut sets = Vec::new();
+        for (i, mask) in masks.iter().enumerate() {
+            let c = Cpu::from_ix(i);
+            if of[i] != u16::MAX && sets[of[i] as usize] == *mask {
+                continue;
+            }
+            let odd = mask.iter().find(|m| masks.get(m.ix()) != Some(mask));
+            if let Some(m) = if mask.has(c) { odd } else { Some(c) } {
+                let expected = format!("a set with CPU {c} in it that CPU {m} sees as well");
+                return Err(SpecError::new(format!("{name} set of CPU {c}"), mask, expected));
+            }
+            for m in mask.iter() {
+                of[m.ix()] = sets.len() as u16;
+            }
+            sets.push(*mask);
+        }
+        Ok(Level { of, sets })
+    }
+    #[inline(always)]
+    fn set(&self, c: Cpu) -> &CpuMask {
+        &self.sets[self.of[c.ix()] as usize]
+    }
+    fn nests_in(&self, name: &str, outer: &Level, outer_name: &str) -> Result<(), SpecError> {
+        for s in &self.sets {
+            let c = s.first().expect("groups are not empty");
+            if !s.is_subset(outer.set(c)) {
+                return Err(SpecError::new(
+                    format!("{name} set of CPU {c}"),
+                    s,
+                    format!("a part of its {outer_name} set {}", outer.set(c)),
+                ));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Sharing of a machine, and the distance of any two CPUs.
+#[derive(Clone, Debug)]
+pub struct Topology {
+    padded: Vec<u32>,
+    /// Distance by the number of significant bits of the difference of two padded ids.
+    class: [Distance; 33],
+    arch: Arch,
+    all: CpuMask,
+    smt: Level,
+    l2: Level,
+    llc: Level,
+    package: Level,
+    node: Level,
+    node_number: Vec<u32>,
+    node_distance: Vec<u32>,
+}
+
+impl Topology {
+    /// Builds from explicit sets and checks that each level is a partition and that levels nest.
+    pub fn from_masks(m: &TopologyMasks) -> Result<Topology, SpecError> {
+        let n = m.smt.len();
+        if n == 0 || n > vruntime_base::MAX_CPUS {
+            return Err(SpecError::new("topology", format!("{n} CPUs"), "1 … 1024 CPUs"));
+        }
+        for (name, v) in [("L2", &m.l2), ("LLC", &m.llc), ("package", &m.package)] {
+            if v.len() != n {
+                let found = format!("{} {name} sets", v.len());
+                return Err(SpecError::new("topology", found, format!("one per CPU: {n}")));
+            }
+        }
+        let smt = Level::new("core", &m.smt)?;
+        let l2 = Level::new("L2", &m.l2)?;
+        let llc = Level::new("LLC", &m.llc)?;
+        let package = Level::new("package", &m.package)?;
+        let (node, node_number) = nodes(&m.nodes, n)?;
+        smt.nests_in("core", &l2, "L2")?;
+        l2.nests_in("L2", &llc, "LLC")?;
+        llc.nests_in("LLC", &package, "package")?;
+        llc.nests_in("LLC", &node, "node")?;
+        let node_distance = flatten(&m.node_distance, node_number.len())?;
+        let all = CpuMask::first_n(n);
+        let (padded, class) = pad(&[&smt, &l2, &llc, &package], n);
+        Ok(Topology {
+            padded,
+            class,
+            arch: m.arch,
+            all,
+            smt,
+            l2,
+            llc,
+            package,
+            node,
+            node_number,
+            node_distance,
+        })
+    }
+
+    /// Number of CPUs; they are 0 … n-1.
+    #[inline]
+    pub fn nr_cpus(&self) -> usize {
+        self.padded.len()
+    }
+    /// The kernel's architecture.
+    pub fn arch(&self) -> Arch {
+        self.arch
+    }
+    /// Every CPU.
+    pub fn all(&self) -> &CpuMask {
+        &self.all
+    }
+    /// Class of the distance between two CPUs.
+    #[inline(always)]
+    pub fn distance(&self, a: Cpu, b: Cpu) -> Distance {
+        let differ = self.padded[a.ix()] ^ self.padded[b.ix()];
+        self.class[(u32::BITS - differ.leading_zeros()) as usize]
+    }
+    /// Threads of the core of `c`, `c` among them.
+    #[inline(always)]
+    pub fn smt(&self, c: Cpu) -> &CpuMask {
+        self.smt.set(c)
+    }
+    /// Dense number of the core of `c`.
+    #[inline(always)]
+    pub fn core_id(&self, c: Cpu) -> usize {
+        self.smt.of[c.ix()] as usize
+    }
+    /// Number of cores.
+    pub fn nr_cores(&self) -> usize {
+        self.smt.sets.len()
+    }
+    /// Most threads in a core.
+    pub fn smt_width(&self) -> usize {
+        self.smt.sets.iter().map(CpuMask::weight).max().unwrap_or(1)
+    }
+    /// CPUs sharing the L2 of `c`.
+    #[inline(always)]
+    pub fn l2(&self, c: Cpu) -> &CpuMask {
+        self.l2.set(c)
+    }
+    /// CPUs in the scheduler's last-level cache group of `c`.
+    #[inline(always)]
+    pub fn llc(&self, c: Cpu) -> &CpuMask {
+        self.llc.set(c)
+    }
+    /// The last-level cache group of `c`.
+    #[inline(always)]
+    pub fn llc_id(&self, c: Cpu) -> LlcId {
+        LlcId(self.llc.of[c.ix()])
+    }
+    /// CPUs of a last-level cache group.
+    pub fn llc_cpus(&self, l: LlcId) -> &CpuMask {
+        &self.llc.sets[l.ix()]
+    }
+    /// Number of last-level cache groups.
+    pub fn nr_llcs(&self) -> usize {
+        self.llc.sets.len()
+    }
+    /// The socket of `c`.
+    #[inline(always)]
+    pub fn package(&self, c: Cpu) -> PackageId {
+        PackageId(self.package.of[c.ix()])
+    }
+    /// CPUs in the socket of `c`.
+    #[inline(always)]
+    pub fn package_cpus(&self, c: Cpu) -> &CpuMask {
+        self.package.set(c)
+    }
+    /// Number of sockets.
+    pub fn nr_packages(&self) -> usize {
+        self.package.sets.len()
+    }
+    /// The NUMA node of `c`.
+    #[inline(always)]
+    pub fn node(&self, c: Cpu) -> NodeId {
+        NodeId(self.node.of[c.ix()])
+    }
+    /// CPUs of a node.
+    #[inline(always)]
+    pub fn node_cpus(&self, n: NodeId) -> &CpuMask {
+        &self.node.sets[n.ix()]
+    }
+    /// Number of nodes with CPUs.
+    pub fn nr_nodes(&self) -> usize {
+        self.node.sets.len()
+    }
+    /// The number Linux shows for a node.
+    pub fn node_number(&self, n: NodeId) -> u32 {
+        self.node_number[n.ix()]
+    }
+    /// ACPI SLIT distance of two nodes; 10 is local.
+    #[inline]
+    pub fn node_distance(&self, a: NodeId, b: NodeId) -> u32 {
+        self.node_distance[a.ix() * self.nr_nodes() + b.ix()]
+    }
+}
+
+/// Nodes in the given order, which must cover every CPU once.
+fn nodes(list: &[(u32, CpuMask)], n: usize) -> Result<(Level, Vec<u32>), SpecError> {
+    let mut of = vec![u16::MAX; n];
+    for (i, (number, set)) in list.iter().enumerate() {
+        if set.is_empty() {
+            let expected = "CPUs (leave out nodes without any)";
+            return Err(SpecError::new(format!("node {number}"), "no CPU", expected));
+        }
+        for c in set.iter() {
+            match of.get_mut(c.ix()) {
+                Some(slot) if *slot == u16::MAX => *slot = i as u16,
+                found => {
+                    let found = if found.is_some() { "twice" } else { "beyond the last CPU" };
+                    let found = format!("CPU {c} {found}");
+                    let expected = format!("each of the CPUs 0-{} once", n - 1);
+                    return Err(SpecError::new(format!("node {number}"), found, expected));
+                }
+            }
+        }
+    }
+    if let Some(c) = of.iter().position(|&x| x == u16::MAX) {
+        return Err(SpecError::new("nodes", format!("CPU {c} in no node"), "every CPU in one"));
+    }
+    let sets = list.iter().map(|&(_, set)| set).collect();
+    Ok((Level { of, sets }, list.iter().map(|&(number, _)| number).collect()))
+}
+
+fn flatten(matrix: &[Vec<u32>], n: usize) -> Result<Vec<u32>, SpecError> {
+    let at = "node_distance";
+    if matrix.len() != n || matrix.iter().any(|row| row.len() != n) {
+        let rows: Vec<usize> = matrix.iter().map(Vec::len).collect();
+        let found = format!("rows of {rows:?} values");
+        return Err(SpecError::new(at, found, format!("{n} rows of {n} values")));
+    }
+    for (i, row) in matrix.iter().enumerate() {
+        for (j, &d) in row.iter().enumerate() {
+            if (i != j && d <= row[i]) || d == 0 {
+                let found = format!("{d} in row {i}, column {j}");
+                return Err(SpecError::new(at, found, "more than the local distance of the row"));
+            }
+        }
+    }
+    Ok(matrix.concat())
+}
+
+/// Padded ids, and the distance class for each length of difference. `levels` go outwards.
+fn pad(levels: &[&Level; 4], n: usize) -> (Vec<u32>, [Distance; 33]) {
+    let cpus = Level {
+        of: (0..n as u16).collect(),
+        sets: (0..n).map(|c| CpuMask::one(Cpu::from_ix(c))).collect(),
+    };
+    let machine = Level { of: vec![0; n], sets: vec![CpuMask::first_n(n)] };
+    let [smt, l2, llc, package] = *levels;
+    // Each field numbers the groups of one level inside a group of the next.
+    let fields = [
+        (&cpus, smt, Distance::Smt),
+        (smt, l2, Distance::L2),
+        (l2, llc, Distance::Llc),
+        (llc, package, Distance::Package),
+        (package, &machine, Distance::Remote),
+    ];
+    let mut padded = vec![0u32; n];
+    let mut class = [Distance::Same; 33];
+    let mut shift = 0;
+    for (inner, outer, distance) in fields {
+        let (position, widest) = positions(inner, outer);
+        let bits = u32::BITS - widest.leading_zeros();
+        for (id, &group) in padded.iter_mut().zip(&inner.of) {
+            *id |= position[group as usize] << shift;
+        }
+        for length in shift + 1..=shift + bits {
+            class[length as usize] = distance;
+        }
+        shift += bits;
+    }
+    (padded, class)
+}
+
+/// The position of each `inner` group among those of its `outer` group, and the largest position.
+fn positions(inner: &Level, outer: &Level) -> (Vec<u32>, u32) {
+    let mut position = vec![u32::MAX; inner.sets.len()];
+    let mut widest = 0;
+    for set in &outer.sets {
+        let mut next = 0;
+        for c in set.iter() {
+            let slot = &mut position[inner.of[c.ix()] as usize];
+            if *slot == u32::MAX {
+                *slot = next;
+                widest = widest.max(next);
+                next += 1;
+            }
+        }
+    }
+    (position, widest)
+}
