@@ -3,3 +3,4 @@
 
 pub mod program;
 pub mod record;
+pub mod shadow;

@@ -45,6 +45,8 @@ pub struct Side {
     pub vlag: i64,
     /// Request size (EEVDF).
     pub slice: u64,
+    /// Total time run.
+    pub sum_exec: u64,
     /// `se.on_rq`.
     pub on_rq: bool,
     /// In delayed dequeue.

@@ -1,0 +1,286 @@
+//! Placement: for every recorded choice of `select_task_rq_fair`, what would our code choose?
+//!
+//! *What.* [`View`] answers what the decision asks from the rows of this wakeup and from the
+//! state tracked over all rows; where the value is not known it lists what is possible
+//! ([`super::known`]). Nontrivial: the kernel chose another CPU than prev.
+//! *State that is not recorded.* `has_idle_cores` follows from idle entries and from the searches
+//! of earlier wakeups; `nr_idle_scan` is a number from 0 to the size of the LLC.
+
+use super::idle::Idleness;
+use super::known::{Asker, Unknown, explore};
+use super::loads::Loads;
+use super::queues::Queues;
+use super::result::{Disagreement, KindResult};
+use super::tasks::{Allowed, SeenOn, Tasks};
+use super::trace::{Row, Trace};
+use super::wakes::Wakes;
+use std::collections::HashMap;
+use vruntime_base::Cpu;
+use vruntime_machine::Topology;
+use vruntime_sched::fair::select::{Decision, PlacementView, WakeQuery};
+use vruntime_sched::release::Release;
+
+const WF_SYNC: i64 = 0x10;
+const WF_TTWU: i64 = 0x08;
+
+/// What the whole recording tells.
+pub struct Facts<'a> {
+    /// Rows.
+    pub trace: &'a Trace,
+    /// Machine.
+    pub topology: &'a Topology,
+    /// Kernel.
+    pub release: &'a Release,
+    /// Wakeups.
+    pub wakes: &'a Wakes,
+    /// Idle CPUs.
+    pub idle: &'a Idleness,
+    /// Loads.
+    pub loads: &'a Loads,
+    /// Tasks.
+    pub tasks: &'a Tasks,
+}
+
+/// What placement tracks from row to row.
+pub struct Placements<'a> {
+    f: &'a Facts<'a>,
+    /// `has_idle_cores` by LLC; absent: not known.
+    idle_cores: HashMap<usize, bool>,
+    seen: SeenOn,
+    /// Counts of the fast path.
+    pub fast: KindResult,
+    /// Counts of the slow path (fork and exec).
+    pub slow: KindResult,
+    /// Disagreements.
+    pub disagreements: Vec<Disagreement>,
+}
+
+impl<'a> Placements<'a> {
+    /// At the start of the recording.
+    pub fn new(f: &'a Facts<'a>) -> Placements<'a> {
+        Placements {
+            f,
+            idle_cores: HashMap::new(),
+            seen: SeenOn::default(),
+            fast: KindResult::new("placement"),
+            slow: KindResult::new("placement_slow_path"),
+            disagreements: vec![],
+        }
+    }
+
+    /// A task ran (or was put) somewhere.
+    pub fn note_cpu(&mut self, r: &Row) {
+        if let Some(n) = r.curr_nr_cpus_allowed {
+            self.seen.note(r.curr_pid, Some(n), r.cpu);
+        }
+        if r.p_nr_cpus_allowed.is_some() {
+            self.seen.note(r.p.pid, r.p_nr_cpus_allowed, r.rq_cpu);
+        }
+    }
+
+    /// `c` has become idle at `r`: `update_idle_core`.
+    pub fn note_idle(&mut self, r: &Row) {
+        let t = self.f.topology;
+        let mut others = t.smt(r.cpu).iter().filter(|&s| s != r.cpu);
+        let slack = r.ts; // the siblings are read just before the row
+        let states: Vec<_> =
+            others.by_ref().map(|s| self.f.idle.at(s, slack, r.ts, None)).collect();
+        let llc = t.llc_id(r.cpu).ix();
+        if states.iter().all(|s| *s == Some(true)) {
+            self.idle_cores.insert(llc, true);
+        } else if !states.contains(&Some(false)) && self.idle_cores.get(&llc) == Some(&false) {
+            self.idle_cores.remove(&llc);
+        }
+    }
+
+    /// Checks the `select_rq` row `at`.
+    pub fn check(&mut self, at: usize, queues: &Queues) {
+        let f = self.f;
+        let r = &f.trace.rows[at];
+        if r.b & WF_TTWU == 0 {
+            self.slow.miss(&["fork and exec: group statistics of find_idlest_group"]);
+            return;
+        }
+        let own = f.wakes.of_row(at);
+        let waking = own.and_then(|w| f.wakes.list[w].waking).map(|i| &f.trace.rows[i]);
+        let (Some(waking), Some(prev)) = (waking, r.wake_cpu) else {
+            self.fast.miss(&["waking row of this wakeup"]);
+            return;
+        };
+        let sync = r.b & WF_SYNC != 0 && !f.tasks.waker_exits(f.trace, waking);
+        let q = WakeQuery { this_cpu: r.cpu, prev: Cpu(prev as u16), sync };
+        let question = |k: &mut Asker| -> Decision {
+            let mut v = View { p: self, k, waking, select: r, own, queues };
+            super::decide::place(f.release, f.topology, &q, &mut v)
+        };
+        let o = explore(question, |a, b| a.choice == b.choice);
+        let kernel = Cpu(r.a as u16);
+        let nontrivial = kernel != q.prev;
+        if o.determined {
+            let agrees = o.guess.choice == kernel;
+            self.fast.count(agrees, nontrivial, o.guess.rule.name);
+            if !agrees {
+                let state = self.state_text(&q, r, waking, own);
+                self.disagreements.push(Disagreement {
+                    time: r.ts,
+                    line: r.line,
+                    kind: "placement".into(),
+                    task: r.p.pid,
+                    expected: format!("cpu {kernel}"),
+                    got: format!("cpu {}", o.guess.choice),
+                    rule: o.guess.rule.name.into(),
+                    state,
+                });
+            }
+        } else {
+            self.fast.miss(&o.tipping);
+        }
+        self.commit(&o.all, kernel);
+    }
+
+    /// What the search did to `has_idle_cores`, going by the runs that end where the kernel did.
+    fn commit(&mut self, runs: &[Decision], kernel: Cpu) {
+        let same: Vec<_> = runs.iter().filter(|d| d.choice == kernel).collect();
+        let cleared = same.iter().filter_map(|d| d.effects.clear_idle_cores).next();
+        let Some(c) = cleared else { return };
+        let llc = self.f.topology.llc_id(c).ix();
+        if same.iter().all(|d| d.effects.clear_idle_cores.is_some()) {
+            self.idle_cores.insert(llc, false);
+        } else {
+            self.idle_cores.remove(&llc);
+        }
+    }
+
+    fn state_text(&self, q: &WakeQuery, r: &Row, waking: &Row, own: Option<usize>) -> String {
+        let f = self.f;
+        let mut s = format!(
+            "this {} prev {} sync {} recent {:?} flips {:?}/{:?} load this {:?} prev {:?} idle:",
+            q.this_cpu,
+            q.prev,
+            q.sync,
+            waking.recent_used_cpu.unwrap_or(-1),
+            r.curr_wakee_flips.unwrap_or(-1),
+            r.wakee_flips.unwrap_or(-1),
+            f.loads.at(q.this_cpu, waking.ts, r.ts),
+            f.loads.at(q.prev, waking.ts, r.ts),
+        );
+        for c in f.topology.all().iter() {
+            match f.idle.at(c, waking.ts, r.ts, own) {
+                Some(true) => s += &format!(" {c}"),
+                Some(false) => {}
+                None => s += &format!(" {c}?"),
+            }
+        }
+        s
+    }
+}
+
+/// What the decision may see of one wakeup.
+struct View<'v, 'a> {
+    p: &'v Placements<'a>,
+    k: &'v mut Asker,
+    waking: &'v Row,
+    select: &'v Row,
+    own: Option<usize>,
+    queues: &'v Queues,
+}
+
+impl View<'_, '_> {
+    fn span(&mut self, name: &'static str, of: i64, range: Option<(u64, u64)>) -> u64 {
+        let (lo, hi) = range.unwrap_or((0, 4096));
+        let u = Unknown { name, of };
+        if lo == hi {
+            return lo;
+        }
+        self.k.ask(u, &[hi as i64, lo as i64]) as u64
+    }
+}
+
+impl PlacementView for View<'_, '_> {
+    fn allowed(&mut self, c: Cpu) -> bool {
+        let known = match self.p.f.tasks.allowed(self.select, self.p.f.trace.nr_cpus) {
+            Allowed::Any => Some(true),
+            Allowed::Some(n) => self.p.seen.allowed(self.select.p.pid, n, c),
+        };
+        let u = Unknown { name: "allowed CPUs of the wakee", of: i64::from(c.0) };
+        self.k.truth(u, known, true)
+    }
+    fn idle_cpu(&mut self, c: Cpu) -> bool {
+        let (from, to) = (self.waking.ts, self.select.ts);
+        let known = self.p.f.idle.at(c, from, to, self.own);
+        let guess = || self.p.f.idle.at(c, to, to, self.own).unwrap_or(false);
+        let u = Unknown { name: "idle state of a CPU that changed meanwhile", of: i64::from(c.0) };
+        let guess = known.unwrap_or_else(guess);
+        self.k.truth(u, known, guess)
+    }
+    fn sched_idle_cpu(&mut self, c: Cpu) -> bool {
+        let known = self.queues.sched_idle(c);
+        let u = Unknown { name: "sched_idle_cpu", of: i64::from(c.0) };
+        self.k.truth(u, known, false)
+    }
+    fn nr_running(&mut self, c: Cpu) -> u32 {
+        let of = i64::from(c.0);
+        let (lo, hi) = self.queues.nr_running(c, self.select, self.waking);
+        self.span("nr_running", of, Some((lo, hi))) as u32
+    }
+    fn nr_delayed(&mut self, c: Cpu) -> u32 {
+        let (lo, hi) = self.queues.nr_delayed(c);
+        self.span("number of delayed tasks", i64::from(c.0), Some((lo, hi))) as u32
+    }
+    fn cpu_load(&mut self, c: Cpu) -> u64 {
+        let range = self.p.f.loads.at(c, self.waking.ts, self.select.ts);
+        self.span("load_avg of a CPU", i64::from(c.0), range)
+    }
+    fn capacity_of(&mut self, c: Cpu) -> u64 {
+        let range = self.queues.capacity(c, self.select.ts);
+        self.span("capacity of a CPU", i64::from(c.0), Some(range))
+    }
+    fn wakee_h_load(&mut self) -> u64 {
+        let p = &self.waking.p;
+        let range = if p.tg == 0 {
+            let tick = 1_000_000_000 / u64::from(self.p.f.release.hz);
+            let c = self.waking.rq_cpu;
+            let from = self.waking.ts.saturating_sub(tick);
+            let (lo, hi) = self.p.f.loads.seen(c, from, self.waking.ts).unwrap_or((0, 4096));
+            let h = |l: u64| p.load_avg * l / (p.cfs_load_avg + 1);
+            Some((h(lo), h(hi)))
+        } else {
+            Some((0, 2 * p.load_avg))
+        };
+        self.span("h_load of the wakee", p.pid, range)
+    }
+    fn waker_h_load(&mut self) -> u64 {
+        let range = self.queues.curr_load(self.select.cpu, self.select.ts);
+        self.span("h_load of the waker", self.select.curr_pid, range)
+    }
+    fn waker_flips(&mut self) -> u32 {
+        self.select.curr_wakee_flips.unwrap_or(0) as u32
+    }
+    fn wakee_flips(&mut self) -> u32 {
+        self.select.wakee_flips.unwrap_or(0) as u32
+    }
+    fn waker_is_per_cpu_kthread(&mut self) -> bool {
+        let known = self.p.f.tasks.waker_is_per_cpu_kthread(self.select);
+        let u = Unknown { name: "whether the waker is a per-CPU kthread", of: 0 };
+        self.k.truth(u, known, false)
+    }
+    fn in_task(&mut self) -> bool {
+        let known = !self.p.f.trace.in_interrupt(self.waking);
+        let stack = self.p.f.trace.stack(self.waking);
+        let u = Unknown { name: "whether the wakeup comes from an interrupt", of: 0 };
+        self.k.truth(u, (!stack.is_empty()).then_some(known), known)
+    }
+    fn recent_used_cpu(&mut self) -> Cpu {
+        Cpu(self.waking.recent_used_cpu.unwrap_or(0) as u16)
+    }
+    fn has_idle_cores(&mut self, c: Cpu) -> bool {
+        let llc = self.p.f.topology.llc_id(c).ix();
+        let known = self.p.idle_cores.get(&llc).copied();
+        let u = Unknown { name: "has_idle_cores", of: llc as i64 };
+        self.k.truth(u, known, false)
+    }
+    fn nr_idle_scan(&mut self, c: Cpu) -> u32 {
+        let w = self.p.f.topology.llc(c).weight() as u64;
+        self.span("nr_idle_scan", i64::from(c.0), Some((0, w))) as u32
+    }
+}
