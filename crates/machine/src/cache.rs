@@ -30,7 +30,7 @@ pub struct Caches {
 impl Caches {
     /// How much of a footprint must be fetched again at each distance, KiB.
     pub fn held_kib(&self) -> [u32; 6] {
-        let llc_kib = self.llc_mib * 1024;
+        let llc_kib = self.llc_mib.saturating_mul(1024);
         [0, 0, self.l1_kib, self.l2_kib, llc_kib, llc_kib]
     }
 }

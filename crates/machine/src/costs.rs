@@ -6,77 +6,10 @@
 //! executing CPU's caches; lines that come from elsewhere are charged by [`crate::Lines`], waiting
 //! by [`crate::Lock`], so neither is in the table. The model uses `mid`.
 
+use crate::cost::{Cost, DistanceCost};
 use crate::topology::Distance;
 use crate::{SpecError, nearest_name};
 use serde::{Deserialize, Serialize};
-
-/// A value with its uncertainty and where it comes from.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Cost {
-    /// The least that is plausible.
-    pub low: u32,
-    /// What the model uses.
-    pub mid: u32,
-    /// The most that is plausible.
-    pub high: u32,
-    /// Where the value comes from: a publication, memory, or the reasoning of an estimate.
-    pub source: String,
-}
-
-impl Cost {
-    /// Checks `low ≤ mid ≤ high` and that a source is named.
-    pub fn check(&self, name: &str) -> Result<(), SpecError> {
-        if !(self.low <= self.mid && self.mid <= self.high) {
-            let found = format!("low {}, mid {}, high {}", self.low, self.mid, self.high);
-            return Err(SpecError::new(name, found, "low ≤ mid ≤ high"));
-        }
-        if self.source.trim().is_empty() {
-            return Err(SpecError::new(name, "no source", "where the value comes from"));
-        }
-        Ok(())
-    }
-    /// The value in low … high that 64 uniform bits select.
-    pub fn draw(&self, bits: u64) -> u32 {
-        let span = u64::from(self.high - self.low) + 1;
-        self.low + ((u128::from(bits) * u128::from(span)) >> 64) as u32
-    }
-}
-
-/// One [`Cost`] for each [`Distance`].
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct DistanceCost {
-    /// The same CPU.
-    pub same: Cost,
-    /// Another thread of the core.
-    pub smt: Cost,
-    /// Another core with the same L2.
-    pub l2: Cost,
-    /// The same last-level cache group.
-    pub llc: Cost,
-    /// The same socket.
-    pub package: Cost,
-    /// Another socket.
-    pub remote: Cost,
-}
-
-impl DistanceCost {
-    /// The cost of one class.
-    pub fn at(&self, d: Distance) -> &Cost {
-        match d {
-            Distance::Same => &self.same,
-            Distance::Smt => &self.smt,
-            Distance::L2 => &self.l2,
-            Distance::Llc => &self.llc,
-            Distance::Package => &self.package,
-            Distance::Remote => &self.remote,
-        }
-    }
-    fn map(&self, mut f: impl FnMut(&str, &Cost) -> u32, names: &[&str; 6]) -> [u32; 6] {
-        Distance::ALL.map(|d| f(names[d as usize], self.at(d)))
-    }
-}
 
 /// A line of the cost table, for printing.
 #[derive(Clone, Copy, Debug)]
@@ -87,6 +20,20 @@ pub struct CostRow<'a> {
     pub doc: &'static str,
     /// The value.
     pub cost: &'a Cost,
+}
+
+/// The names of a by-distance cost, by class.
+macro_rules! by_distance {
+    ($name:ident) => {
+        [
+            concat!(stringify!($name), ".same"),
+            concat!(stringify!($name), ".smt"),
+            concat!(stringify!($name), ".l2"),
+            concat!(stringify!($name), ".llc"),
+            concat!(stringify!($name), ".package"),
+            concat!(stringify!($name), ".remote"),
+        ]
+    };
 }
 
 macro_rules! cost_table {
@@ -120,39 +67,45 @@ macro_rules! cost_table {
 
             /// All values in the order of the table.
             pub fn iter(&self) -> impl Iterator<Item = CostRow<'_>> {
-                let rows = vec![
-                    $(CostRow { name: stringify!($p), doc: concat!($($pd),+).trim_ascii(), cost: &self.$p },)+
-                    $(CostRow { name: stringify!($s), doc: concat!($($sd),+).trim_ascii(), cost: &self.$s },)+
-                    $(
-                        CostRow { name: concat!(stringify!($d), ".same"), doc: concat!($($dd),+).trim_ascii(), cost: &self.$d.same },
-                        CostRow { name: concat!(stringify!($d), ".smt"), doc: concat!($($dd),+).trim_ascii(), cost: &self.$d.smt },
-                        CostRow { name: concat!(stringify!($d), ".l2"), doc: concat!($($dd),+).trim_ascii(), cost: &self.$d.l2 },
-                        CostRow { name: concat!(stringify!($d), ".llc"), doc: concat!($($dd),+).trim_ascii(), cost: &self.$d.llc },
-                        CostRow { name: concat!(stringify!($d), ".package"), doc: concat!($($dd),+).trim_ascii(), cost: &self.$d.package },
-                        CostRow { name: concat!(stringify!($d), ".remote"), doc: concat!($($dd),+).trim_ascii(), cost: &self.$d.remote },
-                    )+
-                ];
+                let mut rows = Vec::new();
+                $(rows.push(CostRow {
+                    name: stringify!($p),
+                    doc: concat!($($pd),+).trim_ascii(),
+                    cost: &self.$p,
+                });)+
+                $(rows.push(CostRow {
+                    name: stringify!($s),
+                    doc: concat!($($sd),+).trim_ascii(),
+                    cost: &self.$s,
+                });)+
+                $(for d in Distance::ALL {
+                    rows.push(CostRow {
+                        name: by_distance!($d)[d as usize],
+                        doc: concat!($($dd),+).trim_ascii(),
+                        cost: self.$d.at(d),
+                    });
+                })+
                 rows.into_iter()
             }
         }
 
         impl Costs {
+            /// Everything free: the base of tests that set the few costs they are about.
+            pub const FREE: Costs = Costs { $($p: 0,)+ $($s: 0,)+ $($d: [0; 6],)+ };
+
             /// The table with each value chosen by `f`, which gets its name.
             fn choose(spec: &CostSpec, mut f: impl FnMut(&str, &Cost) -> u32) -> Costs {
                 Costs {
                     $($p: f(stringify!($p), &spec.$p),)+
                     $($s: f(stringify!($s), &spec.$s),)+
-                    $($d: spec.$d.map(&mut f, &[
-                        concat!(stringify!($d), ".same"), concat!(stringify!($d), ".smt"),
-                        concat!(stringify!($d), ".l2"), concat!(stringify!($d), ".llc"),
-                        concat!(stringify!($d), ".package"), concat!(stringify!($d), ".remote"),
-                    ]),)+
+                    $($d: Distance::ALL.map(|d| f(by_distance!($d)[d as usize], spec.$d.at(d))),)+
                 }
             }
             /// Multiplies every path cost by `permille`/1000, rounded to nearest. Signals between
             /// CPUs keep their values: they do not scale with a core's speed.
             pub fn scale_paths(&mut self, permille: u32) {
-                $(self.$p = ((u64::from(self.$p) * u64::from(permille) + 500) / 1000) as u32;)+
+                let scale = |ns: u32| (u64::from(ns) * u64::from(permille) + 500) / 1000;
+                $(self.$p = u32::try_from(scale(self.$p)).unwrap_or(u32::MAX);)+
             }
             /// The value of a cost that has no distance class, for knock-outs and overrides.
             pub fn by_name_mut(&mut self, name: &str) -> Option<&mut u32> {
@@ -188,7 +141,7 @@ cost_table! {
         pipe_new_page,
         /// prepare_to_wait and finish_wait around one sleep.
         pipe_wait,
-        /// Lock of a wait queue, the walk to the first waiter and its callback, without try_to_wake_up.
+        /// Lock of a wait queue, walk to the first waiter, its callback; without try_to_wake_up.
         wait_queue_wake,
         /// Slow path of a sleeping mutex from the failed spin to schedule().
         mutex_sleep,
@@ -218,7 +171,7 @@ cost_table! {
         enqueue_base,
         /// dequeue_task of the root level without the entity's own level.
         dequeue_base,
-        /// One hierarchy level of an enqueue or dequeue: tree, PELT of entity and queue, group weight.
+        /// One hierarchy level of an enqueue or dequeue: tree, PELT of entity and queue, weight.
         level,
         /// Choosing the next task: the class walk.
         pick_base,
@@ -240,6 +193,8 @@ cost_table! {
         ipi_send,
         /// Entry and exit of an IPI handler on the target.
         ipi_entry,
+        /// Waker's part of a queued wakeup, without line transfers and IPI.
+        wake_list_push,
         /// Target's part of a queued wakeup, each task, without enqueue.
         flush_task,
         /// From pick of the idle task to the idle instruction, tick kept.
@@ -304,7 +259,7 @@ cost_table! {
         line_transfer,
         /// From the sender's write of an interrupt command to the target's handler.
         ipi_deliver,
-        /// Refetching one KiB of footprint from where the data was, memory-level parallelism included.
+        /// Refetching one KiB of footprint from where the data was, overlap of misses included.
         refill_kib,
     }
 }
@@ -328,28 +283,5 @@ impl Costs {
     /// Values drawn uniformly between low and high; `f` gives 64 uniform bits for a name.
     pub fn draw(spec: &CostSpec, mut f: impl FnMut(&str) -> u64) -> Costs {
         Costs::choose(spec, |name, c| c.draw(f(name)))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn draws_cover_the_range_and_nothing_else() {
-        let c = Cost { low: 10, mid: 12, high: 19, source: "test".into() };
-        assert_eq!(c.draw(0), 10);
-        assert_eq!(c.draw(u64::MAX), 19);
-        assert_eq!(c.draw(1 << 63), 15);
-    }
-
-    #[test]
-    fn a_range_must_ascend_and_have_a_source() {
-        let mut c = Cost { low: 3, mid: 2, high: 9, source: "test".into() };
-        assert!(c.check("x").is_err());
-        c.mid = 3;
-        assert!(c.check("x").is_ok());
-        c.source = " ".into();
-        assert!(c.check("x").is_err());
     }
 }

@@ -12,7 +12,7 @@
 //! **Example.** States POLL 0 µs, C1 2 µs, C6 600 µs: 1 µs predicted → POLL, 50 µs → C1,
 //! 1 ms → C6.
 
-use crate::costs::Cost;
+use crate::cost::Cost;
 use serde::{Deserialize, Serialize};
 use vruntime_base::Ns;
 

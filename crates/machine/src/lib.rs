@@ -5,7 +5,9 @@
 //! |---|---|
 //! | `topology` | who shares what, how far two CPUs are apart |
 //! | `topology_spec` | the same as a person writes it |
-//! | `costs` | the cost table: low, mid, high and source |
+//! | `cost` | one value: low, mid, high and source |
+//! | `costs` | the cost table |
+//! | `line` | the names of contended cache lines |
 //! | `lines` | cache lines with owner, sharers and a queue |
 //! | `lock` | FIFO spin lock whose grant is an event of the waiter |
 //! | `smt` | speed of threads that share a core |
@@ -14,8 +16,10 @@
 //! | `machine` | the parts together |
 
 pub mod cache;
+pub mod cost;
 pub mod costs;
 pub mod idle;
+pub mod line;
 pub mod lines;
 pub mod lock;
 pub mod machine;
@@ -25,9 +29,11 @@ pub mod topology;
 pub mod topology_spec;
 
 pub use cache::Caches;
-pub use costs::{Cost, CostRow, CostSpec, Costs, DistanceCost};
+pub use cost::{Cost, DistanceCost};
+pub use costs::{CostRow, CostSpec, Costs};
 pub use idle::{IdleSpec, IdleState};
-pub use lines::{Line, LineCost, LineKind, Lines};
+pub use line::{Line, LineKind};
+pub use lines::{LineCost, Lines};
 pub use lock::{Lock, LockQueue, Request};
 pub use machine::{Machine, MachineSpec, SCHEMA, Source};
 pub use spec_error::{SpecError, nearest_name};

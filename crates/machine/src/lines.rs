@@ -24,94 +24,9 @@
 //! 60 of waiting + 60.
 
 use crate::costs::Costs;
+use crate::line::{Line, LineKind};
 use crate::topology::{Distance, LlcId, Topology};
-use std::fmt;
 use vruntime_base::{Cpu, Ns};
-
-/// A named line.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Line {
-    /// `rq->__lock`, `rq->nr_running` and what else idle scans read of a CPU.
-    Rq(Cpu),
-    /// Load and utilisation of a CPU's root queue (`cfs_rq->avg`).
-    RqLoad(Cpu),
-    /// `sd_llc_shared`: has_idle_cores, nr_busy_cpus, nr_idle_scan.
-    LlcShared(LlcId),
-    /// `tg->load_avg` of a task group, by its index.
-    TgLoadAvg(u32),
-    /// `rd->overload`, `rd->overutilized`.
-    RootDomain,
-    /// `nohz.idle_cpus_mask`, `nohz.nr_cpus`.
-    Nohz,
-}
-
-/// A class of lines: what a knock-out makes free.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-#[repr(u8)]
-pub enum LineKind {
-    /// See [`Line::Rq`].
-    Rq,
-    /// See [`Line::RqLoad`].
-    RqLoad,
-    /// See [`Line::LlcShared`].
-    LlcShared,
-    /// See [`Line::TgLoadAvg`].
-    TgLoadAvg,
-    /// See [`Line::RootDomain`].
-    RootDomain,
-    /// See [`Line::Nohz`].
-    Nohz,
-}
-
-impl LineKind {
-    /// All kinds.
-    pub const ALL: [LineKind; 6] = [
-        LineKind::Rq,
-        LineKind::RqLoad,
-        LineKind::LlcShared,
-        LineKind::TgLoadAvg,
-        LineKind::RootDomain,
-        LineKind::Nohz,
-    ];
-    /// Name as used in reports and knock-outs.
-    pub const fn name(self) -> &'static str {
-        match self {
-            LineKind::Rq => "rq",
-            LineKind::RqLoad => "rq_load",
-            LineKind::LlcShared => "sd_llc_shared",
-            LineKind::TgLoadAvg => "tg_load_avg",
-            LineKind::RootDomain => "root_domain",
-            LineKind::Nohz => "nohz",
-        }
-    }
-}
-
-impl Line {
-    /// The class of this line.
-    #[inline(always)]
-    pub const fn kind(self) -> LineKind {
-        match self {
-            Line::Rq(_) => LineKind::Rq,
-            Line::RqLoad(_) => LineKind::RqLoad,
-            Line::LlcShared(_) => LineKind::LlcShared,
-            Line::TgLoadAvg(_) => LineKind::TgLoadAvg,
-            Line::RootDomain => LineKind::RootDomain,
-            Line::Nohz => LineKind::Nohz,
-        }
-    }
-}
-
-impl fmt::Display for Line {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let name = self.kind().name();
-        match self {
-            Line::Rq(c) | Line::RqLoad(c) => write!(f, "{name}[{c}]"),
-            Line::LlcShared(l) => write!(f, "{name}[{}]", l.0),
-            Line::TgLoadAvg(g) => write!(f, "{name}[{g}]"),
-            Line::RootDomain | Line::Nohz => f.write_str(name),
-        }
-    }
-}
 
 /// What an access costs the CPU.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -181,11 +96,12 @@ pub struct Lines {
     near_words: Vec<u64>,
 }
 
-/// The CPUs within one distance class of a CPU, by number of its word set.
+/// The neighbourhood of a CPU: numbers of word sets, and the class of the farthest LLC member.
 #[derive(Clone, Copy, Debug)]
 struct Near {
     llc: u32,
     package: u32,
+    llc_reach: Distance,
 }
 
 impl Lines {
@@ -215,7 +131,9 @@ impl Lines {
             for set in [llc, package] {
                 lines.near_words[set * words + c.ix() / 64] |= 1 << (c.ix() % 64);
             }
-            lines.near.push(Near { llc: llc as u32, package: package as u32 });
+            let reach = topo.llc(c).iter().map(|o| topo.distance(c, o)).max();
+            let llc_reach = reach.unwrap_or(Distance::Same);
+            lines.near.push(Near { llc: llc as u32, package: package as u32, llc_reach });
         }
         lines.grow_groups(nr_groups);
         lines
@@ -320,21 +238,21 @@ impl Lines {
         if others > 0 {
             distance = distance.max(self.farthest_sharer(i, cpu, topo));
         }
-        let own = costs.line_transfer[distance as usize]
-            + costs.invalidate_per_sharer * others.saturating_sub(1);
+        let own = u64::from(costs.line_transfer[distance as usize])
+            + u64::from(costs.invalidate_per_sharer) * u64::from(others.saturating_sub(1));
         if nr_sharers > 0 {
             self.sharers[i * self.words..(i + 1) * self.words].fill(0);
         }
         let s = &mut self.states[i];
         let wait = s.ask(line, now);
-        s.busy_until = now.0 + wait.0 + u64::from(own);
+        s.busy_until = now.0 + wait.0 + own;
         s.owner = cpu;
         s.nr_sharers = 0;
-        LineCost { own: Ns(u64::from(own)), wait }
+        LineCost { own: Ns(own), wait }
     }
 
-    /// Distance class of the farthest sharer other than `cpu`. Inside an LLC all but the only
-    /// sharer count as another core.
+    /// Distance class of the farthest sharer other than `cpu`. Several sharers inside the LLC
+    /// count as far as the LLC's farthest member.
     fn farthest_sharer(&self, i: usize, cpu: Cpu, topo: &Topology) -> Distance {
         let near = self.near[cpu.ix()];
         let at = |set: u32| &self.near_words[set as usize * self.words..][..self.words];
@@ -356,19 +274,7 @@ impl Lines {
             (true, _) => Distance::Remote,
             (_, true) => Distance::Package,
             _ if inside == 1 => topo.distance(cpu, Cpu::from_ix(last)),
-            // Several copies within the LLC: as far as the LLC has members.
-            _ => Distance::Llc.min(self.llc_reach(cpu, topo)),
-        }
-    }
-
-    /// The class of the farthest CPU in the LLC of `cpu`.
-    fn llc_reach(&self, cpu: Cpu, topo: &Topology) -> Distance {
-        if topo.llc(cpu) == topo.smt(cpu) {
-            Distance::Smt
-        } else if topo.llc(cpu) == topo.l2(cpu) {
-            Distance::L2
-        } else {
-            Distance::Llc
+            _ => near.llc_reach,
         }
     }
 
@@ -407,3 +313,6 @@ impl Lines {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

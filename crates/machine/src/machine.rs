@@ -2,9 +2,11 @@
 
 use crate::SpecError;
 use crate::cache::{Caches, refill};
-use crate::costs::{Cost, CostSpec, Costs};
+use crate::cost::Cost;
+use crate::costs::{CostSpec, Costs};
 use crate::idle::{IdleSpec, IdleState, deepest_for};
-use crate::lines::Lines;
+use crate::line::Line;
+use crate::lines::{LineCost, Lines};
 use crate::smt::FULL_SPEED;
 use crate::topology::{Arch, Distance, Topology};
 use crate::topology_spec::TopologySpec;
@@ -79,6 +81,9 @@ impl MachineSpec {
                 return Err(SpecError::new(format!("smt_speed[{i}]"), found, expected));
             }
         }
+        if self.caches.l1_kib == 0 || self.caches.l2_kib == 0 || self.caches.llc_mib == 0 {
+            return Err(SpecError::new("caches", format!("{:?}", self.caches), "sizes above 0"));
+        }
         if self.idle.is_empty() {
             return Err(SpecError::new("idle", "no state", "at least one"));
         }
@@ -89,6 +94,8 @@ impl MachineSpec {
 /// A machine ready for a run.
 #[derive(Clone, Debug)]
 pub struct Machine {
+    /// What `-m` calls it.
+    pub name: String,
     /// Who shares what.
     pub topo: Topology,
     /// What everything costs, ns.
@@ -149,6 +156,7 @@ impl Machine {
             exit_latency_ns: value(&format!("idle.{}", s.name), &s.exit_latency),
         });
         Ok(Machine {
+            name: spec.name.clone(),
             idle: idle.collect(),
             lines: Lines::new(&topo, 1),
             costs,
@@ -161,6 +169,16 @@ impl Machine {
         })
     }
 
+    /// A read of `line` by `cpu` at `now`.
+    #[inline]
+    pub fn read(&mut self, line: Line, cpu: Cpu, now: Ns) -> LineCost {
+        self.lines.read(line, cpu, now, &self.costs, &self.topo)
+    }
+    /// A write of `line` by `cpu` at `now`.
+    #[inline]
+    pub fn write(&mut self, line: Line, cpu: Cpu, now: Ns) -> LineCost {
+        self.lines.write(line, cpu, now, &self.costs, &self.topo)
+    }
     /// One-way transfer of a cache line from `from` to `to`.
     #[inline]
     pub fn transfer(&self, from: Cpu, to: Cpu) -> Ns {

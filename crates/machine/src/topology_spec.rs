@@ -152,7 +152,7 @@ impl Regular {
             return Err(SpecError::new("topology.regular", found, format!("at most {MAX_CPUS}")));
         }
         let llc = self.cores_per_llc;
-        if llc == 0 || self.cores_per_node % llc != 0 {
+        if llc == 0 || !self.cores_per_node.is_multiple_of(llc) {
             let expected = format!("a divisor of cores_per_node = {}", self.cores_per_node);
             let near = (1..=self.cores_per_node)
                 .filter(|d| self.cores_per_node.is_multiple_of(*d))
@@ -198,7 +198,7 @@ fn from_nodes(n: &Nodes, arch: Arch, at: &str) -> Result<TopologyMasks, SpecErro
         .collect::<Result<_, _>>()?;
     let nr_cpus = sets.iter().map(CpuMask::weight).sum::<usize>();
     let threads = n.threads_per_core as usize;
-    if threads == 0 || n.cores_per_l2 == 0 || n.cores_per_llc % n.cores_per_l2.max(1) != 0 {
+    if threads == 0 || n.cores_per_l2 == 0 || !n.cores_per_llc.is_multiple_of(n.cores_per_l2) {
         let found = format!("cores_per_l2 = {}, threads_per_core = {threads}", n.cores_per_l2);
         let expected = format!("at least 1, and a divisor of cores_per_llc = {}", n.cores_per_llc);
         return Err(SpecError::new(at, found, expected));
@@ -246,7 +246,7 @@ fn cores_of(
     let threads = n.threads_per_core as usize;
     let run = if n.numbering == Numbering::PowerSmt8 { 2 * threads } else { threads };
     let weight = set.weight();
-    if weight == 0 || weight % run != 0 {
+    if weight == 0 || !weight.is_multiple_of(run) {
         let found = format!("{weight} CPUs in node {}", node.number);
         return Err(SpecError::new(at, found, format!("a multiple of {run}")));
     }
@@ -324,3 +324,6 @@ pub fn parse_cpulist(text: &str, at: &str) -> Result<CpuMask, SpecError> {
     }
     Ok(mask)
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,204 @@
+use super::*;
+use crate::topology::Arch;
+use crate::topology_spec::{Numbering, Regular, TopologySpec};
+use std::collections::BTreeSet;
+use vruntime_base::{Noise, Stream};
+
+/// 2 sockets × 4 cores × 2 threads, 2 cores an LLC: CPU c and c + 8 are siblings, {0,1,8,9} is an
+/// LLC, {0-3,8-11} a socket.
+fn topology() -> Topology {
+    let regular = Regular {
+        sockets: 2,
+        nodes_per_socket: 1,
+        cores_per_node: 4,
+        threads_per_core: 2,
+        cores_per_l2: 1,
+        cores_per_llc: 2,
+        numbering: Numbering::SiblingsLast,
+        node_distance: vec![vec![10, 21], vec![21, 10]],
+    };
+    TopologySpec::Regular(regular).build(Arch::X86).unwrap()
+}
+
+fn costs() -> Costs {
+    Costs {
+        line_transfer: [0, 10, 20, 60, 100, 200],
+        invalidate_per_sharer: 3,
+        read_occupancy: 8,
+        ..Costs::FREE
+    }
+}
+
+struct Check {
+    lines: Lines,
+    topo: Topology,
+    costs: Costs,
+}
+
+impl Check {
+    fn new() -> Check {
+        let topo = topology();
+        Check { lines: Lines::new(&topo, 1), topo, costs: costs() }
+    }
+    /// (own, wait) of a read.
+    fn read(&mut self, line: Line, cpu: u16, now: u64) -> (u64, u64) {
+        let c = self.lines.read(line, Cpu(cpu), Ns(now), &self.costs, &self.topo);
+        (c.own.0, c.wait.0)
+    }
+    /// (own, wait) of a write.
+    fn write(&mut self, line: Line, cpu: u16, now: u64) -> (u64, u64) {
+        let c = self.lines.write(line, Cpu(cpu), Ns(now), &self.costs, &self.topo);
+        (c.own.0, c.wait.0)
+    }
+}
+
+const TG: Line = Line::TgLoadAvg(0);
+
+#[test]
+fn example() {
+    let mut t = Check::new();
+    assert_eq!(t.read(TG, 1, 0), (60, 0));
+    assert_eq!(t.read(TG, 9, 1_000), (60, 0));
+    assert_eq!(t.read(TG, 1, 2_000), (0, 0), "shares it");
+    assert_eq!(t.write(TG, 0, 3_000), (60 + 3, 0), "one further sharer");
+    assert_eq!(t.write(TG, 1, 4_000), (60, 0));
+    assert_eq!(t.write(TG, 0, 4_000), (60, 60), "queued behind CPU 1");
+    assert_eq!(t.write(TG, 0, 5_000), (0, 0), "sole owner");
+}
+
+#[test]
+fn transfers_cost_by_distance() {
+    for (cpu, own) in [(8, 10), (1, 60), (2, 100), (4, 200)] {
+        assert_eq!(Check::new().read(TG, cpu, 0), (own, 0), "read by {cpu}");
+        assert_eq!(Check::new().write(TG, cpu, 0), (own, 0), "write by {cpu}");
+    }
+}
+
+#[test]
+fn a_clean_line_comes_from_the_nearest_copy() {
+    let mut t = Check::new();
+    assert_eq!(t.read(TG, 4, 0), (200, 0), "from CPU 0");
+    assert_eq!(t.read(TG, 5, 1_000), (60, 0), "from CPU 4");
+    assert_eq!(t.read(TG, 6, 2_000), (100, 0), "from the socket");
+    assert_eq!(t.read(TG, 6, 3_000), (0, 0));
+}
+
+#[test]
+fn readers_of_a_clean_line_do_not_queue_for_whole_transfers() {
+    let mut t = Check::new();
+    assert_eq!(t.read(TG, 4, 0), (200, 0), "dirty: the line is busy until 200");
+    assert_eq!(t.read(TG, 5, 100), (60, 100), "busy 8 more");
+    assert_eq!(t.read(TG, 1, 200), (60, 8));
+    assert_eq!(t.read(TG, 2, 300), (100, 0));
+}
+
+#[test]
+fn an_invalidation_reaches_the_farthest_copy() {
+    let mut t = Check::new();
+    t.read(TG, 8, 0);
+    assert_eq!(t.write(TG, 0, 1_000), (10, 0), "only the sibling had a copy");
+    t.read(TG, 8, 2_000);
+    t.read(TG, 2, 3_000);
+    assert_eq!(t.write(TG, 0, 4_000), (100 + 3, 0));
+    t.read(TG, 7, 5_000);
+    assert_eq!(t.write(TG, 7, 6_000), (200, 0), "an upgrade invalidates the owner");
+    assert_eq!(t.lines.owner(TG), Cpu(7));
+}
+
+#[test]
+fn lines_do_not_share_state() {
+    let mut t = Check::new();
+    let lines = [
+        Line::Rq(Cpu(0)),
+        Line::Rq(Cpu(15)),
+        Line::RqLoad(Cpu(0)),
+        Line::RqLoad(Cpu(15)),
+        Line::LlcShared(LlcId(0)),
+        Line::LlcShared(LlcId(3)),
+        Line::RootDomain,
+        Line::Nohz,
+        TG,
+        Line::TgLoadAvg(1),
+    ];
+    t.lines.grow_groups(2);
+    for (i, line) in lines.into_iter().enumerate() {
+        let cpu = 3 + i as u16;
+        assert_ne!(t.lines.owner(line), Cpu(cpu), "{line}");
+        t.write(line, cpu, 0);
+    }
+    for (i, line) in lines.into_iter().enumerate() {
+        assert_eq!(t.lines.owner(line), Cpu(3 + i as u16), "{line}");
+    }
+    t.lines.grow_groups(40);
+    assert_eq!(t.lines.owner(Line::TgLoadAvg(1)), Cpu(12), "growing keeps the old");
+    assert_eq!(lines[5].to_string(), "sd_llc_shared[3]");
+}
+
+#[test]
+fn a_free_kind_costs_nothing() {
+    let mut t = Check::new();
+    t.lines.set_free(LineKind::TgLoadAvg, true);
+    assert_eq!(t.write(TG, 4, 0), (0, 0));
+    assert_eq!(t.write(Line::Nohz, 4, 0), (200, 0));
+    t.lines.set_free(LineKind::TgLoadAvg, false);
+    assert_eq!(t.write(TG, 4, 0), (200, 0));
+}
+
+#[test]
+#[cfg(debug_assertions)]
+#[should_panic(expected = "out of order")]
+fn refuses_the_past() {
+    let mut t = Check::new();
+    t.write(TG, 1, 10);
+    t.write(TG, 2, 9);
+}
+
+/// Random accesses to one line against sets and the equations in the header.
+#[test]
+fn equals_the_equations() {
+    let far = |topo: &Topology, cpu: Cpu, set: &BTreeSet<Cpu>| {
+        let d = set.iter().map(|&s| topo.distance(cpu, s)).max().unwrap_or(Distance::Same);
+        // Several copies in the LLC count as far as its farthest member.
+        if set.len() > 1 && d <= Distance::Llc { Distance::Llc } else { d }
+    };
+    for seed in 0..50 {
+        let mut t = Check::new();
+        let n = Noise::new(seed);
+        let (mut owner, mut sharers, mut busy) = (Cpu(0), BTreeSet::<Cpu>::new(), 0u64);
+        let mut now = 0;
+        for k in 0..400 {
+            let pick = |what, below| n.below(Stream::Test, what, k, below);
+            now += pick(0, 150);
+            let cpu = Cpu(pick(1, 16) as u16);
+            let write = pick(2, 3) == 0;
+            let mut others = sharers.clone();
+            others.remove(&cpu);
+            let hit = owner == cpu && (!write || sharers.is_empty());
+            let wait = busy.saturating_sub(now);
+            let (own, keeps) = if hit || (!write && sharers.contains(&cpu)) {
+                (0, None)
+            } else if write {
+                let d = t.topo.distance(owner, cpu).max(far(&t.topo, cpu, &others));
+                let extra = 3 * (others.len() as u64).saturating_sub(1);
+                let own = u64::from(t.costs.line_transfer[d as usize]) + extra;
+                (own, Some(own))
+            } else {
+                let near = sharers.iter().map(|&s| t.topo.distance(s, cpu).max(Distance::Llc));
+                let d = near.chain([t.topo.distance(owner, cpu)]).min().unwrap();
+                let own = u64::from(t.costs.line_transfer[d as usize]);
+                (own, Some(if sharers.is_empty() { own } else { own.min(8) }))
+            };
+            let wait = if keeps.is_some() { wait } else { 0 };
+            let got = if write { t.write(TG, cpu.0, now) } else { t.read(TG, cpu.0, now) };
+            assert_eq!(got, (own, wait), "seed {seed}, access {k}");
+            if let Some(keeps) = keeps {
+                busy = now + wait + keeps;
+            }
+            match write {
+                true => (owner, sharers) = (cpu, BTreeSet::new()),
+                false if owner != cpu => drop(sharers.insert(cpu)),
+                false => {}
+            }
+        }
+    }
+}
