@@ -1,7 +1,8 @@
 //! A table of integers addressed by column name, with one column of words (the event).
 //!
-//! Lines that do not fit (too few cells, a cell that is no number) are left out, each with a
-//! diagnostic; a table without its header or without a needed column is an error.
+//! Trailing cells may be left away (rows of an event that has nothing to say there). Lines that do
+//! not fit (a needed cell missing, a cell that is no number, a last line that was cut) are left
+//! out, each with a diagnostic; a table without its header or a needed column is an error.
 
 use crate::error::{Diagnostic, FormatError};
 use crate::text::Text;
@@ -45,6 +46,10 @@ impl Table {
             }
         }
         let word_at = names.iter().position(|x| x == word).unwrap_or(0);
+        let least = needed.iter().filter_map(|n| names.iter().position(|x| x == n)).max();
+        let least = least.unwrap_or(0).max(word_at) + 1;
+        let lines = 1 + t.text.lines().count() as u64;
+        let cut = (!t.text.ends_with('\n')).then_some(lines - 1);
         let mut table = Table { names, ..Table::default() };
         let mut left_out = 0;
         let mut record = csv::StringRecord::new();
@@ -58,7 +63,10 @@ impl Table {
                 }
             }
             let line = record.position().map_or(0, |p| p.line());
-            if let Err(text) = table.push(&record, word_at, line) {
+            if Some(line) == cut {
+                let text = "the line has no end (the file was cut); left out".to_owned();
+                note(diagnostics, t, line, text, &mut left_out);
+            } else if let Err(text) = table.push(&record, word_at, least, line) {
                 note(diagnostics, t, line, text, &mut left_out);
             }
         }
@@ -72,10 +80,17 @@ impl Table {
         Ok(table)
     }
 
-    fn push(&mut self, r: &csv::StringRecord, word_at: usize, line: u64) -> Result<(), String> {
+    fn push(
+        &mut self,
+        r: &csv::StringRecord,
+        word_at: usize,
+        least: usize,
+        line: u64,
+    ) -> Result<(), String> {
         let width = self.names.len();
-        if r.len() != width {
-            return Err(format!("{} cells; expected {width}; line left out", r.len()));
+        if r.len() < least || r.len() > width {
+            let n = r.len();
+            return Err(format!("{n} cells; expected {least} to {width}; line left out"));
         }
         let start = self.cells.len();
         for (i, cell) in r.iter().enumerate() {
@@ -87,6 +102,7 @@ impl Table {
             };
             self.cells.push(v);
         }
+        self.cells.resize(start + width, EMPTY);
         let w = r.get(word_at).unwrap_or("");
         let w = match self.words.iter().position(|x| x == w) {
             Some(i) => i,
@@ -153,7 +169,7 @@ mod tests {
 
     #[test]
     fn damaged_lines_are_left_out_and_named() {
-        let t = text("t,event,v\n1,switch,18446744073709551615\n2,switch\n3,wakeup,x\n4,wakeup,\n");
+        let t = text("t,event,v\n1,switch,18446744073709551615\n2\n3,wakeup,x\n4,wakeup\n5,wak");
         let mut d = vec![];
         let table = Table::parse(&t, "event", &["t"], &mut d).unwrap();
         assert_eq!(table.len(), 2);
@@ -165,8 +181,9 @@ mod tests {
         assert_eq!(
             said,
             [
-                "x.csv:3: 2 cells; expected 3; line left out",
-                "x.csv:4: v is \"x\"; expected a number; line left out"
+                "x.csv:3: 1 cells; expected 2 to 3; line left out",
+                "x.csv:4: v is \"x\"; expected a number; line left out",
+                "x.csv:6: the line has no end (the file was cut); left out"
             ]
         );
     }
