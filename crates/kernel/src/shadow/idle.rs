@@ -51,29 +51,22 @@ impl Idleness {
             first: vec![None; n],
         };
         let next = next_rows(t);
+        let tail = 2 * slack;
         let mut prev_ts = vec![0u64; n];
         let mut switches: Vec<Option<i64>> = vec![None; n];
-        let mut seen = vec![0u64; n];
         for r in &t.rows {
             let c = r.cpu.ix();
             let curr = if r.kind == RowKind::Switch { r.p.pid } else { r.curr_pid };
             s.first[c].get_or_insert(curr == 0);
-            let rq = r.rq_cpu.ix();
-            if let (Some(before), Some(now)) = (switches[rq], r.nr_switches) {
-                let lost = now - before - i64::from(r.kind == RowKind::Switch);
-                if lost > 0 {
-                    s.turns[rq].push(Turn { lo: seen[rq], hi: r.ts, idle: false });
-                    s.turns[rq].push(Turn { lo: seen[rq], hi: r.ts, idle: true });
-                }
-            }
-            if r.nr_switches.is_some() {
-                switches[rq] = r.nr_switches;
-                seen[rq] = r.ts;
-            }
             if r.kind == RowKind::Switch {
                 let idle = r.n.is_some_and(|n| n.pid == 0);
                 let lo = r.ts.saturating_sub(slack).max(prev_ts[c]);
-                if idle || r.p.pid == 0 {
+                let before = std::mem::replace(&mut switches[c], r.nr_switches);
+                if before.zip(r.nr_switches).is_some_and(|(b, now)| now - b > 1) {
+                    // Rows were lost: anything may have been current since the last one.
+                    s.turns[c].push(Turn { lo: prev_ts[c], hi: r.ts, idle: !idle });
+                    s.turns[c].push(Turn { lo: prev_ts[c], hi: r.ts, idle });
+                } else if idle || r.p.pid == 0 {
                     s.turns[c].push(Turn { lo: if idle { lo } else { r.ts }, hi: r.ts, idle });
                 }
             }
@@ -86,15 +79,20 @@ impl Idleness {
         };
         for (i, w) in wakes.list.iter().enumerate() {
             let done = t.rows[w.wakeup].ts;
-            let (lo, mut hi) = match w.select.or(w.waking) {
+            let (mut lo, mut hi) = match w.select.or(w.waking) {
                 Some(f) => (t.rows[f].ts, next[f].map_or(done, |n| t.rows[n].ts).min(done)),
                 None => (done.saturating_sub(slack), done),
             };
-            if w.queued && clear_first {
-                hi = done;
-            }
             let end = ends(w.target.ix(), done);
-            s.claims[w.target.ix()].push(Claim { lo: lo.min(hi), hi, end, wake: Some(i) });
+            let claims = &mut s.claims[w.target.ix()];
+            lo = lo.min(hi);
+            if w.queued && clear_first {
+                // Pending until shortly before the activation; then, for a moment, nothing (D1).
+                let clear = done.saturating_sub(tail).max(lo);
+                claims.push(Claim { lo, hi: hi.min(clear), end: clear, wake: Some(i) });
+                (lo, hi) = (clear, done);
+            }
+            claims.push(Claim { lo, hi, end, wake: Some(i) });
         }
         for (i, r) in t.rows.iter().enumerate() {
             if r.kind == RowKind::Migrate && !t.in_wakeup(r) && (0..n as i64).contains(&r.b) {

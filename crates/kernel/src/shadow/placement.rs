@@ -120,7 +120,7 @@ impl<'a> Placements<'a> {
             let agrees = o.guess.choice == kernel;
             self.fast.count(agrees, nontrivial, o.guess.rule.name);
             if !agrees {
-                let state = self.state_text(&q, r, waking, own);
+                let state = self.state_text(&q, r, waking, own, queues);
                 self.disagreements.push(Disagreement {
                     time: r.ts,
                     line: r.line,
@@ -151,10 +151,37 @@ impl<'a> Placements<'a> {
         }
     }
 
-    fn state_text(&self, q: &WakeQuery, r: &Row, waking: &Row, own: Option<usize>) -> String {
+    /// Lowest and highest `task_h_load` of a task with a load in `own`, on `c`, whose queue has the
+    /// load `queue` now: the queue's `h_load` is refreshed once a jiffy, so it may be older.
+    fn h_load(&self, own: (u64, u64), tg: i64, c: Cpu, queue: u64, now: u64) -> (u64, u64) {
+        if tg != 0 {
+            return (0, 2 * own.1); // the loads of the groups above are not recorded
+        }
+        let jiffy = 1_000_000_000 / u64::from(self.f.release.hz);
+        let seen = self.f.loads.seen(c, now.saturating_sub(jiffy), now);
+        let (lo, hi) = seen.unwrap_or((queue, queue));
+        (own.0 * lo / (queue + 1), own.1 * hi / (queue + 1))
+    }
+
+    fn state_text(
+        &self,
+        q: &WakeQuery,
+        r: &Row,
+        waking: &Row,
+        own: Option<usize>,
+        queues: &Queues,
+    ) -> String {
         let f = self.f;
+        let wakee_h = self.h_load(
+            (waking.p.load_avg, waking.p.load_avg),
+            waking.p.tg,
+            waking.rq_cpu,
+            waking.p.cfs_load_avg,
+            waking.ts,
+        );
+        let waker = queues.curr_load(r.cpu, r.ts);
         let mut s = format!(
-            "this {} prev {} sync {} recent {:?} flips {:?}/{:?} load this {:?} prev {:?} idle:",
+            "this {} prev {} sync {} recent {:?} flips {:?}/{:?} load this {:?} prev {:?} wakee {:?} waker {:?} nr this {:?} idle:",
             q.this_cpu,
             q.prev,
             q.sync,
@@ -163,6 +190,9 @@ impl<'a> Placements<'a> {
             r.wakee_flips.unwrap_or(-1),
             f.loads.at(q.this_cpu, waking.ts, r.ts),
             f.loads.at(q.prev, waking.ts, r.ts),
+            wakee_h,
+            waker,
+            queues.nr_running(r.cpu, r, waking),
         );
         for c in f.topology.all().iter() {
             match f.idle.at(c, waking.ts, r.ts, own) {
@@ -237,21 +267,18 @@ impl PlacementView for View<'_, '_> {
     }
     fn wakee_h_load(&mut self) -> u64 {
         let p = &self.waking.p;
-        let range = if p.tg == 0 {
-            let tick = 1_000_000_000 / u64::from(self.p.f.release.hz);
-            let c = self.waking.rq_cpu;
-            let from = self.waking.ts.saturating_sub(tick);
-            let (lo, hi) = self.p.f.loads.seen(c, from, self.waking.ts).unwrap_or((0, 4096));
-            let h = |l: u64| p.load_avg * l / (p.cfs_load_avg + 1);
-            Some((h(lo), h(hi)))
-        } else {
-            Some((0, 2 * p.load_avg))
-        };
-        self.span("h_load of the wakee", p.pid, range)
+        let own = (p.load_avg, p.load_avg);
+        let range = self.p.h_load(own, p.tg, self.waking.rq_cpu, p.cfs_load_avg, self.waking.ts);
+        self.span("h_load of the wakee", p.pid, Some(range))
     }
     fn waker_h_load(&mut self) -> u64 {
-        let range = self.queues.curr_load(self.select.cpu, self.select.ts);
-        self.span("h_load of the waker", self.select.curr_pid, range)
+        let (c, ts) = (self.select.cpu, self.select.ts);
+        let Some((own, tg)) = self.queues.curr_load(c, ts) else {
+            return self.span("h_load of the waker", self.select.curr_pid, None);
+        };
+        let root = self.p.f.loads.at(c, self.waking.ts, ts).map_or(own.1, |l| l.1);
+        let range = self.p.h_load(own, tg, c, root, ts);
+        self.span("h_load of the waker", self.select.curr_pid, Some(range))
     }
     fn waker_flips(&mut self) -> u32 {
         self.select.curr_wakee_flips.unwrap_or(0) as u32

@@ -245,13 +245,12 @@ impl Queues {
         (1024 - (used * 1024 / 47_742_000).min(1023), 1024)
     }
 
-    /// Lowest and highest load average of the task running on `c`.
-    pub fn curr_load(&self, c: Cpu, now: u64) -> Option<(u64, u64)> {
+    /// Lowest and highest load average of the task running on `c`, and its group.
+    pub fn curr_load(&self, c: Cpu, now: u64) -> Option<((u64, u64), i64)> {
         let s = &self.cpus[c.ix()];
         let (side, _) = s.running?;
         let grown = decay(side.load_avg, side.weight >> 10, now.saturating_sub(s.since));
-        let h = |l: u64| l.saturating_sub(1);
-        Some((h(side.load_avg.min(grown)), side.load_avg.max(grown)))
+        Some(((side.load_avg.min(grown), side.load_avg.max(grown)), side.tg))
     }
 
     /// A virtual runtime out of the possible ones.
