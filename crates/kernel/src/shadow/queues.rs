@@ -4,6 +4,8 @@
 //! until a row shows it again, so the set of last-seen states is the queue. Moves by the balancer
 //! show the entity before it is placed on the new queue: its virtual time there is an interval
 //! (CFS) or not known (EEVDF).
+//! *Departures.* D1: rows show the order in which the balancer detaches tasks; it attaches them in
+//! the reverse order. Moves to one CPU within a millisecond count as one go.
 //! *Running entity.* Its state at any `clock_task` follows from the last time it was seen:
 //! `exec_start = clock at pick + run time since`.
 
@@ -13,6 +15,10 @@ use super::trace::{Row, RowKind, Side, Trace};
 use std::collections::{BTreeMap, HashMap};
 use vruntime_base::Cpu;
 use vruntime_sched::release::{FairKind, Release};
+
+/// Nothing is known of it: the ends are as far apart as the comparison allows.
+const UNKNOWN_VRUNTIME: (u64, u64) = (0, u64::MAX >> 2);
+const BATCH_NS: u64 = 1_000_000;
 
 /// An entity as last seen.
 #[derive(Clone, Copy, Debug)]
@@ -55,6 +61,8 @@ pub struct CpuState {
     pub next: Option<i64>,
     /// CFS: last buddy.
     pub last: Option<i64>,
+    /// Moves to this CPU that the balancer makes in one go: last row, and order of the next one.
+    batch: (u64, u64),
     /// Last `min_vruntime` of the root queue and when it was seen.
     min_vruntime: Option<(u64, u64)>,
     nr: Option<i64>,
@@ -164,12 +172,21 @@ impl Queues {
         let idle = self.cpus[to].curr == Some(0);
         let hi = if idle { lo } else { lo + (r.ts - ts) };
         let at = |v: u64| r.p.vruntime.wrapping_add(v);
-        self.put(to, &r.p, (at(lo), at(hi)), false);
+        let range = if ts == 0 { UNKNOWN_VRUNTIME } else { (at(lo), at(hi)) };
+        self.put(to, &r.p, range, false);
+        // The balancer attaches what it detached last first (D1).
+        let (last, order) = self.cpus[to].batch;
+        let order = if r.ts - last < BATCH_NS { order - 1 } else { self.seq + 1000 };
+        self.seq = self.seq.max(order) + 1;
+        self.cpus[to].batch = (r.ts, order);
+        if let Some(s) = self.cpus[to].queued.get_mut(&r.p.pid) {
+            s.seq = order;
+        }
     }
 
     fn need_resched(&mut self, t: &Trace, r: &Row) {
         let s = &mut self.cpus[r.rq_cpu.ix()];
-        s.need_resched = if t.has_frame(r, "__schedule") {
+        s.need_resched = if t.has_frame(r, "__schedule") && !t.in_interrupt(r) {
             NeedResched::No
         } else {
             NeedResched::SetAt(r.ts)
