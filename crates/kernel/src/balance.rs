@@ -19,7 +19,6 @@ impl Sim {
     /// A softirq begins to balance on `c` at `at`.
     pub(crate) fn begin_softirq(&mut self, c: Cpu, at: Ns) {
         self.cpus[c.ix()].softirq = false;
-        self.cpus[c.ix()].irqs_off = false;
         let at = at + self.work(c, vruntime_base::Func::Softirq, self.machine.costs.softirq);
         let kind = if std::mem::take(&mut self.cpus[c.ix()].nohz_kick) {
             BalanceKind::Nohz
@@ -46,7 +45,7 @@ impl Sim {
                 self.take_moved(c, self.now);
                 let at = self.carry_out_resched(c, self.now);
                 if self.cpus[c.ix()].level == 1 {
-                    self.cpus[c.ix()].irqs_off = false;
+                    self.cpus[c.ix()].irqs_on(at);
                 }
                 self.balance_next(c, at);
             }
@@ -90,7 +89,6 @@ impl Sim {
             self.cpus[c.ix()].irqs_off = true;
             self.plan(c, at, Frame::ScheduleAgain);
         } else {
-            self.cpus[c.ix()].irqs_off = false;
             self.softirq_exit(c, at);
         }
     }

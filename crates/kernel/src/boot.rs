@@ -133,7 +133,7 @@ impl Sim {
             channels: b.channels.iter().map(|&(kind, group)| channel(kind, group, page)).collect(),
             futexes: vec![WaitQueue::default(); b.nr_futexes as usize],
             programs: std::mem::take(&mut b.programs),
-            rq_locks: vec![Lock::new(); nr_cpus],
+            rq_locks: (0..nr_cpus).map(|c| Lock::new(Cpu::from_ix(c))).collect(),
             rq_queue: LockQueue::new(nr_cpus),
             stop_work: vec![Vec::new(); nr_cpus],
             core_busy: vec![0; nr_cores],

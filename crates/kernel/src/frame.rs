@@ -110,6 +110,8 @@ pub struct CpuSim {
     pub level: u8,
     /// Interrupts are off (level 2 always is).
     pub irqs_off: bool,
+    /// They are off until this moment in any case.
+    pub irqs_on_at: Ns,
     /// By level: what acts next.
     pub frames: [Frame; 3],
     /// When the current level's operation ends.
@@ -188,6 +190,7 @@ impl CpuSim {
         CpuSim {
             level: 0,
             irqs_off: false,
+            irqs_on_at: Ns::ZERO,
             frames: [Frame::Idle; 3],
             op_end: Ns::NEVER,
             saved: [Ns::ZERO; 2],
@@ -231,10 +234,20 @@ impl CpuSim {
             kib_clock: 0,
         }
     }
-    /// An interrupt would be served now.
+    /// When the next interrupt will be served.
     #[inline(always)]
-    pub fn interruptible(&self) -> bool {
-        !self.irqs_off && self.level < 2
+    pub fn interrupt_at(&self) -> Ns {
+        if self.irqs_off || self.level == 2 {
+            Ns::NEVER
+        } else {
+            self.irq_at.max(self.irqs_on_at)
+        }
+    }
+    /// Interrupts are on from `at`.
+    #[inline(always)]
+    pub fn irqs_on(&mut self, at: Ns) {
+        self.irqs_off = false;
+        self.irqs_on_at = at;
     }
     /// Recomputes the time of the next interrupt.
     #[inline]

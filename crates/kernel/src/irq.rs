@@ -122,7 +122,6 @@ impl Sim {
         let (work, cost) = hook!(self, c, at, |s, cx| s.task_tick(cx, c));
         let mut at = at + cost;
         self.hold_rq(c, c, at);
-        self.cpus[c.ix()].irqs_off = false;
         at = self.carry_out_resched(c, at);
         if work.softirq {
             self.cpus[c.ix()].softirq = true;
@@ -157,6 +156,7 @@ impl Sim {
     pub(crate) fn irq_exit(&mut self, c: Cpu, at: Ns) {
         let cpu = &mut self.cpus[c.ix()];
         debug_assert!(cpu.level == 2);
+        cpu.irqs_on(at);
         let below = usize::from(cpu.in_softirq);
         if below == 0 && cpu.softirq {
             cpu.level = 1;
@@ -178,6 +178,7 @@ impl Sim {
     /// Level `level` goes on at `at`.
     fn return_to(&mut self, c: Cpu, level: usize, at: Ns) {
         let cpu = &mut self.cpus[c.ix()];
+        cpu.irqs_on(at);
         cpu.level = level as u8;
         let left = cpu.saved[level];
         if level == 0 {

@@ -39,10 +39,10 @@ impl Sim {
         let machine = &self.machine;
         let transfer = |a: Cpu, b: Cpu| if a == b { Ns::ZERO } else { machine.transfer(a, b) };
         self.cpus[c.ix()].irqs_off = true;
-        match self.rq_locks[rq.ix()].request(&mut self.rq_queue, c, at, transfer) {
-            Request::Granted { .. } => Some(at + self.own_rq_line(c, rq, at)),
+        match self.rq_locks[rq.ix()].request(&mut self.rq_queue, c, self.now, transfer) {
+            Request::Granted { .. } => Some(at + self.own_rq_line(c, rq)),
             Request::Wait { grant_at } => {
-                self.plan_wait(c, Waiting::RqLock(rq), frame, grant_at);
+                self.plan_wait(c, Waiting::RqLock(rq), frame, grant_at.map(|t| t.max(at)));
                 self.cpus[c.ix()].wait_since = at;
                 None
             }
@@ -50,8 +50,8 @@ impl Sim {
     }
 
     /// Whoever holds the lock owns its line: scanners that read it will miss again.
-    fn own_rq_line(&mut self, c: Cpu, rq: Cpu, at: Ns) -> Ns {
-        let cost = self.machine.write(Line::Rq(rq), c, at).total();
+    fn own_rq_line(&mut self, c: Cpu, rq: Cpu) -> Ns {
+        let cost = self.machine.write(Line::Rq(rq), c).total();
         self.waited(c, Func::RqLock, Resource::RqLine, cost)
     }
 
@@ -60,7 +60,7 @@ impl Sim {
         if let Waiting::RqLock(rq) = self.cpus[c.ix()].waiting {
             self.rq_locks[rq.ix()].granted(&mut self.rq_queue, c, self.now);
             // The hand-over itself was part of the grant's time.
-            self.machine.write(Line::Rq(rq), c, self.now);
+            self.machine.write(Line::Rq(rq), c);
             self.end_wait(c, Func::RqLock, Resource::RqLock);
         }
     }
@@ -202,7 +202,7 @@ impl Sim {
         }
         self.hold_rq(c, c, at);
         let cpu = &mut self.cpus[c.ix()];
-        cpu.irqs_off = false;
+        cpu.irqs_on(at);
         cpu.no_user();
         debug_assert!(cpu.level == 0);
         if next_idle {

@@ -93,6 +93,7 @@ impl Sim {
             let (t, slot) = self.events.next();
             debug_assert!(t >= self.now, "time runs backwards");
             self.now = t;
+            self.machine.event_time = t;
             self.stats.events += 1;
             if slot >= nr_cpus {
                 if self.control(watch, t) {
@@ -103,7 +104,7 @@ impl Sim {
             let c = self.cpu_of[slot];
             self.stats.fold(t, c);
             let cpu = &self.cpus[c.ix()];
-            if cpu.interruptible() && cpu.irq_at <= t {
+            if cpu.interrupt_at() <= t {
                 self.interrupt(c);
             } else {
                 debug_assert!(cpu.op_end == t);
@@ -120,7 +121,7 @@ impl Sim {
     #[inline]
     pub(crate) fn arm(&mut self, c: Cpu) {
         let cpu = &self.cpus[c.ix()];
-        let at = if cpu.interruptible() { cpu.op_end.min(cpu.irq_at) } else { cpu.op_end };
+        let at = cpu.op_end.min(cpu.interrupt_at());
         self.events.set(self.slot_of[c.ix()] as usize, at);
     }
 
@@ -163,6 +164,7 @@ impl Sim {
     /// What `c` waits for will be its own at `at`.
     pub(crate) fn grant(&mut self, c: Cpu, at: Ns) {
         let cpu = &mut self.cpus[c.ix()];
+        let at = at.max(cpu.wait_since);
         if cpu.wait_level() == cpu.level {
             cpu.op_end = at;
             self.arm(c);

@@ -34,7 +34,6 @@ pub(crate) struct Stats {
     pub timeline: Timeline,
     pub timeline_max: usize,
     pub window: Option<Snapshot>,
-    pub window_at: Option<(Ns, Ns)>,
 }
 
 /// The counters when the window began.
@@ -72,7 +71,6 @@ impl Stats {
             timeline: Timeline::default(),
             timeline_max,
             window: None,
-            window_at: None,
         }
     }
 

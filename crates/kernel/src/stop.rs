@@ -141,7 +141,7 @@ impl Sim {
         if self.stop_work[c.ix()].remove(0) == StopWork::ActiveBalance {
             self.sh.rqs[c.ix()].active_balance = false;
         }
-        self.cpus[c.ix()].irqs_off = false;
+        self.cpus[c.ix()].irqs_on(at);
         self.plan(c, at, Frame::Task);
     }
 }

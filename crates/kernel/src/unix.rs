@@ -16,7 +16,7 @@ use crate::sim::{Channel, Sim};
 use crate::task::{Step, WaitsFor};
 use crate::wait::WaitQueue;
 use std::collections::VecDeque;
-use vruntime_base::{Cpu, Func, Ns, Resource, TaskId};
+use vruntime_base::{Cpu, Func, Resource, TaskId};
 use vruntime_sched::task::TaskState;
 
 /// net.core.wmem_default.

@@ -42,7 +42,7 @@ impl Sim {
         let at = self.carry_out_resched(c, at);
         let cpu = &mut self.cpus[c.ix()];
         if cpu.wakes.is_empty() {
-            cpu.irqs_off = false;
+            cpu.irqs_on(at);
             let then = cpu.after_wake[cpu.level as usize];
             self.plan(c, at, then);
         } else {

@@ -67,17 +67,18 @@ macro_rules! cost_table {
 
             /// All values in the order of the table.
             pub fn iter(&self) -> impl Iterator<Item = CostRow<'_>> {
-                let mut rows = Vec::new();
-                $(rows.push(CostRow {
-                    name: stringify!($p),
-                    doc: concat!($($pd),+).trim_ascii(),
-                    cost: &self.$p,
-                });)+
-                $(rows.push(CostRow {
-                    name: stringify!($s),
-                    doc: concat!($($sd),+).trim_ascii(),
-                    cost: &self.$s,
-                });)+
+                let mut rows = vec![
+                    $(CostRow {
+                        name: stringify!($p),
+                        doc: concat!($($pd),+).trim_ascii(),
+                        cost: &self.$p,
+                    },)+
+                    $(CostRow {
+                        name: stringify!($s),
+                        doc: concat!($($sd),+).trim_ascii(),
+                        cost: &self.$s,
+                    },)+
+                ];
                 $(for d in Distance::ALL {
                     rows.push(CostRow {
                         name: by_distance!($d)[d as usize],

@@ -8,3 +8,6 @@ pub mod fair;
 pub mod release;
 pub mod scheduler;
 pub mod task;
+
+#[cfg(test)]
+mod sample;
