@@ -151,6 +151,32 @@ fn paths_add_up_to_the_published_ping_pong() {
     }
 }
 
+/// Whole paths as engineers quote them for x86 servers, ns; the parts in the table must add up.
+#[test]
+fn parts_add_up_to_the_quoted_wholes() {
+    let c = Costs::mid(&builtin_machine("milan-2s").unwrap().costs);
+    let enqueue = c.enqueue_base + c.level;
+    let miss = c.line_transfer[Distance::Llc as usize];
+    for (whole, sum, quoted) in [
+        ("system call", c.syscall_entry + c.syscall_exit, 70..=150),
+        ("local try_to_wake_up", c.ttwu + c.select_base + enqueue, 200..=400),
+        (
+            "schedule between threads",
+            c.schedule_base + c.pick_base + c.pick_level + c.switch_same_mm,
+            300..=600,
+        ),
+        ("queued wakeup, target side", c.flush_task + enqueue, 300..=600),
+        ("tick", c.timer_irq + c.tick_base + c.tick_level, 1000..=3000),
+        (
+            "newidle of 16 CPUs",
+            c.newidle_base + c.balance_domain + 16 * (c.balance_cpu + 2 * miss),
+            1000..=3000,
+        ),
+    ] {
+        assert!(quoted.contains(&sum), "{whole}: {sum}, quoted {quoted:?}");
+    }
+}
+
 #[test]
 fn draws_stay_between_low_and_high() {
     for (name, _) in builtin() {

@@ -8,7 +8,7 @@
 //! for a CPU that shares the L2, the L2 for one that shares the LLC, and the LLC beyond it.
 //! **Departures.** D1: no loss of data while the task did not run; the caller ages the footprint.
 //! D2: no bandwidth limit. D3: code is part of the footprint.
-//! **Example.** L2 512 KiB, refill_kib[llc] = 60: a footprint of 100 KiB costs 6 µs, one of 4 MiB
+//! **Example.** L2 512 KiB, `refill_kib.llc` = 60: a footprint of 100 KiB costs 6 µs, one of 4 MiB
 //! costs 30.72 µs.
 
 use crate::topology::Distance;
@@ -30,7 +30,7 @@ pub struct Caches {
 impl Caches {
     /// How much of a footprint must be fetched again at each distance, KiB.
     pub fn held_kib(&self) -> [u32; 6] {
-        let llc_kib = self.llc_mib * 1024;
+        let llc_kib = self.llc_mib.saturating_mul(1024);
         [0, 0, self.l1_kib, self.l2_kib, llc_kib, llc_kib]
     }
 }

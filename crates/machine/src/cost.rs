@@ -19,11 +19,17 @@ pub struct Cost {
 }
 
 impl Cost {
-    /// Checks `low ≤ mid ≤ high` and that a source is named.
+    /// The largest value a cost may have: one second.
+    pub const MAX: u32 = 1_000_000_000;
+
+    /// Checks `low ≤ mid ≤ high ≤ MAX` and that a source is named.
     pub fn check(&self, name: &str) -> Result<(), SpecError> {
         if !(self.low <= self.mid && self.mid <= self.high) {
             let found = format!("low {}, mid {}, high {}", self.low, self.mid, self.high);
             return Err(SpecError::new(name, found, "low ≤ mid ≤ high"));
+        }
+        if self.high > Cost::MAX {
+            return Err(SpecError::new(name, self.high, format!("at most {}", Cost::MAX)));
         }
         if self.source.trim().is_empty() {
             return Err(SpecError::new(name, "no source", "where the value comes from"));

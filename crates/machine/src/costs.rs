@@ -67,17 +67,18 @@ macro_rules! cost_table {
 
             /// All values in the order of the table.
             pub fn iter(&self) -> impl Iterator<Item = CostRow<'_>> {
-                let mut rows = Vec::new();
-                $(rows.push(CostRow {
-                    name: stringify!($p),
-                    doc: concat!($($pd),+).trim_ascii(),
-                    cost: &self.$p,
-                });)+
-                $(rows.push(CostRow {
-                    name: stringify!($s),
-                    doc: concat!($($sd),+).trim_ascii(),
-                    cost: &self.$s,
-                });)+
+                let mut rows = vec![
+                    $(CostRow {
+                        name: stringify!($p),
+                        doc: concat!($($pd),+).trim_ascii(),
+                        cost: &self.$p,
+                    },)+
+                    $(CostRow {
+                        name: stringify!($s),
+                        doc: concat!($($sd),+).trim_ascii(),
+                        cost: &self.$s,
+                    },)+
+                ];
                 $(for d in Distance::ALL {
                     rows.push(CostRow {
                         name: by_distance!($d)[d as usize],
@@ -104,7 +105,8 @@ macro_rules! cost_table {
             /// Multiplies every path cost by `permille`/1000, rounded to nearest. Signals between
             /// CPUs keep their values: they do not scale with a core's speed.
             pub fn scale_paths(&mut self, permille: u32) {
-                $(self.$p = ((u64::from(self.$p) * u64::from(permille) + 500) / 1000) as u32;)+
+                let scale = |ns: u32| (u64::from(ns) * u64::from(permille) + 500) / 1000;
+                $(self.$p = u32::try_from(scale(self.$p)).unwrap_or(u32::MAX);)+
             }
             /// The value of a cost that has no distance class, for knock-outs and overrides.
             pub fn by_name_mut(&mut self, name: &str) -> Option<&mut u32> {

@@ -238,17 +238,17 @@ impl Lines {
         if others > 0 {
             distance = distance.max(self.farthest_sharer(i, cpu, topo));
         }
-        let own = costs.line_transfer[distance as usize]
-            + costs.invalidate_per_sharer * others.saturating_sub(1);
+        let own = u64::from(costs.line_transfer[distance as usize])
+            + u64::from(costs.invalidate_per_sharer) * u64::from(others.saturating_sub(1));
         if nr_sharers > 0 {
             self.sharers[i * self.words..(i + 1) * self.words].fill(0);
         }
         let s = &mut self.states[i];
         let wait = s.ask(line, now);
-        s.busy_until = now.0 + wait.0 + u64::from(own);
+        s.busy_until = now.0 + wait.0 + own;
         s.owner = cpu;
         s.nr_sharers = 0;
-        LineCost { own: Ns(u64::from(own)), wait }
+        LineCost { own: Ns(own), wait }
     }
 
     /// Distance class of the farthest sharer other than `cpu`. Several sharers inside the LLC

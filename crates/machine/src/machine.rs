@@ -80,6 +80,9 @@ impl MachineSpec {
                 return Err(SpecError::new(format!("smt_speed[{i}]"), found, expected));
             }
         }
+        if self.caches.l1_kib == 0 || self.caches.l2_kib == 0 || self.caches.llc_mib == 0 {
+            return Err(SpecError::new("caches", format!("{:?}", self.caches), "sizes above 0"));
+        }
         if self.idle.is_empty() {
             return Err(SpecError::new("idle", "no state", "at least one"));
         }

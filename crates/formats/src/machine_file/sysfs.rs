@@ -89,7 +89,7 @@ fn masks(tree: &Tree, arch: Arch, online: &CpuMask) -> Result<Masks, FileError> 
     for c in online.iter() {
         let node = nodes.iter().find(|m| m.has(c)).copied().unwrap_or(*online);
         let threads = tree.topology(c, &["core_cpus_list", "thread_siblings_list"])?;
-        // A cache domain that spans nodes is not trusted by the kernel.
+        // The kernel does not believe a core or cache that spans nodes.
         let threads = threads.and(&node);
         let caches = tree.caches(c)?;
         let level = |l: u32| caches.iter().find(|x| x.level == l).map(|x| x.shared.and(&node));
@@ -99,7 +99,8 @@ fn masks(tree: &Tree, arch: Arch, online: &CpuMask) -> Result<Masks, FileError> 
         l2.push(second);
         // On POWER the scheduler's group ends at the L2.
         llc.push(if arch == Arch::Powerpc { second } else { last.or(&second) });
-        package.push(tree.topology(c, &["package_cpus_list", "core_siblings_list"])?);
+        let socket = tree.topology(c, &["package_cpus_list", "core_siblings_list"])?;
+        package.push(socket.and(online).or(&last));
     }
     join(&mut package, &llc);
     Ok(Masks {
@@ -145,19 +146,24 @@ fn idle_states(tree: &Tree) -> Vec<IdleSpec> {
         let Ok(name) = tree.text(&format!("{at}/name")) else { break };
         let desc = tree.text(&format!("{at}/desc")).unwrap_or_default();
         let us = |key: &str| tree.number(&format!("{at}/{key}")).unwrap_or(0);
-        let table = us("latency").saturating_mul(1000);
+        let table = us("latency").saturating_mul(1000).min(Cost::MAX / 2);
+        let exit_latency = if name.starts_with("haltpoll") {
+            guest_halt()
+        } else {
+            Cost {
+                low: table / 4,
+                mid: table / 2 + table / 4,
+                high: (table * 2).max(100),
+                source: "estimate: sysfs cpuidle latency; real exits a quarter to twice of it"
+                    .into(),
+            }
+        };
         states.push(IdleSpec {
             polling: name == "POLL" || name == "snooze" || desc.contains("MWAIT"),
             name,
             table_latency_ns: table,
             target_residency_ns: us("residency").saturating_mul(1000),
-            exit_latency: Cost {
-                low: table / 4,
-                mid: table / 2 + table / 4,
-                high: table.saturating_mul(2).max(100),
-                source: "estimate: sysfs cpuidle latency; real exits differ by up to a factor"
-                    .into(),
-            },
+            exit_latency,
         });
     }
     if states.is_empty() {
@@ -166,15 +172,19 @@ fn idle_states(tree: &Tree) -> Vec<IdleSpec> {
             table_latency_ns: 0,
             target_residency_ns: 0,
             polling: false,
-            exit_latency: Cost {
-                low: 1000,
-                mid: 4000,
-                high: 10000,
-                source: "typical, from memory: a halt exit through a hypervisor, 2-10 us".into(),
-            },
+            exit_latency: guest_halt(),
         });
     }
     states
+}
+
+fn guest_halt() -> Cost {
+    Cost {
+        low: 1000,
+        mid: 4000,
+        high: 10000,
+        source: "typical, from memory: a halt exit through a hypervisor, 2-10 us".into(),
+    }
 }
 
 /// Speeds for wider cores than the table knows: the core's throughput stays.
