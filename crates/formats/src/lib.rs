@@ -1,3 +1,4 @@
 //! Everyone else's bytes, in and out.
 
+pub mod kernel_file;
 pub mod machine_file;
