@@ -63,6 +63,10 @@ impl Timeline {
         self.b.push(e.b);
         self.cause.push(e.cause);
     }
+    /// Time of the last event.
+    pub fn last_time(&self) -> Option<Ns> {
+        self.time.last().map(|&t| Ns(t))
+    }
     /// Number of events.
     pub fn len(&self) -> usize {
         self.time.len()

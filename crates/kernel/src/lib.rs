@@ -1,5 +1,29 @@
 //! The rest of the kernel around the scheduler: event loop, system calls, wakeups, interrupts,
 //! and the two drivers of the same scheduler, `simulate` and `shadow`.
+//!
+//! Reading order: [`program`] and [`record`] say what goes in and out; `sim` is the loop, `frame`
+//! what a CPU is in the middle of, `act` the dispatch; then `syscall`, `pipe_ops`, `wakeup`,
+//! `schedule`, `irq`, `idle`, `balance`.
 
+mod act;
+mod balance;
+mod boot;
+mod event;
+mod fork;
+mod frame;
+mod idle;
+mod irq;
+pub mod pipe;
+mod pipe_ops;
 pub mod program;
 pub mod record;
+mod schedule;
+mod sim;
+pub mod simulate;
+mod stats;
+mod stop;
+mod syscall;
+mod task;
+mod unix;
+mod wait;
+mod wakeup;

@@ -63,6 +63,30 @@ pub struct Counters {
     pub syscalls: u64,
 }
 
+impl Counters {
+    /// The counts since `earlier`, an older copy of the same counters.
+    pub fn since(&self, e: &Counters) -> Counters {
+        Counters {
+            context_switches: self.context_switches - e.context_switches,
+            voluntary_switches: self.voluntary_switches - e.voluntary_switches,
+            involuntary_switches: self.involuntary_switches - e.involuntary_switches,
+            cpu_migrations: self.cpu_migrations - e.cpu_migrations,
+            wakeups: self.wakeups - e.wakeups,
+            wakeups_local: self.wakeups_local - e.wakeups_local,
+            wakeups_queued: self.wakeups_queued - e.wakeups_queued,
+            wakeups_on_rq: self.wakeups_on_rq - e.wakeups_on_rq,
+            wakeups_on_cpu: self.wakeups_on_cpu - e.wakeups_on_cpu,
+            sched_count: self.sched_count - e.sched_count,
+            sched_goidle: self.sched_goidle - e.sched_goidle,
+            ipis: self.ipis - e.ipis,
+            ticks: self.ticks - e.ticks,
+            messages: self.messages - e.messages,
+            forks: self.forks - e.forks,
+            syscalls: self.syscalls - e.syscalls,
+        }
+    }
+}
+
 /// One progress group of the workload.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GroupProgress {

@@ -194,6 +194,8 @@ cost_table! {
         ipi_send,
         /// Entry and exit of an IPI handler on the target.
         ipi_entry,
+        /// Waker's part of a queued wakeup, without line transfers and IPI.
+        wake_list_push,
         /// Target's part of a queued wakeup, each task, without enqueue.
         flush_task,
         /// From pick of the idle task to the idle instruction, tick kept.

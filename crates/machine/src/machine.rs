@@ -5,7 +5,8 @@ use crate::cache::{Caches, refill};
 use crate::cost::Cost;
 use crate::costs::{CostSpec, Costs};
 use crate::idle::{IdleSpec, IdleState, deepest_for};
-use crate::lines::Lines;
+use crate::line::Line;
+use crate::lines::{LineCost, Lines};
 use crate::smt::FULL_SPEED;
 use crate::topology::{Arch, Distance, Topology};
 use crate::topology_spec::TopologySpec;
@@ -110,6 +111,9 @@ pub struct Machine {
     pub page_kib: u32,
     /// Clock of a busy core, MHz.
     pub mhz: u32,
+    /// The driver's current moment: requests to lines are made at the start of an event, so that
+    /// they arrive in order.
+    pub event_time: Ns,
     held_kib: [u32; 6],
     /// By number of busy threads; entry 0 is full speed as well.
     smt_speed: Vec<u32>,
@@ -162,12 +166,23 @@ impl Machine {
             caches: spec.caches,
             page_kib: spec.page_kib,
             mhz: spec.mhz,
+            event_time: Ns::ZERO,
             held_kib: spec.caches.held_kib(),
             smt_speed,
             topo,
         })
     }
 
+    /// A read of `line` by `cpu`, at [`Machine::event_time`].
+    #[inline]
+    pub fn read(&mut self, line: Line, cpu: Cpu) -> LineCost {
+        self.lines.read(line, cpu, self.event_time, &self.costs, &self.topo)
+    }
+    /// A write of `line` by `cpu`, at [`Machine::event_time`].
+    #[inline]
+    pub fn write(&mut self, line: Line, cpu: Cpu) -> LineCost {
+        self.lines.write(line, cpu, self.event_time, &self.costs, &self.topo)
+    }
     /// One-way transfer of a cache line from `from` to `to`.
     #[inline]
     pub fn transfer(&self, from: Cpu, to: Cpu) -> Ns {

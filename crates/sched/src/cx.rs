@@ -103,13 +103,13 @@ impl Cx<'_> {
     /// `func` reads `line`; the time goes under `on`.
     #[inline(always)]
     pub fn read(&mut self, line: Line, func: Func, on: Resource) {
-        let c = self.machine.read(line, self.cpu, self.now + self.cost);
+        let c = self.machine.read(line, self.cpu);
         self.wait(func, on, c.own + c.wait);
     }
     /// `func` writes `line`; the time goes under `on`.
     #[inline(always)]
     pub fn write(&mut self, line: Line, func: Func, on: Resource) {
-        let c = self.machine.write(line, self.cpu, self.now + self.cost);
+        let c = self.machine.write(line, self.cpu);
         self.wait(func, on, c.own + c.wait);
     }
     /// Asks for a reschedule of `cpu`; what that means is the preemption model's business.

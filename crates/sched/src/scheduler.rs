@@ -6,7 +6,7 @@
 //! they change held by the caller; they charge their cost to `cx`; they never loop over time.
 
 use crate::cx::Cx;
-use crate::task::TgId;
+use crate::task::{Policy, TgId};
 use vruntime_base::{Cause, Cpu, TaskId};
 
 /// Where a task is put, and by which rule.
@@ -137,6 +137,16 @@ pub trait Scheduler {
 
     /// The CPU goes idle for good: the idle task becomes current (`set_next_task_idle`).
     fn set_idle(&mut self, cx: &mut Cx, cpu: Cpu);
+
+    /// `p` is queued but counts as sleeping (delayed dequeue).
+    fn is_delayed(&self, p: TaskId) -> bool {
+        let _ = p;
+        false
+    }
+
+    /// `sched_setscheduler`: `p`, which is running, gets `policy` with `prio` (nice value of the
+    /// fair class, priority of the RT class).
+    fn set_policy(&mut self, cx: &mut Cx, p: TaskId, policy: Policy, prio: i8);
 
     /// `sched_yield` of the current task.
     fn yield_task(&mut self, cx: &mut Cx, cpu: Cpu);

@@ -153,6 +153,22 @@ pub struct Rq {
     pub cfs_tasks_tail: TaskId,
 }
 
+impl Rq {
+    /// A task was woken on this CPU at `now`: takes the idle period that began at `idle_stamp` into
+    /// the average (`avg_idle += (period - avg_idle) / 8`, at most twice
+    /// `max_idle_balance_cost`).
+    pub fn update_avg_idle(&mut self, now: Ns) {
+        if self.idle_stamp == Ns::ZERO {
+            return;
+        }
+        let delta = now.saturating_sub(self.idle_stamp).0 as i64;
+        let avg = self.avg_idle.0 as i64;
+        let avg = avg + (delta - avg) / 8;
+        self.avg_idle = Ns((avg as u64).min(2 * self.max_idle_balance_cost.0));
+        self.idle_stamp = Ns::ZERO;
+    }
+}
+
 /// Per-CPU numbers that balancing and placement scan, side by side.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RqLoad {

@@ -1,0 +1,133 @@
+//! Dispatch: what acts on a CPU when its operation has ended.
+
+use crate::frame::Frame;
+use crate::sim::Sim;
+use vruntime_base::{Cause, Cpu, Ns};
+
+impl Sim {
+    /// The operation of `c` ends now: lets its frame act.
+    pub(crate) fn act(&mut self, c: Cpu) {
+        let cpu = &self.cpus[c.ix()];
+        match cpu.frames[cpu.level as usize] {
+            Frame::Task => self.task_step(c),
+            Frame::EnterIdle => self.enter_idle(c),
+            Frame::Idle => unreachable!("a stopped CPU has no operation"),
+            Frame::IdleExit => self.idle_exit(c),
+            Frame::Wake => self.wake_begin(c),
+            Frame::WakeQueue => self.wake_queue(c),
+            Frame::WakeLocked => self.wake_locked(c),
+            Frame::WakeRunnableLocked => self.wake_runnable_locked(c),
+            Frame::Flush => self.flush(c),
+            Frame::FlushLocked => self.flush_locked(c),
+            Frame::Schedule => self.schedule(c),
+            Frame::ScheduleLocked => self.schedule_locked(c),
+            Frame::ScheduleAgain => self.schedule_again(c),
+            Frame::ScheduleAgainLocked => self.schedule_again_locked(c),
+            Frame::TickLocked => self.tick_locked(c),
+            Frame::Balance(step) => self.balance_do(c, step),
+            Frame::BalanceLocked => self.balance_locked(c),
+            Frame::IrqExit => self.irq_exit(c, self.now),
+            Frame::MutexWake(ch) => self.mutex_wake(c, ch),
+            Frame::Rest => {
+                let rest = self.cpus[c.ix()].rest;
+                self.plan(c, self.now + rest, Frame::Task);
+            }
+            Frame::StopLocked => self.stop_locked(c),
+            Frame::StopBothLocked => self.stop_both_locked(c),
+            Frame::YieldLocked => self.yield_locked(c),
+        }
+    }
+
+    /// Carries out the reschedules that a hook called by `c` asked for, as of `at`; returns when
+    /// `c` has sent the interrupts this takes.
+    pub(crate) fn carry_out_resched(&mut self, c: Cpu, mut at: Ns) -> Ns {
+        while let Some((target, why)) = self.resched.pop() {
+            at = self.resched_curr(c, target, why, at);
+        }
+        at
+    }
+
+    /// `resched_curr(target)`, executed by `c`: sets TIF_NEED_RESCHED and sees to it that the
+    /// target notices.
+    fn resched_curr(&mut self, c: Cpu, target: Cpu, why: &'static Cause, at: Ns) -> Ns {
+        let rq = &mut self.sh.rqs[target.ix()];
+        if rq.need_resched {
+            return at;
+        }
+        rq.need_resched = true;
+        self.cpus[target.ix()].switch_cause = Some(why);
+        if target == c {
+            return at;
+        }
+        self.notify(c, target, at, crate::frame::irq::RESCHED)
+    }
+
+    /// `target` shall look at its flags (and its wake list): by a store if it polls in idle, else
+    /// by an interrupt. Returns when `c` has done its part.
+    pub(crate) fn notify(&mut self, c: Cpu, target: Cpu, at: Ns, bits: u8) -> Ns {
+        let t = target.ix();
+        match self.cpus[t].frames[0] {
+            Frame::EnterIdle if self.cpus[t].level == 0 => {
+                self.sh.rqs[t].need_resched = true;
+                return at;
+            }
+            Frame::Idle if self.cpus[t].level == 0 && self.cpus[t].polling => {
+                self.sh.rqs[t].need_resched = true;
+                let seen = at + self.transfer(c, target);
+                self.leave_idle(target, seen);
+                return at;
+            }
+            Frame::IdleExit if self.cpus[t].level == 0 => {
+                self.sh.rqs[t].need_resched = true;
+                return at;
+            }
+            _ => {}
+        }
+        self.stats.count.ipis += 1;
+        let sent = at + self.work(c, vruntime_base::Func::Ipi, self.machine.costs.ipi_send);
+        let arrives = sent + self.machine.ipi(c, target);
+        let cpu = &mut self.cpus[t];
+        cpu.ipi_bits |= bits;
+        if arrives < cpu.ipi_at {
+            cpu.ipi_at = arrives;
+            cpu.update_irq();
+        }
+        self.preempt_at_exit(target);
+        self.arm(target);
+        sent
+    }
+
+    /// TIF_NEED_RESCHED was set for `c`: if its current operation is still on its way to user
+    /// mode, it will notice there. (In user mode only an interrupt makes it notice.)
+    pub(crate) fn preempt_at_exit(&mut self, c: Cpu) {
+        let cpu = &self.cpus[c.ix()];
+        if cpu.level != 0 || !matches!(cpu.frames[0], Frame::Task) {
+            return;
+        }
+        if matches!(cpu.waiting, crate::frame::Waiting::Mutex(_)) {
+            // A spinner gives up when it should reschedule.
+            self.cpus[c.ix()].op_end = self.now;
+            self.arm(c);
+            return;
+        }
+        if cpu.user_to > cpu.user_from && cpu.user_from > self.now {
+            let cut = cpu.user_from;
+            self.cut(c, cut);
+            self.arm(c);
+        }
+    }
+
+    /// Ends the task's operation at `cut`, inside its user span, with a call of `schedule()`; what
+    /// is left is kept with the task.
+    pub(crate) fn cut(&mut self, c: Cpu, cut: Ns) {
+        let p = self.curr(c);
+        let cpu = &mut self.cpus[c.ix()];
+        debug_assert!(cpu.level == 0 && cpu.op_end >= cut);
+        let k = &mut self.tasks[p.ix()];
+        k.remaining = cpu.op_end - cut;
+        k.remaining_entry = cpu.op_end.saturating_sub(cpu.user_to);
+        cpu.op_end = cut;
+        cpu.frames[0] = Frame::Schedule;
+        cpu.no_user();
+    }
+}

@@ -1,0 +1,125 @@
+//! Drives load balancing: the scheduler says what it needs next, the driver lets time pass and
+//! takes locks.
+//!
+//! *What.* Newidle balancing inside `schedule()`, periodic and nohz balancing as a softirq.
+//! *Source.* facts/fair.md 7.1, 7.2, 7.8 (locking phases).
+//! *Equations.* None.
+//! *Departures.* D1: while a run queue lock is waited for or held, interrupts are off.
+//! *Example.* Find (time passes) → lock the source → detach → unlock → lock the destination →
+//! attach → unlock.
+
+use crate::frame::Frame;
+use crate::hook;
+use crate::sim::Sim;
+use crate::stop::StopWork;
+use vruntime_base::{Cause, Cpu, Event, EventKind, Ns, TaskId};
+use vruntime_sched::scheduler::{BalanceKind, BalanceStep};
+
+impl Sim {
+    /// A softirq begins to balance on `c` at `at`.
+    pub(crate) fn begin_softirq(&mut self, c: Cpu, at: Ns) {
+        self.cpus[c.ix()].softirq = false;
+        let at = at + self.work(c, vruntime_base::Func::Softirq, self.machine.costs.softirq);
+        let kind = if std::mem::take(&mut self.cpus[c.ix()].nohz_kick) {
+            BalanceKind::Nohz
+        } else {
+            BalanceKind::Periodic
+        };
+        let (step, cost) = hook!(self, c, at, |s, cx| s.balance_begin(cx, c, kind));
+        self.balance_plan(c, step, at, cost);
+    }
+
+    /// The hook answered `step` at `at` and charged `cost`.
+    pub(crate) fn balance_plan(&mut self, c: Cpu, step: BalanceStep, at: Ns, cost: Ns) {
+        if let BalanceStep::Unlock(rq) = step {
+            self.hold_rq(c, rq, at + cost);
+        }
+        self.plan(c, at + cost, Frame::Balance(step));
+    }
+
+    /// The time of the last step has passed: does what it asked for and calls the hook again.
+    pub(crate) fn balance_do(&mut self, c: Cpu, step: BalanceStep) {
+        match step {
+            BalanceStep::Pass => self.balance_next(c, self.now),
+            BalanceStep::Unlock(_) => {
+                self.take_moved(c, self.now);
+                let at = self.carry_out_resched(c, self.now);
+                if self.cpus[c.ix()].level == 1 {
+                    self.cpus[c.ix()].irqs_on(at);
+                }
+                self.balance_next(c, at);
+            }
+            BalanceStep::Lock(rq) => {
+                if let Some(at) = self.lock_rq(c, rq, self.now, Frame::BalanceLocked) {
+                    self.sh.rqs[rq.ix()].clock = at;
+                    self.balance_next(c, at);
+                }
+            }
+            BalanceStep::Stopper(rq) => {
+                self.ask_stopper(
+                    c,
+                    rq,
+                    StopWork::ActiveBalance,
+                    self.now,
+                    Frame::Balance(BalanceStep::Pass),
+                );
+            }
+            BalanceStep::Done { .. } => self.balance_done(c),
+        }
+    }
+
+    pub(crate) fn balance_locked(&mut self, c: Cpu) {
+        if let crate::frame::Waiting::RqLock(rq) = self.cpus[c.ix()].waiting {
+            self.sh.rqs[rq.ix()].clock = self.now;
+        }
+        self.lock_granted(c);
+        self.balance_next(c, self.now);
+    }
+
+    fn balance_next(&mut self, c: Cpu, at: Ns) {
+        let (step, cost) = hook!(self, c, at, |s, cx| s.balance_continue(cx, c));
+        self.balance_plan(c, step, at, cost);
+    }
+
+    fn balance_done(&mut self, c: Cpu) {
+        self.take_moved(c, self.now);
+        let at = self.carry_out_resched(c, self.now);
+        if self.cpus[c.ix()].level == 0 {
+            // Newidle: interrupts stay off until the switch is done.
+            self.cpus[c.ix()].irqs_off = true;
+            self.plan(c, at, Frame::ScheduleAgain);
+        } else {
+            self.softirq_exit(c, at);
+        }
+    }
+
+    /// Books the tasks that balancing has moved.
+    pub(crate) fn take_moved(&mut self, c: Cpu, at: Ns) {
+        while let Some(m) = self.sched.take_moved().pop() {
+            self.stats.migrations.count(m.cause);
+            self.note_migration(m.task, c, m.from, m.to, at, m.cause);
+        }
+    }
+
+    /// Counts a migration and writes its event.
+    pub(crate) fn note_migration(
+        &mut self,
+        p: TaskId,
+        c: Cpu,
+        from: Cpu,
+        to: Cpu,
+        at: Ns,
+        cause: &'static Cause,
+    ) {
+        self.stats.count.cpu_migrations += 1;
+        self.stats.event(Event {
+            time: at,
+            cpu: c,
+            kind: EventKind::Migrate,
+            task: p,
+            a: u32::from(from.0),
+            b: u32::from(to.0),
+            cause: Some(cause),
+        });
+    }
+}

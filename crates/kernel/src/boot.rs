@@ -1,0 +1,238 @@
+//! The state of machine and kernel when a run starts: a *warm* kernel, written down.
+//!
+//! *What.* All CPUs idle with their ticks stopped; idle tasks, stoppers, and the workload's first
+//! tasks, which are woken at 1 ms one after another.
+//! *Source.* facts/fair.md 2.3 (initial averages), DESIGN.md "the initial kernel is a written warm
+//! state".
+//! *Equations.* `avg_idle = 2 · migration_cost`, `max_idle_balance_cost = migration_cost`.
+//! *Departures.* D1: a freshly booted kernel has stopped no tick yet.
+//! *Example.* `Sim::boot` of `uma-2`: tasks 0 and 1 are idle, 2 and 3 stoppers, 4 is the
+//! workload's main.
+
+use crate::event::Events;
+use crate::fork::{blank_ktask, blank_task};
+use crate::frame::CpuSim;
+use crate::pipe::Pipe;
+use crate::program::{Builder, ChannelKind, ProgramId, Regs};
+use crate::record::RunSpec;
+use crate::sim::{Channel, Sim};
+use crate::stats::Stats;
+use crate::task::{Step, WaitsFor};
+use crate::unix::UnixSock;
+use crate::wait::WaitQueue;
+use crate::{frame::Frame, hook};
+use vruntime_base::{Cpu, CpuMask, Ledger, Noise, Ns, Stream, TaskId};
+use vruntime_machine::{Lock, LockQueue, Machine, SpecError};
+use vruntime_sched::cx::Shared;
+use vruntime_sched::domains::Domains;
+use vruntime_sched::registry;
+use vruntime_sched::task::{Affinities, Policy, Rq, RqLoad, TaskState, TgId};
+
+/// When the workload's first task is woken.
+const FIRST_WAKE: Ns = Ns::from_ms(1);
+/// Ticks fall within this many ns after the grid (D1 of `irq`).
+const TICK_SPREAD: u64 = 2_000;
+
+/// Why a run cannot be set up.
+#[derive(Debug)]
+pub enum SetupError {
+    /// The machine file does not describe a machine.
+    Machine(SpecError),
+    /// There is no such scheduler.
+    Scheduler(String),
+    /// A task is bound to a CPU that the machine does not have.
+    Pin {
+        /// The CPU asked for.
+        cpu: Cpu,
+        /// CPUs of the machine.
+        nr_cpus: usize,
+    },
+}
+
+impl std::fmt::Display for SetupError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            SetupError::Machine(e) => write!(f, "machine: {e}"),
+            SetupError::Scheduler(name) => write!(
+                f,
+                "no scheduler `{name}`; there are: {}",
+                registry::NAMES.join(", ")
+            ),
+            SetupError::Pin { cpu, nr_cpus } => {
+                write!(f, "CPU {cpu} does not exist: the machine has CPUs 0-{}", nr_cpus - 1)
+            }
+        }
+    }
+}
+impl std::error::Error for SetupError {}
+
+impl Sim {
+    /// Machine, kernel and workload of `spec` at time zero.
+    pub(crate) fn boot(spec: &RunSpec) -> Result<Sim, SetupError> {
+        let mut machine = Machine::new(&spec.machine).map_err(SetupError::Machine)?;
+        let release = (*spec.release).clone();
+        let nr_cpus = machine.topo.nr_cpus();
+        let noise = Noise::new(spec.seed);
+        let domains = Domains::build(&machine.topo, &release);
+        machine.lines.grow_groups(2);
+        let sched = registry::scheduler(&release.scheduler, &machine.topo, &domains, &release)
+            .ok_or_else(|| SetupError::Scheduler(release.scheduler.clone()))?;
+
+        let mut b = Builder::default();
+        spec.workload.build(&mut b);
+
+        let tick = release.tick_ns();
+        let cpus: Vec<CpuSim> = (0..nr_cpus as u64)
+            .map(|c| CpuSim::new(Ns(noise.below(Stream::TickPhase, c, 0, TICK_SPREAD.min(tick)))))
+            .collect();
+        let rqs: Vec<Rq> = (0..nr_cpus).map(|c| warm_rq(Cpu::from_ix(c), release.migration_cost_ns)).collect();
+        let mut sh = Shared {
+            domains,
+            tasks: Vec::new(),
+            rqs,
+            loads: vec![RqLoad::default(); nr_cpus],
+            affinities: Affinities::new(nr_cpus),
+            nohz_idle: CpuMask::EMPTY,
+            ledger: Ledger::new(nr_cpus),
+            noise,
+            release,
+        };
+        let mut tasks = Vec::new();
+        for i in 0..2 * nr_cpus {
+            let cpu = Cpu::from_ix(i % nr_cpus);
+            let stopper = i >= nr_cpus;
+            let mut t = blank_task(cpu, nr_cpus);
+            t.kthread = true;
+            t.affinity = sh.affinities.intern(CpuMask::one(cpu));
+            t.nr_cpus_allowed = 1;
+            t.state = if stopper { TaskState::Interruptible } else { TaskState::Running };
+            t.policy = if stopper { Policy::Stop } else { Policy::Idle };
+            sh.tasks.push(t);
+            let mut k = blank_ktask(ProgramId(0), Regs::default(), TaskId::NONE);
+            k.step = Step::Stopper;
+            k.waits_for = if stopper { WaitsFor::Work } else { WaitsFor::Nothing };
+            tasks.push(k);
+        }
+        let mut order: Vec<usize> = (0..nr_cpus).collect();
+        order.sort_by_key(|&c| noise.bits(Stream::Ties, c as u64, 0));
+        let mut slot_of = vec![0; nr_cpus];
+        for (slot, &c) in order.iter().enumerate() {
+            slot_of[c] = slot as u16;
+        }
+        let nr_cores = machine.topo.nr_cores();
+        let page = machine.page_kib * 1024;
+        let mut sim = Sim {
+            now: Ns::ZERO,
+            sched,
+            sh,
+            machine,
+            resched: Vec::with_capacity(8),
+            events: Events::new(nr_cpus + 2),
+            cpus,
+            tasks,
+            channels: b.channels.iter().map(|&(kind, group)| channel(kind, group, page)).collect(),
+            futexes: vec![WaitQueue::default(); b.nr_futexes as usize],
+            programs: std::mem::take(&mut b.programs),
+            rq_locks: (0..nr_cpus).map(|c| Lock::new(Cpu::from_ix(c))).collect(),
+            rq_queue: LockQueue::new(nr_cpus),
+            stop_work: vec![Vec::new(); nr_cpus],
+            core_busy: vec![0; nr_cores],
+            slot_of,
+            cpu_of: order.into_iter().map(Cpu::from_ix).collect(),
+            stats: Stats::new(nr_cpus, &b.goals, spec.timeline),
+            group_of_workload: TgId(0),
+        };
+        for c in 0..nr_cpus {
+            let c = Cpu::from_ix(c);
+            for t in [TaskId::from_ix(c.ix()), sim.stopper_of(c)] {
+                hook!(&mut sim, c, Ns::ZERO, |s, cx| s.task_new(cx, t, None));
+            }
+            sim.sh.rqs[c.ix()].tick_stopped = true;
+            hook!(&mut sim, c, Ns::ZERO, |s, cx| s.tick_stopped(cx, c, true));
+            sim.cpus[c.ix()].idle_state =
+                vruntime_machine::idle::deepest_for(&sim.machine.idle, Ns::from_ms(10)) as u8;
+            sim.cpus[c.ix()].polling =
+                sim.machine.idle[sim.cpus[c.ix()].idle_state as usize].polling;
+        }
+        // What booting charged was not lived through.
+        sim.sh.ledger = Ledger::new(nr_cpus);
+        if sim.sh.release.autogroup {
+            let boot = Cpu(0);
+            let (tg, _) =
+                hook!(&mut sim, boot, Ns::ZERO, |s, cx| s.task_group_new(cx, TgId(0)));
+            sim.group_of_workload = tg;
+        }
+        for &(program, regs, how) in &b.roots {
+            sim.add_root(program, regs, how)?;
+        }
+        Ok(sim)
+    }
+
+    /// A task that exists from the start: it sleeps until a timer wakes it.
+    fn add_root(
+        &mut self,
+        program: ProgramId,
+        regs: Regs,
+        how: crate::program::RootTask,
+    ) -> Result<(), SetupError> {
+        let nr_cpus = self.cpus.len();
+        let cpu = how.pin.unwrap_or(Cpu(0));
+        if cpu.ix() >= nr_cpus {
+            return Err(SetupError::Pin { cpu, nr_cpus });
+        }
+        let p = TaskId::from_ix(self.tasks.len());
+        let mut t = blank_task(cpu, nr_cpus);
+        t.policy = how.policy;
+        t.nice = how.nice;
+        t.tg = self.group_of_workload;
+        self.stats.next_mm += 1;
+        t.mm = self.stats.next_mm;
+        if how.pin.is_some() {
+            t.affinity = self.sh.affinities.intern(CpuMask::one(cpu));
+            t.nr_cpus_allowed = 1;
+        }
+        self.sh.tasks.push(t);
+        let mut k = blank_ktask(program, regs, TaskId::NONE);
+        k.ends_run = how.ends_run;
+        k.footprint_kib = how.footprint_kib as u16;
+        k.waits_for = WaitsFor::Timer;
+        self.tasks.push(k);
+        hook!(self, cpu, Ns::ZERO, |s, cx| s.task_new(cx, p, None));
+        let order = self.cpus[cpu.ix()].timers.len() as u64;
+        let sim_cpu = &mut self.cpus[cpu.ix()];
+        sim_cpu.timers.push(std::cmp::Reverse((FIRST_WAKE + Ns(order * 10_000), p.0)));
+        sim_cpu.timer_at = sim_cpu.timer_at.min(FIRST_WAKE);
+        sim_cpu.update_irq();
+        debug_assert!(matches!(sim_cpu.frames[0], Frame::Idle));
+        self.arm(cpu);
+        Ok(())
+    }
+}
+
+fn channel(kind: ChannelKind, group: Option<u16>, page: u32) -> Channel {
+    let group = group.unwrap_or(u16::MAX);
+    match kind {
+        ChannelKind::Pipe => Channel::Pipe(Pipe::new(page, group)),
+        ChannelKind::UnixStream => Channel::Unix(UnixSock::new(group)),
+    }
+}
+
+/// The run queue of a CPU that has been idle for a while.
+fn warm_rq(c: Cpu, migration_cost: u64) -> Rq {
+    Rq {
+        curr: TaskId(u32::from(c.0)),
+        clock: Ns::ZERO,
+        need_resched: false,
+        ttwu_pending: false,
+        in_interrupt: false,
+        tick_stopped: false,
+        active_balance: false,
+        push_cpu: c,
+        idle_stamp: Ns::ZERO,
+        avg_idle: Ns(2 * migration_cost),
+        max_idle_balance_cost: Ns(migration_cost),
+        next_balance: 0,
+        cfs_tasks_head: TaskId::NONE,
+        cfs_tasks_tail: TaskId::NONE,
+    }
+}

@@ -1,0 +1,144 @@
+//! `fork`, `exit` and `wait`.
+//!
+//! *What.* A child is made, placed by the slow path and enqueued; an exiting task tells its parent
+//! and leaves for good.
+//! *Source.* facts/fair.md 2 (`wake_up_new_task`), 3.9, 8.4.
+//! *Equations.* None.
+//! *Departures.* D1: the memory of a child is shared in the model; copying costs are part of the
+//! cost of `fork`. D2: task numbers are not used again.
+//! *Example.* hackbench's main forks 40 children per group, then waits for each.
+
+use crate::frame::Frame;
+use crate::program::{Op, ProgramId, Regs};
+use crate::sim::Sim;
+use crate::task::{KTask, Step, WaitsFor};
+use crate::{hook, program::ChannelId};
+use vruntime_base::{Cpu, Ns, TaskId};
+use vruntime_sched::fair::SeId;
+use vruntime_sched::task::{AffinityId, Policy, Task, TaskState, TgId};
+
+/// The scheduler's half of a task that does not exist yet.
+pub(crate) fn blank_task(cpu: Cpu, nr_cpus: usize) -> Task {
+    Task {
+        policy: Policy::Normal,
+        nice: 0,
+        rt_priority: 0,
+        state: TaskState::New,
+        on_rq: false,
+        kthread: false,
+        in_iowait: false,
+        cpu,
+        wake_cpu: cpu,
+        recent_used_cpu: cpu,
+        affinity: AffinityId(0),
+        nr_cpus_allowed: nr_cpus as u16,
+        tg: TgId(0),
+        se: SeId::NONE,
+        on_cpu_until: Ns::ZERO,
+        wakee_flips: 0,
+        wakee_flip_decay_ts: 0,
+        last_wakee: TaskId::NONE,
+        mm: 0,
+        util_est_enqueued: 0,
+        util_est_ewma: 0,
+        cfs_tasks_next: TaskId::NONE,
+        cfs_tasks_prev: TaskId::NONE,
+        nvcsw: 0,
+        nivcsw: 0,
+        nr_migrations: 0,
+    }
+}
+
+/// The kernel's half of a task that does not exist yet.
+pub(crate) fn blank_ktask(program: ProgramId, regs: Regs, parent: TaskId) -> KTask {
+    KTask {
+        step: Step::NextOp,
+        op: Op::Yield,
+        remaining: Ns::ZERO,
+        remaining_entry: Ns::ZERO,
+        done: 0,
+        program,
+        regs,
+        parent,
+        nr_children: 0,
+        waits_for: WaitsFor::Nothing,
+        wait_next: TaskId::NONE,
+        exclusive: false,
+        wake_next: false,
+        was_edge: false,
+        ends_run: false,
+        footprint_kib: 0,
+        last_cpu: Cpu::NONE,
+        kib_stamp: 0,
+        woken_at: Ns::ZERO,
+        runnable_since: Ns::ZERO,
+    }
+}
+
+impl Sim {
+    pub(crate) fn fork_is_thread(&self, p: TaskId) -> bool {
+        matches!(self.tasks[p.ix()].op, Op::Fork { thread: true, .. })
+    }
+
+    /// Adds a task that inherits from `parent`; returns it.
+    fn copy_process(&mut self, c: Cpu, parent: TaskId) -> TaskId {
+        let Op::Fork { program, regs, thread } = self.tasks[parent.ix()].op else {
+            unreachable!("not a fork")
+        };
+        let child = TaskId::from_ix(self.tasks.len());
+        let from = &self.sh.tasks[parent.ix()];
+        // Nothing resets the wakeup statistics at fork (facts/fair.md 3.3).
+        let mut t = from.clone();
+        t.state = TaskState::New;
+        t.on_rq = false;
+        t.cpu = c;
+        t.wake_cpu = c;
+        t.se = SeId::NONE;
+        t.on_cpu_until = Ns::ZERO;
+        t.util_est_enqueued = 0;
+        t.util_est_ewma = 0;
+        t.cfs_tasks_next = TaskId::NONE;
+        t.cfs_tasks_prev = TaskId::NONE;
+        (t.nvcsw, t.nivcsw, t.nr_migrations) = (0, 0, 0);
+        if !thread {
+            self.stats.next_mm += 1;
+            t.mm = self.stats.next_mm;
+        }
+        self.sh.tasks.push(t);
+        let mut k = blank_ktask(program, regs, parent);
+        k.footprint_kib = self.tasks[parent.ix()].footprint_kib;
+        k.last_cpu = c;
+        self.tasks.push(k);
+        self.tasks[parent.ix()].nr_children += 1;
+        self.stats.count.forks += 1;
+        child
+    }
+
+    /// The child is complete: woken by its parent, which then returns from `fork`.
+    pub(crate) fn fork_end(&mut self, c: Cpu, p: TaskId) {
+        let child = self.copy_process(c, p);
+        hook!(self, c, self.now, |s, cx| s.task_new(cx, child, Some(p)));
+        self.tasks[p.ix()].step = Step::Woken;
+        self.cpus[c.ix()].wakes.push((child, false));
+        self.plan_wakes(c, self.now, Frame::Task);
+    }
+
+    /// `do_exit` is done but for the last `schedule()`.
+    pub(crate) fn exit_end(&mut self, c: Cpu, p: TaskId) {
+        let parent = self.tasks[p.ix()].parent;
+        self.stats.exited += 1;
+        if self.tasks[p.ix()].ends_run {
+            self.stats.over = true;
+        }
+        if parent.is_some() {
+            let k = &mut self.tasks[parent.ix()];
+            k.nr_children -= 1;
+            if k.waits_for == WaitsFor::Child {
+                self.cpus[c.ix()].wakes.push((parent, true));
+            }
+        }
+        self.cpus[c.ix()].mutex = ChannelId::NONE;
+        self.sh.tasks[p.ix()].state = TaskState::Dead;
+        self.plan_wakes(c, self.now, Frame::Schedule);
+    }
+}

@@ -1,0 +1,276 @@
+//! What a CPU is in the middle of.
+//!
+//! *What.* A CPU works on up to three levels: the current task (or the idle loop), softirqs on top
+//! of it, and interrupts on top of both. Each level has one frame: what acts when the level's
+//! current operation ends. An interrupted level keeps the time it still needs.
+//! *Source.* The usual nesting of contexts in Linux (`in_task`, `in_softirq`, `in_hardirq`).
+//! *Equations.* None.
+//! *Departures.* D1: interrupts do not nest.
+//! *Example.* A tick during a system call: level 0 keeps what is left of the call, level 2 runs the
+//! tick, level 1 balances if the tick asked for it, then level 0 goes on.
+
+use crate::program::ChannelId;
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use vruntime_base::{Cause, Cpu, Func, Ns, TaskId};
+use vruntime_sched::scheduler::BalanceStep;
+
+/// What acts when the current operation ends.
+#[derive(Clone, Copy, Debug)]
+pub enum Frame {
+    /// The current task goes on at its step.
+    Task,
+    /// The idle loop is about to stop the CPU.
+    EnterIdle,
+    /// The CPU is stopped.
+    Idle,
+    /// The CPU comes out of idle.
+    IdleExit,
+    /// try_to_wake_up begins for the first of `CpuSim::wakes`.
+    Wake,
+    /// A CPU was chosen: queue the wakee there.
+    WakeQueue,
+    /// The lock of the chosen CPU's run queue is held.
+    WakeLocked,
+    /// Only the lock of the run queue on which the wakee still is.
+    WakeRunnableLocked,
+    /// The tasks on this CPU's wake list are enqueued: take the lock.
+    Flush,
+    /// The lock is held.
+    FlushLocked,
+    /// `schedule()`: take the lock.
+    Schedule,
+    /// The lock is held.
+    ScheduleLocked,
+    /// Newidle balancing is over: take the lock again.
+    ScheduleAgain,
+    /// The lock is held again.
+    ScheduleAgainLocked,
+    /// The tick: the lock is held.
+    TickLocked,
+    /// Balancing goes on with this step.
+    Balance(BalanceStep),
+    /// Balancing holds the lock it asked for.
+    BalanceLocked,
+    /// The interrupt returns.
+    IrqExit,
+    /// The mutex of a pipe is released while someone sleeps for it; then the operation that was
+    /// cut goes on.
+    MutexWake(ChannelId),
+    /// The operation that was cut goes on.
+    Rest,
+    /// The stopper holds its first lock.
+    StopLocked,
+    /// sched_yield holds the lock.
+    YieldLocked,
+    /// A stopped run queue lock for the stopper's destination.
+    StopBothLocked,
+}
+
+/// What a CPU waits for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Waiting {
+    /// Nothing.
+    Nothing,
+    /// The run queue lock of a CPU (interrupts off).
+    RqLock(Cpu),
+    /// The mutex of a pipe, spinning.
+    Mutex(ChannelId),
+}
+
+/// A wakeup in progress.
+#[derive(Clone, Copy, Debug)]
+pub struct WakeOp {
+    /// Whom.
+    pub p: TaskId,
+    /// Where to.
+    pub target: Cpu,
+    /// `wake_flags & WF_SYNC`.
+    pub sync: bool,
+    /// The CPU changes.
+    pub migrated: bool,
+    /// A new task.
+    pub new: bool,
+}
+
+/// Bits of pending interrupts.
+pub mod irq {
+    /// Wake list (call function single).
+    pub const CALL: u8 = 1;
+    /// Reschedule.
+    pub const RESCHED: u8 = 2;
+    /// Nohz kick.
+    pub const NOHZ_KICK: u8 = 4;
+}
+
+/// One CPU of the model.
+#[derive(Debug)]
+pub struct CpuSim {
+    /// Current level.
+    pub level: u8,
+    /// Interrupts are off (level 2 always is).
+    pub irqs_off: bool,
+    /// They are off until this moment in any case.
+    pub irqs_on_at: Ns,
+    /// By level: what acts next.
+    pub frames: [Frame; 3],
+    /// When the current level's operation ends.
+    pub op_end: Ns,
+    /// By interrupted level: time it still needs; NEVER if it waits.
+    pub saved: [Ns; 2],
+    /// By interrupted level: when it was interrupted.
+    pub suspended_at: [Ns; 2],
+    /// Level 1 is in use (running, or interrupted by level 2).
+    pub in_softirq: bool,
+    /// The part of the level 0 operation in which the CPU is in user mode (preemptible).
+    pub user_from: Ns,
+    /// See `user_from`.
+    pub user_to: Ns,
+    /// Whom a stretched operation is booked on.
+    pub func: Func,
+    /// What it waits for, on the level where it does.
+    pub waiting: Waiting,
+    /// Since when.
+    pub wait_since: Ns,
+    /// A mutex was granted at this moment while the CPU served an interrupt.
+    pub granted: Ns,
+    /// Earliest of the three below.
+    pub irq_at: Ns,
+    /// Next tick; NEVER while stopped.
+    pub tick_at: Ns,
+    /// Pending inter-processor interrupt.
+    pub ipi_at: Ns,
+    /// Which ones.
+    pub ipi_bits: u8,
+    /// Earliest timer.
+    pub timer_at: Ns,
+    /// Sleepers by time.
+    pub timers: BinaryHeap<Reverse<(Ns, u32)>>,
+    /// Offset of this CPU's ticks.
+    pub tick_phase: Ns,
+    /// The remote wake list (`call_single_queue`): wakee, whether it migrated, waker's CPU.
+    pub wake_list: Vec<(TaskId, bool, Cpu)>,
+    /// Wakeups to do now.
+    pub wakes: Vec<(TaskId, bool)>,
+    /// The wakeup in progress.
+    pub wake: WakeOp,
+    /// By level: what acts after the wakeups.
+    pub after_wake: [Frame; 3],
+    /// Softirq balancing to be run.
+    pub softirq: bool,
+    /// For the tickless CPUs too.
+    pub nohz_kick: bool,
+    /// Since when the CPU is idle.
+    pub idle_since: Ns,
+    /// Idle state it is in.
+    pub idle_state: u8,
+    /// Woken from idle by a store, not by an interrupt.
+    pub polling: bool,
+    /// Moving average of idle periods, for the choice of the idle state.
+    pub idle_avg: Ns,
+    /// Time per unit of work, 1024 = full speed.
+    pub slowdown: u32,
+    /// The mutex held by the current operation; NONE if none.
+    pub mutex: ChannelId,
+    /// How long the interrupted operation will still hold it.
+    pub mutex_left: Ns,
+    /// Next CPU in the queue of spinners.
+    pub spin_next: Cpu,
+    /// What is left of an operation that was cut to wake a sleeper of a mutex.
+    pub rest: Ns,
+    /// Why the next switch will happen.
+    pub switch_cause: Option<&'static Cause>,
+    /// KiB of footprint brought in by all tasks that ran here.
+    pub kib_clock: u32,
+}
+
+impl CpuSim {
+    /// A CPU that has been idle from the start.
+    pub fn new(tick_phase: Ns) -> CpuSim {
+        CpuSim {
+            level: 0,
+            irqs_off: false,
+            irqs_on_at: Ns::ZERO,
+            frames: [Frame::Idle; 3],
+            op_end: Ns::NEVER,
+            saved: [Ns::ZERO; 2],
+            suspended_at: [Ns::ZERO; 2],
+            in_softirq: false,
+            user_from: Ns::ZERO,
+            user_to: Ns::ZERO,
+            func: Func::User,
+            waiting: Waiting::Nothing,
+            wait_since: Ns::ZERO,
+            granted: Ns::NEVER,
+            irq_at: Ns::NEVER,
+            tick_at: Ns::NEVER,
+            ipi_at: Ns::NEVER,
+            ipi_bits: 0,
+            timer_at: Ns::NEVER,
+            timers: BinaryHeap::new(),
+            tick_phase,
+            wake_list: Vec::with_capacity(16),
+            wakes: Vec::with_capacity(4),
+            wake: WakeOp {
+                p: TaskId::NONE,
+                target: Cpu::NONE,
+                sync: false,
+                migrated: false,
+                new: false,
+            },
+            after_wake: [Frame::Task; 3],
+            softirq: false,
+            nohz_kick: false,
+            idle_since: Ns::ZERO,
+            idle_state: 0,
+            polling: true,
+            idle_avg: Ns::from_ms(10),
+            slowdown: 1024,
+            mutex: ChannelId::NONE,
+            mutex_left: Ns::ZERO,
+            spin_next: Cpu::NONE,
+            rest: Ns::ZERO,
+            switch_cause: None,
+            kib_clock: 0,
+        }
+    }
+    /// When the next interrupt will be served.
+    #[inline(always)]
+    pub fn interrupt_at(&self) -> Ns {
+        if self.irqs_off || self.level == 2 {
+            Ns::NEVER
+        } else {
+            self.irq_at.max(self.irqs_on_at)
+        }
+    }
+    /// Interrupts are on from `at`.
+    #[inline(always)]
+    pub fn irqs_on(&mut self, at: Ns) {
+        self.irqs_off = false;
+        self.irqs_on_at = at;
+    }
+    /// Recomputes the time of the next interrupt.
+    #[inline]
+    pub fn update_irq(&mut self) {
+        self.irq_at = self.tick_at.min(self.ipi_at).min(self.timer_at);
+    }
+    /// Stopped in the idle loop.
+    #[inline(always)]
+    pub fn is_stopped(&self) -> bool {
+        self.level == 0 && matches!(self.frames[0], Frame::Idle)
+    }
+    /// The level on which it waits: mutexes are waited for on level 0 only, run queue locks on
+    /// the current level (interrupts are off then).
+    pub fn wait_level(&self) -> u8 {
+        match self.waiting {
+            Waiting::Mutex(_) => 0,
+            _ => self.level,
+        }
+    }
+    /// No user mode in the current operation.
+    #[inline(always)]
+    pub fn no_user(&mut self) {
+        self.user_from = Ns::ZERO;
+        self.user_to = Ns::ZERO;
+    }
+}

@@ -1,0 +1,194 @@
+//! The idle loop: how deep a CPU stops, how it comes back, and what its sibling gains.
+//!
+//! *What.* A CPU with nothing to run stops in an idle state chosen by how long it expects to be
+//! idle, perhaps stops its tick, and leaves by a store to its flags (while polling or in mwait) or
+//! by an interrupt.
+//! *Source.* facts/fair.md 8.4, facts/costs.md B.3.
+//! *Equations.* Expected idle time: moving average of past idle periods, weight 1/8; the deepest
+//! state whose target residency does not exceed it; the tick stops if it exceeds a tick.
+//! *Departures.* D1: the menu governor's correction factors and timers are replaced by the average.
+//! D2: a CPU that was kicked only to balance goes straight back.
+//! *Example.* A CPU idle for 2 µs again and again expects 2 µs: it stops in C1 with its tick on and
+//! comes back within C1's exit latency.
+
+use crate::frame::Frame;
+use crate::hook;
+use crate::sim::Sim;
+use crate::task::KTask;
+use vruntime_base::{Cpu, Func, Ns, Resource, TaskId};
+use vruntime_machine::{Distance, idle};
+
+impl Sim {
+    /// The idle task is current; the CPU is about to stop.
+    pub(crate) fn enter_idle(&mut self, c: Cpu) {
+        let pending =
+            self.sh.rqs[c.ix()].need_resched || !self.cpus[c.ix()].wake_list.is_empty();
+        if pending {
+            self.plan(c, self.now, Frame::IdleExit);
+            return;
+        }
+        let mut at = self.now + self.work(c, Func::Idle, self.machine.costs.idle_enter);
+        let expected = self.cpus[c.ix()].idle_avg;
+        let state = idle::deepest_for(&self.machine.idle, expected);
+        let tick = Ns(self.sh.release.tick_ns());
+        if expected >= tick && !self.sh.rqs[c.ix()].tick_stopped {
+            let ((), cost) = hook!(self, c, at, |s, cx| s.tick_stopped(cx, c, true));
+            at += cost;
+            self.sh.rqs[c.ix()].tick_stopped = true;
+            self.cpus[c.ix()].tick_at = Ns::NEVER;
+        }
+        let polling = self.machine.idle[state].polling;
+        let cpu = &mut self.cpus[c.ix()];
+        cpu.idle_state = state as u8;
+        cpu.polling = polling;
+        cpu.frames[0] = Frame::Idle;
+        cpu.idle_since = at;
+        cpu.op_end = Ns::NEVER;
+        cpu.update_irq();
+    }
+
+    /// The stopped CPU begins to come back at `at`: books its idle time and the exit latency.
+    /// Returns the latency.
+    pub(crate) fn wake_from_stop(&mut self, c: Cpu, at: Ns) -> Ns {
+        let cpu = &mut self.cpus[c.ix()];
+        // Woken while still entering: idle time is zero, not negative.
+        let begin = cpu.idle_since.max(at);
+        let idle = begin - cpu.idle_since;
+        cpu.idle_avg = Ns((cpu.idle_avg.0 * 7 + idle.0) / 8);
+        cpu.idle_since = begin;
+        let latency = Ns(u64::from(self.machine.idle[cpu.idle_state as usize].exit_latency_ns));
+        self.sh.ledger.book(c, Func::Idle, Resource::None, idle);
+        self.sh.ledger.book(c, Func::IdleExit, Resource::None, latency);
+        begin - at + latency
+    }
+
+    /// A store to its flags ends the idle state of `c` at `at`.
+    pub(crate) fn leave_idle(&mut self, c: Cpu, at: Ns) {
+        let out = at + self.wake_from_stop(c, at);
+        self.plan(c, out, Frame::IdleExit);
+        self.arm(c);
+    }
+
+    /// Out of the idle state by a store: the tick, the wake list, then `schedule()`.
+    pub(crate) fn idle_exit(&mut self, c: Cpu) {
+        self.restart_tick(c, self.now);
+        self.flush(c);
+    }
+
+    /// An interrupt in idle is over at `at`.
+    pub(crate) fn after_irq_in_idle(&mut self, c: Cpu, at: Ns) {
+        if self.sh.rqs[c.ix()].need_resched || !self.cpus[c.ix()].wake_list.is_empty() {
+            self.restart_tick(c, at);
+            self.plan(c, at, Frame::IdleExit);
+        } else {
+            self.plan(c, at, Frame::EnterIdle);
+        }
+    }
+
+    /// The tick runs again, on the common grid.
+    fn restart_tick(&mut self, c: Cpu, at: Ns) {
+        if !self.sh.rqs[c.ix()].tick_stopped && self.cpus[c.ix()].tick_at < Ns::NEVER {
+            return;
+        }
+        if self.sh.rqs[c.ix()].tick_stopped {
+            self.sh.rqs[c.ix()].tick_stopped = false;
+            hook!(self, c, at, |s, cx| s.tick_stopped(cx, c, false));
+        }
+        let tick = self.sh.release.tick_ns();
+        let cpu = &mut self.cpus[c.ix()];
+        let phase = cpu.tick_phase.0;
+        let n = (at.0.saturating_sub(phase)) / tick + 1;
+        cpu.tick_at = Ns(n * tick + phase);
+        cpu.update_irq();
+    }
+
+    /// `c` becomes busy or idle: its siblings slow down or speed up from now on.
+    pub(crate) fn set_busy(&mut self, c: Cpu, busy: bool) {
+        if self.machine.topo.smt_width() == 1 {
+            return;
+        }
+        let core = self.machine.topo.core_id(c);
+        let n = &mut self.core_busy[core];
+        if busy {
+            *n += 1;
+        } else {
+            *n -= 1;
+        }
+        let n = (*n).max(1) as usize;
+        let speed = self.machine.smt_speed(n);
+        let slowdown = 1024 * 1024 / speed;
+        let siblings = *self.machine.topo.smt(c);
+        for s in siblings.iter() {
+            if s == c {
+                self.cpus[s.ix()].slowdown = slowdown;
+            } else {
+                self.change_speed(s, slowdown);
+            }
+        }
+    }
+
+    /// The operation in progress on `c` takes longer or shorter from now on.
+    fn change_speed(&mut self, c: Cpu, slowdown: u32) {
+        let now = self.now;
+        let cpu = &mut self.cpus[c.ix()];
+        let old = cpu.slowdown;
+        cpu.slowdown = slowdown;
+        if old == slowdown
+            || cpu.level != 0
+            || !matches!(cpu.frames[0], Frame::Task)
+            || cpu.op_end >= Ns::NEVER
+            || cpu.op_end <= now
+            || cpu.waiting != crate::frame::Waiting::Nothing
+        {
+            return;
+        }
+        let stretch = |t: Ns| -> Ns {
+            if t <= now { t } else { now + (t - now).mul_div(u64::from(slowdown), u64::from(old)) }
+        };
+        let end = stretch(cpu.op_end);
+        let was = cpu.op_end;
+        cpu.op_end = end;
+        cpu.user_from = stretch(cpu.user_from);
+        cpu.user_to = stretch(cpu.user_to);
+        let func = cpu.func;
+        let mutex = cpu.mutex;
+        if end >= was {
+            self.sh.ledger.book(c, func, Resource::None, end - was);
+        } else {
+            self.sh.ledger.unbook(c, func, Resource::None, was - end);
+        }
+        if mutex.is_some() {
+            let free_at = stretch(self.pipe(mutex).mutex.free_at);
+            self.mutex_free_at(c, mutex, free_at);
+        }
+        self.arm(c);
+    }
+
+    /// What it takes to warm the caches of `c` for `p`, which begins to run there.
+    pub(crate) fn cold_cache(&mut self, c: Cpu, p: TaskId) -> Ns {
+        let KTask { last_cpu, kib_stamp, footprint_kib, .. } = self.tasks[p.ix()];
+        let clock = self.cpus[c.ix()].kib_clock;
+        let kib = u32::from(footprint_kib);
+        self.cpus[c.ix()].kib_clock = clock.wrapping_add(kib);
+        let from = if last_cpu.is_none() {
+            return Ns::ZERO;
+        } else if last_cpu != c {
+            self.machine.topo.distance(last_cpu, c)
+        } else {
+            // Others ran here since: what they brought in has pushed this task's lines outwards.
+            let others = clock.wrapping_sub(kib_stamp);
+            if others == 0 {
+                return Ns::ZERO;
+            }
+            let caches = &self.machine.caches;
+            if others + kib <= caches.l1_kib {
+                return Ns::ZERO;
+            } else if others + kib <= caches.l2_kib {
+                Distance::Smt
+            } else {
+                Distance::Llc
+            }
+        };
+        self.machine.refill(kib, from)
+    }
+}

@@ -1,0 +1,256 @@
+//! Interrupts: ticks, timers, inter-processor interrupts, and what happens on the way out.
+//!
+//! *What.* An interrupt suspends the current level, does its work, and on return runs pending
+//! softirqs and, if it came from user mode, reschedules.
+//! *Source.* facts/fair.md 8.1, 8.3, 8.4.
+//! *Equations.* The interrupted operation ends later by exactly the time the interrupt took.
+//! *Departures.* D1: ticks of all CPUs fall on the same grid with a small random offset each (the
+//! kernel without skew_tick). D2: other device interrupts are a random extra at every eighth tick.
+//! *Example.* A task computes in user mode, a tick finds its slice used up: tick, irq exit,
+//! `schedule()`.
+
+use crate::frame::{Frame, Waiting, irq};
+use crate::hook;
+use crate::sim::Sim;
+use crate::task::{Step, WaitsFor};
+use vruntime_base::{Cpu, Func, Ns, Resource, Stream, TaskId};
+
+impl Sim {
+    /// An interrupt is due on `c` now.
+    pub(crate) fn interrupt(&mut self, c: Cpu) {
+        let now = self.now;
+        let stopped = self.cpus[c.ix()].is_stopped();
+        let mut at = now;
+        if stopped {
+            at += self.wake_from_stop(c, now);
+        }
+        let cpu = &mut self.cpus[c.ix()];
+        let level = cpu.level as usize;
+        cpu.saved[level] = if cpu.op_end >= Ns::NEVER { Ns::NEVER } else { cpu.op_end - now };
+        cpu.suspended_at[level] = now;
+        if cpu.mutex.is_some() && level == 0 {
+            self.suspend_mutex(c);
+        }
+        if !stopped && level == 0 {
+            self.settle(c, now);
+        }
+        let cpu = &mut self.cpus[c.ix()];
+        cpu.level = 2;
+        cpu.op_end = at;
+        let timer = cpu.timer_at <= now;
+        let tick = cpu.tick_at <= now;
+        let ipi = cpu.ipi_at <= now;
+        self.sh.rqs[c.ix()].in_interrupt = true;
+        if timer {
+            at = self.timer_interrupt(c, at);
+        }
+        if ipi {
+            let cpu = &mut self.cpus[c.ix()];
+            let bits = cpu.ipi_bits;
+            cpu.ipi_bits = 0;
+            cpu.ipi_at = Ns::NEVER;
+            cpu.update_irq();
+            at += self.work(c, Func::Ipi, self.machine.costs.ipi_entry);
+            if bits & irq::NOHZ_KICK != 0 {
+                self.cpus[c.ix()].nohz_kick = true;
+                self.cpus[c.ix()].softirq = true;
+            }
+            if bits & irq::CALL != 0 && !timer {
+                self.plan(c, at, Frame::Flush);
+                return;
+            }
+            if bits & irq::CALL != 0 {
+                // The timer's wakeups come first; the list is flushed after them.
+                self.plan_wakes(c, at, Frame::Flush);
+                return;
+            }
+        }
+        if timer {
+            self.plan_wakes(c, at, Frame::IrqExit);
+            return;
+        }
+        if tick {
+            self.tick(c, at);
+            return;
+        }
+        self.irq_exit(c, at);
+    }
+
+    /// Expired sleepers of this CPU are to be woken.
+    fn timer_interrupt(&mut self, c: Cpu, at: Ns) -> Ns {
+        let now = self.now;
+        let at = at + self.work(c, Func::Timer, self.machine.costs.timer_irq);
+        let cpu = &mut self.cpus[c.ix()];
+        while let Some(&std::cmp::Reverse((t, p))) = cpu.timers.peek() {
+            if t > now {
+                break;
+            }
+            cpu.timers.pop();
+            if self.tasks[p as usize].waits_for == WaitsFor::Timer {
+                cpu.wakes.push((TaskId(p), false));
+            }
+        }
+        cpu.timer_at = cpu.timers.peek().map_or(Ns::NEVER, |r| r.0.0);
+        cpu.update_irq();
+        at
+    }
+
+    /// The tick: interrupt entry, then the run queue lock.
+    fn tick(&mut self, c: Cpu, at: Ns) {
+        let tick_ns = self.sh.release.tick_ns();
+        let cpu = &mut self.cpus[c.ix()];
+        cpu.tick_at += Ns(tick_ns);
+        cpu.update_irq();
+        self.stats.count.ticks += 1;
+        let mut at = at + self.work(c, Func::Tick, self.machine.costs.tick_base + self.machine.costs.timer_irq);
+        let n = self.now.0 / tick_ns;
+        if self.sh.noise.below(Stream::Interrupts, u64::from(c.0), n, 8) == 0 {
+            at += self.work(c, Func::Interrupt, self.machine.costs.interrupt);
+        }
+        if let Some(at) = self.lock_rq(c, c, at, Frame::TickLocked) {
+            self.tick_with_lock(c, at);
+        }
+    }
+
+    pub(crate) fn tick_locked(&mut self, c: Cpu) {
+        self.lock_granted(c);
+        self.tick_with_lock(c, self.now);
+    }
+
+    fn tick_with_lock(&mut self, c: Cpu, at: Ns) {
+        self.sh.rqs[c.ix()].clock = at;
+        let (work, cost) = hook!(self, c, at, |s, cx| s.task_tick(cx, c));
+        let mut at = at + cost;
+        self.hold_rq(c, c, at);
+        at = self.carry_out_resched(c, at);
+        if work.softirq {
+            self.cpus[c.ix()].softirq = true;
+        }
+        if let Some(ilb) = work.kick_ilb {
+            if ilb == c {
+                self.cpus[c.ix()].nohz_kick = true;
+                self.cpus[c.ix()].softirq = true;
+            } else {
+                at = self.notify_kick(c, ilb, at);
+            }
+        }
+        self.irq_exit(c, at);
+    }
+
+    /// A nohz kick always interrupts: it has to raise a softirq there.
+    fn notify_kick(&mut self, c: Cpu, ilb: Cpu, at: Ns) -> Ns {
+        self.stats.count.ipis += 1;
+        let sent = at + self.work(c, Func::Ipi, self.machine.costs.ipi_send);
+        let arrives = sent + self.machine.ipi(c, ilb);
+        let cpu = &mut self.cpus[ilb.ix()];
+        cpu.ipi_bits |= irq::NOHZ_KICK;
+        if arrives < cpu.ipi_at {
+            cpu.ipi_at = arrives;
+            cpu.update_irq();
+        }
+        self.arm(ilb);
+        sent
+    }
+
+    /// The interrupt returns at `at` to whatever it interrupted.
+    pub(crate) fn irq_exit(&mut self, c: Cpu, at: Ns) {
+        let cpu = &mut self.cpus[c.ix()];
+        debug_assert!(cpu.level == 2);
+        cpu.irqs_on(at);
+        let below = usize::from(cpu.in_softirq);
+        if below == 0 && cpu.softirq {
+            cpu.level = 1;
+            cpu.in_softirq = true;
+            self.begin_softirq(c, at);
+            return;
+        }
+        self.sh.rqs[c.ix()].in_interrupt = below == 1;
+        self.return_to(c, below, at);
+    }
+
+    /// Softirqs are done: back to the task or the idle loop.
+    pub(crate) fn softirq_exit(&mut self, c: Cpu, at: Ns) {
+        self.sh.rqs[c.ix()].in_interrupt = false;
+        self.cpus[c.ix()].in_softirq = false;
+        self.return_to(c, 0, at);
+    }
+
+    /// Level `level` goes on at `at`.
+    fn return_to(&mut self, c: Cpu, level: usize, at: Ns) {
+        let cpu = &mut self.cpus[c.ix()];
+        cpu.irqs_on(at);
+        cpu.level = level as u8;
+        let left = cpu.saved[level];
+        if level == 0 {
+            if cpu.is_stopped() {
+                self.after_irq_in_idle(c, at);
+                return;
+            }
+            if matches!(cpu.waiting, Waiting::Mutex(_)) {
+                // Spinning for a mutex: look again when it is granted, or at once to give up.
+                let granted = cpu.granted;
+                cpu.wait_since = at;
+                cpu.op_end = if self.sh.rqs[c.ix()].need_resched { at } else { granted.max(at) };
+                if granted >= Ns::NEVER && !self.sh.rqs[c.ix()].need_resched {
+                    cpu.op_end = Ns::NEVER;
+                }
+                return;
+            }
+        }
+        debug_assert!(left < Ns::NEVER, "an interrupted operation without an end");
+        let end = at + left;
+        cpu.op_end = end;
+        if level != 0 {
+            return;
+        }
+        // Everything of the interrupted operation moves by the time the interrupt took.
+        let shift = at - self.cpus[c.ix()].suspended_at[0];
+        let cpu = &mut self.cpus[c.ix()];
+        if cpu.user_to > cpu.user_from {
+            cpu.user_from += shift;
+            cpu.user_to += shift;
+        }
+        if cpu.mutex.is_some() {
+            self.resume_mutex(c, at);
+        }
+        let cpu = &self.cpus[c.ix()];
+        if self.sh.rqs[c.ix()].need_resched
+            && matches!(cpu.frames[0], Frame::Task)
+            && cpu.user_to > cpu.user_from
+            && cpu.user_to > at
+        {
+            let cut = cpu.user_from.max(at);
+            self.cut(c, cut);
+        }
+    }
+
+    /// Puts the task to sleep until `until`.
+    pub(crate) fn sleep_until(&mut self, c: Cpu, p: TaskId, until: Ns) {
+        self.tasks[p.ix()].waits_for = WaitsFor::Timer;
+        self.tasks[p.ix()].step = Step::Woken;
+        let cpu = &mut self.cpus[c.ix()];
+        cpu.timers.push(std::cmp::Reverse((until, p.0)));
+        if until < cpu.timer_at {
+            cpu.timer_at = until;
+            cpu.update_irq();
+        }
+    }
+
+    /// Time that a spinner or a stopped CPU has spent until `t` is booked.
+    pub(crate) fn settle(&mut self, c: Cpu, t: Ns) {
+        let cpu = &mut self.cpus[c.ix()];
+        if cpu.is_stopped() {
+            let d = t.saturating_sub(cpu.idle_since);
+            cpu.idle_since = t.max(cpu.idle_since);
+            self.sh.ledger.book(c, Func::Idle, Resource::None, d);
+        } else if cpu.waiting != Waiting::Nothing && cpu.wait_level() == cpu.level {
+            let (func, on) = match cpu.waiting {
+                Waiting::RqLock(_) => (Func::RqLock, Resource::RqLock),
+                _ => (Func::MutexLock, Resource::PipeMutex),
+            };
+            let d = t.saturating_sub(cpu.wait_since);
+            cpu.wait_since = t.max(cpu.wait_since);
+            self.sh.ledger.book(c, func, on, d);
+        }
+    }
+}

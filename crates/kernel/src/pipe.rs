@@ -1,0 +1,192 @@
+//! Pipes: the ring, its mutex and its two wait queues.
+//!
+//! *What.* What `write` and `read` do to a pipe and whom they wake.
+//! *Source.* facts/workloads.md 3 (fs/pipe.c, 5.6 to 6.13).
+//! *Equations.* A ring of 16 slots of a page each; a write that is no multiple of a page is appended
+//! to the last slot if it fits there whole; otherwise it takes a new slot. 40 messages of 100 bytes
+//! fill a slot of 4 KiB, 640 a pipe.
+//! *Departures.* D1: a write of more than a page is split at page borders without appending its
+//! tail to the last slot. D2: copying never faults.
+//! *Example.* `Pipe::write` into an empty pipe answers `was_empty`, so one reader is woken; the next
+//! write wakes nobody.
+
+use crate::wait::WaitQueue;
+use vruntime_base::{Cpu, Ns, TaskId};
+
+/// Slots of a pipe of default size.
+pub const PIPE_SLOTS: usize = 16;
+
+/// A sleeping lock with optimistic spinning (`struct mutex`).
+#[derive(Clone, Copy, Debug)]
+pub struct Mutex {
+    /// Owner; NONE when free. With `free_at` in the past the owner has released it.
+    pub owner: TaskId,
+    /// When the owner releases it, where that is known.
+    pub free_at: Ns,
+    /// CPU that held it last: its line lies there.
+    pub last_cpu: Cpu,
+    /// First CPU spinning for it (the MCS queue).
+    pub spin_head: Cpu,
+    /// Last CPU spinning for it.
+    pub spin_tail: Cpu,
+    /// Tasks sleeping for it.
+    pub sleepers: WaitQueue,
+}
+
+impl Default for Mutex {
+    fn default() -> Self {
+        Mutex {
+            owner: TaskId::NONE,
+            free_at: Ns::ZERO,
+            last_cpu: Cpu::NONE,
+            spin_head: Cpu::NONE,
+            spin_tail: Cpu::NONE,
+            sleepers: WaitQueue::default(),
+        }
+    }
+}
+
+/// `struct pipe_inode_info`.
+#[derive(Clone, Debug)]
+pub struct Pipe {
+    /// `pipe->mutex`.
+    pub mutex: Mutex,
+    /// Readers that wait.
+    pub rd_wait: WaitQueue,
+    /// Writers that wait.
+    pub wr_wait: WaitQueue,
+    /// Bytes left in each slot.
+    left: [u32; PIPE_SLOTS],
+    head: u32,
+    tail: u32,
+    /// Where the newest slot's data ends in its page.
+    last_end: u32,
+    /// Slots in use at the most.
+    max_usage: u32,
+    /// Bytes of a page.
+    page: u32,
+    /// Progress group; `u16::MAX` for none.
+    pub group: u16,
+    /// Somebody has polled it.
+    pub poll_usage: bool,
+}
+
+impl Pipe {
+    /// An empty pipe of 16 slots of `page` bytes.
+    pub fn new(page: u32, group: u16) -> Pipe {
+        Pipe {
+            mutex: Mutex::default(),
+            rd_wait: WaitQueue::default(),
+            wr_wait: WaitQueue::default(),
+            left: [0; PIPE_SLOTS],
+            head: 0,
+            tail: 0,
+            last_end: 0,
+            max_usage: PIPE_SLOTS as u32,
+            page,
+            group,
+            poll_usage: false,
+        }
+    }
+    /// No data.
+    #[inline(always)]
+    pub fn is_empty(&self) -> bool {
+        self.head == self.tail
+    }
+    /// No free slot.
+    #[inline(always)]
+    pub fn is_full(&self) -> bool {
+        self.head - self.tail >= self.max_usage
+    }
+    /// Stores up to `bytes`; returns how many went in and how many new slots they took.
+    #[inline]
+    pub fn write(&mut self, mut bytes: u32) -> (u32, u32) {
+        let wanted = bytes;
+        let mut new_slots = 0;
+        let odd = bytes % self.page;
+        if odd != 0 && !self.is_empty() && bytes < self.page && self.last_end + odd <= self.page {
+            self.left[(self.head as usize - 1) % PIPE_SLOTS] += odd;
+            self.last_end += odd;
+            return (wanted, 0);
+        }
+        while bytes > 0 && !self.is_full() {
+            let n = bytes.min(self.page);
+            self.left[self.head as usize % PIPE_SLOTS] = n;
+            self.head += 1;
+            self.last_end = n;
+            bytes -= n;
+            new_slots += 1;
+        }
+        self.rebase();
+        (wanted - bytes, new_slots)
+    }
+    /// Takes up to `bytes`; returns how many came out and whether a slot became free.
+    #[inline]
+    pub fn read(&mut self, bytes: u32) -> (u32, bool) {
+        let mut want = bytes;
+        let mut freed = false;
+        while want > 0 && !self.is_empty() {
+            let slot = &mut self.left[self.tail as usize % PIPE_SLOTS];
+            let n = want.min(*slot);
+            *slot -= n;
+            want -= n;
+            if *slot == 0 {
+                self.tail += 1;
+                freed = true;
+            }
+        }
+        (bytes - want, freed)
+    }
+    /// Keeps `head` and `tail` small, so that they never wrap.
+    #[inline]
+    fn rebase(&mut self) {
+        if self.tail >= 1 << 30 {
+            let cut = self.tail / PIPE_SLOTS as u32 * PIPE_SLOTS as u32;
+            self.tail -= cut;
+            self.head -= cut;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn forty_messages_to_a_slot_640_to_a_pipe() {
+        let mut p = Pipe::new(4096, 0);
+        let mut slots = 0;
+        for i in 0..640 {
+            assert!(!p.is_full() || i > 600, "full after {i}");
+            let (n, new) = p.write(100);
+            assert_eq!(n, 100);
+            slots += new;
+        }
+        assert_eq!(slots, 16);
+        assert_eq!(p.write(100), (0, 0));
+        // The 40th read frees the first slot, and room for 40 more appears.
+        for i in 1..=40 {
+            assert_eq!(p.read(100), (100, i == 40));
+        }
+        assert!(!p.is_full());
+        assert_eq!(p.write(100), (100, 1));
+    }
+
+    #[test]
+    fn big_pages_and_short_reads() {
+        let mut p = Pipe::new(65536, 0);
+        assert_eq!(p.write(100_000), (100_000, 2));
+        assert_eq!(p.read(70_000), (70_000, true));
+        assert_eq!(p.read(70_000), (30_000, true));
+        assert!(p.is_empty());
+        assert_eq!(p.read(1), (0, false));
+    }
+
+    #[test]
+    fn a_full_last_page_takes_a_new_slot() {
+        let mut p = Pipe::new(4096, 0);
+        assert_eq!(p.write(4000), (4000, 1));
+        assert_eq!(p.write(96), (96, 0));
+        assert_eq!(p.write(1), (1, 1));
+    }
+}

@@ -1,0 +1,377 @@
+//! `write` and `read` on a pipe: the mutex, the copy, and whom to wake.
+//!
+//! *What.* Lock, copy, unlock, wake – and sleep if the pipe is full or empty. While nobody has to
+//! be woken, lock, copy, unlock and the way to the next system call are one operation.
+//! *Source.* facts/workloads.md 3 (fs/pipe.c), mutexes: kernel/locking/mutex.c as documented in
+//! Documentation/locking/mutex-design.rst.
+//! *Equations.* A waiter gets the mutex one line transfer after its release.
+//! *Departures.* D1: a spinner may not overtake one that spins already; whoever sleeps for the
+//! mutex is woken at its release and competes again. D2: pages are never missing.
+//! *Example.* Two senders meet on one pipe: the second spins until the first one's `free_at`, plus
+//! one line transfer.
+
+use crate::frame::{Frame, Waiting};
+use crate::program::{ChannelId, Op};
+use crate::sim::Sim;
+use crate::task::{Step, WaitsFor};
+use vruntime_base::{Cpu, Func, Ns, Resource, TaskId};
+use vruntime_sched::task::TaskState;
+
+impl Sim {
+    fn channel_of(&self, p: TaskId) -> ChannelId {
+        match self.tasks[p.ix()].op {
+            Op::Write { to, .. } => to,
+            Op::Read { from, .. } => from,
+            _ => unreachable!("not an operation on a channel"),
+        }
+    }
+
+    /// Takes the mutex of the pipe that `p` reads or writes, at `at` (now, or soon).
+    pub(crate) fn pipe_lock(&mut self, c: Cpu, p: TaskId, at: Ns) {
+        let ch = self.channel_of(p);
+        let at = at + self.work(c, Func::MutexLock, self.machine.costs.pipe_lock);
+        let m = self.pipe(ch).mutex;
+        if m.free_at <= at && m.spin_head.is_none() {
+            let cost = self.transfer(m.last_cpu, c);
+            let at = at + self.waited(c, Func::MutexLock, Resource::PipeMutex, cost);
+            self.pipe_locked(c, p, ch, at);
+            return;
+        }
+        let owner_runs = self.sh.tasks[m.owner.ix()].on_cpu_until >= Ns::NEVER;
+        if owner_runs && !self.sh.rqs[c.ix()].need_resched {
+            self.spin_join(c, p, ch, at);
+        } else {
+            self.mutex_block(c, p, ch, at);
+        }
+    }
+
+    /// `c` joins the queue of spinners.
+    fn spin_join(&mut self, c: Cpu, p: TaskId, ch: ChannelId, at: Ns) {
+        self.tasks[p.ix()].step = Step::MutexSpin;
+        self.cpus[c.ix()].spin_next = Cpu::NONE;
+        let m = &mut self.pipe(ch).mutex;
+        let first = m.spin_head.is_none();
+        let tail = m.spin_tail;
+        m.spin_tail = c;
+        let (free_at, last) = (m.free_at, m.last_cpu);
+        if first {
+            m.spin_head = c;
+            let granted = if free_at >= Ns::NEVER {
+                None
+            } else {
+                Some((free_at + self.transfer(last, c)).max(at))
+            };
+            self.plan_wait(c, Waiting::Mutex(ch), Frame::Task, granted);
+        } else {
+            self.cpus[tail.ix()].spin_next = c;
+            self.plan_wait(c, Waiting::Mutex(ch), Frame::Task, None);
+        }
+        self.cpus[c.ix()].wait_since = at;
+    }
+
+    /// A spinner looks again: it has the mutex, or must give up, or goes on spinning.
+    pub(crate) fn mutex_spin(&mut self, c: Cpu, p: TaskId) {
+        let ch = self.channel_of(p);
+        let now = self.now;
+        let m = &self.pipe(ch).mutex;
+        let (free_at, last, head) = (m.free_at, m.last_cpu, m.spin_head);
+        let mine = head == c && free_at <= now;
+        if mine {
+            self.end_wait(c, Func::MutexLock, Resource::PipeMutex);
+            self.spin_leave(c, ch);
+            self.pipe_locked(c, p, ch, now);
+        } else if self.sh.rqs[c.ix()].need_resched {
+            self.end_wait(c, Func::MutexLock, Resource::PipeMutex);
+            self.spin_leave(c, ch);
+            self.mutex_block(c, p, ch, now);
+        } else {
+            let at = if head == c && free_at < Ns::NEVER {
+                free_at + self.transfer(last, c)
+            } else {
+                Ns::NEVER
+            };
+            self.cpus[c.ix()].op_end = at;
+        }
+    }
+
+    /// `c` leaves the queue of spinners.
+    fn spin_leave(&mut self, c: Cpu, ch: ChannelId) {
+        let next = self.cpus[c.ix()].spin_next;
+        self.cpus[c.ix()].spin_next = Cpu::NONE;
+        let m = &mut self.pipe(ch).mutex;
+        if m.spin_head == c {
+            m.spin_head = next;
+            if next.is_none() {
+                m.spin_tail = Cpu::NONE;
+            }
+            let free_at = m.free_at;
+            if next.is_some() && free_at < Ns::NEVER {
+                let at = free_at.max(self.now) + self.transfer(c, next);
+                self.grant(next, at);
+            }
+            return;
+        }
+        let mut at = m.spin_head;
+        while self.cpus[at.ix()].spin_next != c {
+            at = self.cpus[at.ix()].spin_next;
+        }
+        self.cpus[at.ix()].spin_next = next;
+        if next.is_none() {
+            self.pipe(ch).mutex.spin_tail = at;
+        }
+    }
+
+    /// `p` sleeps until the mutex is released.
+    fn mutex_block(&mut self, c: Cpu, p: TaskId, ch: ChannelId, at: Ns) {
+        let at = at + self.work(c, Func::MutexLock, self.machine.costs.mutex_sleep);
+        let (owner, free_at) = (self.pipe(ch).mutex.owner, self.pipe(ch).mutex.free_at);
+        if free_at <= self.now {
+            // Released while we made up our mind.
+            self.tasks[p.ix()].step = Step::MutexRetry;
+            self.plan(c, at, Frame::Task);
+            return;
+        }
+        let tasks = &mut self.tasks;
+        if let crate::sim::Channel::Pipe(pipe) = &mut self.channels[ch.ix()] {
+            pipe.mutex.sleepers.add(tasks, p, true);
+        }
+        self.tasks[p.ix()].waits_for = WaitsFor::Mutex(ch);
+        self.block(c, p, at, Step::MutexRetry, TaskState::Uninterruptible);
+        self.cut_at_unlock(owner, ch, free_at);
+    }
+
+    /// The owner's operation goes on beyond the release of the mutex; now someone sleeps for it,
+    /// so the operation is cut where the owner will have to wake the sleeper.
+    fn cut_at_unlock(&mut self, owner: TaskId, ch: ChannelId, free_at: Ns) {
+        let o = self.sh.tasks[owner.ix()].cpu;
+        let cpu = &mut self.cpus[o.ix()];
+        let fused = cpu.level == 0
+            && matches!(cpu.frames[0], Frame::Task)
+            && cpu.mutex == ch
+            && cpu.op_end > free_at
+            && free_at >= self.now;
+        if fused {
+            cpu.rest = cpu.op_end - free_at;
+            cpu.op_end = free_at;
+            cpu.frames[0] = Frame::MutexWake(ch);
+            self.arm(o);
+        }
+    }
+
+    /// The mutex is released now: wakes the first sleeper, then the cut operation goes on.
+    pub(crate) fn mutex_wake(&mut self, c: Cpu, ch: ChannelId) {
+        self.wake_mutex_sleeper(c, ch);
+        self.cpus[c.ix()].mutex = ChannelId::NONE;
+        self.plan_wakes(c, self.now, Frame::Rest);
+    }
+
+    fn wake_mutex_sleeper(&mut self, c: Cpu, ch: ChannelId) {
+        let tasks = &mut self.tasks;
+        if let crate::sim::Channel::Pipe(pipe) = &mut self.channels[ch.ix()] {
+            if let Some(w) = pipe.mutex.sleepers.pop(tasks) {
+                self.cpus[c.ix()].wakes.push((w, false));
+            }
+        }
+    }
+
+    /// The mutex that the current operation of `c` holds will be free at `free_at`.
+    pub(crate) fn mutex_free_at(&mut self, c: Cpu, ch: ChannelId, free_at: Ns) {
+        let m = &mut self.pipe(ch).mutex;
+        m.free_at = free_at;
+        let head = m.spin_head;
+        if head.is_some() {
+            let at = free_at.max(self.now) + self.transfer(c, head);
+            self.grant(head, at);
+        }
+    }
+
+    /// An interrupt suspends an operation that holds a mutex: nobody knows when it is released.
+    pub(crate) fn suspend_mutex(&mut self, c: Cpu) {
+        let ch = self.cpus[c.ix()].mutex;
+        let now = self.now;
+        let m = &mut self.pipe(ch).mutex;
+        if m.free_at <= now {
+            self.cpus[c.ix()].mutex = ChannelId::NONE;
+            return;
+        }
+        let left = m.free_at - now;
+        m.free_at = Ns::NEVER;
+        let head = m.spin_head;
+        self.cpus[c.ix()].mutex_left = left;
+        if head.is_some() {
+            self.grant(head, Ns::NEVER);
+        }
+    }
+
+    /// The interrupted operation that holds a mutex goes on at `at`.
+    pub(crate) fn resume_mutex(&mut self, c: Cpu, at: Ns) {
+        let ch = self.cpus[c.ix()].mutex;
+        let free_at = at + self.cpus[c.ix()].mutex_left;
+        self.mutex_free_at(c, ch, free_at);
+    }
+
+    /// `p` holds the mutex from `at` on.
+    fn pipe_locked(&mut self, c: Cpu, p: TaskId, ch: ChannelId, at: Ns) {
+        let m = &mut self.pipe(ch).mutex;
+        m.owner = p;
+        m.last_cpu = c;
+        match self.tasks[p.ix()].op {
+            Op::Write { bytes, .. } => self.write_locked(c, p, ch, bytes, at),
+            _ => self.read_locked(c, p, ch, at),
+        }
+    }
+
+    /// Plans the end of the critical section: fused with what follows if nothing has to be done
+    /// at the unlock.
+    fn pipe_unlock(&mut self, c: Cpu, p: TaskId, ch: ChannelId, at: Ns, then: Option<Step>) {
+        let at = at + self.work(c, Func::MutexLock, self.machine.costs.pipe_unlock);
+        self.mutex_free_at(c, ch, at);
+        let sleepers = !self.pipe(ch).mutex.sleepers.is_empty();
+        self.cpus[c.ix()].mutex = ch;
+        let write = matches!(self.tasks[p.ix()].op, Op::Write { .. });
+        match then {
+            None if !sleepers => {
+                self.syscall_return(c, p, at);
+                self.cpus[c.ix()].func =
+                    if write { Func::PipeWrite } else { Func::PipeRead };
+            }
+            _ => {
+                self.tasks[p.ix()].step =
+                    if write { Step::WriteUnlocked } else { Step::ReadUnlocked };
+                self.plan(c, at, Frame::Task);
+            }
+        }
+    }
+
+    fn copy_cost(&mut self, c: Cpu, func: Func, base: u32, bytes: u32) -> Ns {
+        let costs = &self.machine.costs;
+        let more = (costs.pipe_copy_kib * bytes.saturating_sub(128)) / 1024;
+        self.work(c, func, base + more)
+    }
+
+    fn write_locked(&mut self, c: Cpu, p: TaskId, ch: ChannelId, bytes: u32, at: Ns) {
+        let want = bytes - self.tasks[p.ix()].done;
+        let pipe = self.pipe(ch);
+        let was_empty = pipe.is_empty();
+        let (n, slots) = pipe.write(want);
+        let poll = pipe.poll_usage;
+        let costs = &self.machine.costs;
+        let base = costs.pipe_write + slots * costs.pipe_new_page;
+        let at = at + self.copy_cost(c, Func::PipeWrite, base, n);
+        let k = &mut self.tasks[p.ix()];
+        k.done += n;
+        k.was_edge = was_empty;
+        let quiet = n == want && !was_empty && !poll && !k.wake_next;
+        self.pipe_unlock(c, p, ch, at, if quiet { None } else { Some(Step::WriteUnlocked) });
+    }
+
+    fn read_locked(&mut self, c: Cpu, p: TaskId, ch: ChannelId, at: Ns) {
+        let Op::Read { bytes, .. } = self.tasks[p.ix()].op else { unreachable!() };
+        let freed_rule = self.sh.release.pipe_wakes_on_freed_slot;
+        let pipe = self.pipe(ch);
+        let was_full = pipe.is_full();
+        let (n, freed) = pipe.read(bytes);
+        let group = pipe.group;
+        let at = at + self.copy_cost(c, Func::PipeRead, self.machine.costs.pipe_read, n);
+        let k = &mut self.tasks[p.ix()];
+        k.done = n;
+        k.was_edge = was_full && (!freed_rule || freed);
+        let quiet = n > 0 && !k.was_edge && !k.wake_next;
+        if n > 0 {
+            self.stats.message(group, at);
+        }
+        self.pipe_unlock(c, p, ch, at, if quiet { None } else { Some(Step::ReadUnlocked) });
+    }
+
+    /// After a write: a reader if the pipe was empty, the next writer if there is room, and sleep
+    /// if not everything fitted.
+    pub(crate) fn write_unlocked(&mut self, c: Cpu, p: TaskId) {
+        let ch = self.channel_of(p);
+        let Op::Write { bytes, .. } = self.tasks[p.ix()].op else { unreachable!() };
+        self.cpus[c.ix()].mutex = ChannelId::NONE;
+        self.wake_mutex_sleeper(c, ch);
+        let k = &self.tasks[p.ix()];
+        let (complete, was_empty) = (k.done == bytes, k.was_edge);
+        let wake_writer = complete && k.wake_next;
+        let mut at = self.now;
+        let poll = self.pipe(ch).poll_usage;
+        if was_empty || (complete && poll) {
+            at = self.wake_waiters(c, ch, at, true);
+        }
+        if wake_writer && !self.pipe(ch).is_full() {
+            at = self.wake_waiters(c, ch, at, false);
+        }
+        self.tasks[p.ix()].step = if complete { Step::Woken } else { Step::WritePrepare };
+        self.plan_wakes(c, at, Frame::Task);
+    }
+
+    /// After a read: a writer if the pipe was full, the next reader if there is data, and sleep if
+    /// there was nothing.
+    pub(crate) fn read_unlocked(&mut self, c: Cpu, p: TaskId) {
+        let ch = self.channel_of(p);
+        self.cpus[c.ix()].mutex = ChannelId::NONE;
+        self.wake_mutex_sleeper(c, ch);
+        let k = &self.tasks[p.ix()];
+        let (complete, was_full, wake_reader) = (k.done > 0, k.was_edge, k.wake_next);
+        let mut at = self.now;
+        if was_full {
+            at = self.wake_waiters(c, ch, at, false);
+        }
+        if complete && wake_reader && !self.pipe(ch).is_empty() {
+            at = self.wake_waiters(c, ch, at, true);
+        }
+        self.tasks[p.ix()].step = if complete { Step::Woken } else { Step::ReadPrepare };
+        self.plan_wakes(c, at, Frame::Task);
+    }
+
+    /// `wake_up_interruptible_sync_poll`: everyone who waits non-exclusively, and one exclusive.
+    fn wake_waiters(&mut self, c: Cpu, ch: ChannelId, at: Ns, readers: bool) -> Ns {
+        let at = at + self.work(c, Func::WaitQueue, self.machine.costs.wait_queue_wake);
+        let tasks = &mut self.tasks;
+        let crate::sim::Channel::Pipe(pipe) = &mut self.channels[ch.ix()] else { return at };
+        let queue = if readers { &mut pipe.rd_wait } else { &mut pipe.wr_wait };
+        let wakes = &mut self.cpus[c.ix()].wakes;
+        while let Some(w) = queue.pop(tasks) {
+            wakes.push((w, true));
+            if tasks[w.ix()].exclusive {
+                break;
+            }
+        }
+        at
+    }
+
+    /// A writer that found the pipe full queues itself, unless there is room by now.
+    pub(crate) fn write_prepare(&mut self, c: Cpu, p: TaskId) {
+        let ch = self.channel_of(p);
+        self.tasks[p.ix()].wake_next = true;
+        let full = self.pipe(ch).is_full();
+        self.prepare_or_relock(c, p, ch, full, false);
+    }
+
+    /// A reader that found the pipe empty queues itself, unless there is data by now.
+    pub(crate) fn read_prepare(&mut self, c: Cpu, p: TaskId) {
+        let ch = self.channel_of(p);
+        self.tasks[p.ix()].wake_next = true;
+        let empty = self.pipe(ch).is_empty();
+        self.prepare_or_relock(c, p, ch, empty, true);
+    }
+
+    fn prepare_or_relock(&mut self, c: Cpu, p: TaskId, ch: ChannelId, wait: bool, reader: bool) {
+        let at = self.now + self.work(c, Func::WaitQueue, self.machine.costs.pipe_wait);
+        if !wait {
+            self.pipe_lock(c, p, at);
+            return;
+        }
+        let tasks = &mut self.tasks;
+        let crate::sim::Channel::Pipe(pipe) = &mut self.channels[ch.ix()] else { return };
+        let queue = if reader { &mut pipe.rd_wait } else { &mut pipe.wr_wait };
+        queue.add(tasks, p, true);
+        let (on, step) = if reader {
+            (WaitsFor::Data(ch), Step::ReadPrepare)
+        } else {
+            (WaitsFor::Room(ch), Step::WritePrepare)
+        };
+        self.tasks[p.ix()].waits_for = on;
+        self.block(c, p, at, step, TaskState::Interruptible);
+    }
+}

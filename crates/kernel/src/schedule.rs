@@ -1,0 +1,311 @@
+//! `__schedule()` and the context switch.
+//!
+//! *What.* Takes the run queue lock, dequeues a task that blocks, picks, balances if there is
+//! nothing, and switches.
+//! *Source.* facts/fair.md 8.2, 8.4 (kernel/sched/core.c `__schedule`).
+//! *Equations.* A switch counts as voluntary if the task blocks, as involuntary otherwise; nothing
+//! is counted if the same task goes on.
+//! *Departures.* D1: the lock is held until the end of the switch; the few instructions after
+//! `finish_task_switch` are part of the switch. D2: signals do not exist.
+//! *Example.* A reader finds its pipe empty: `Block` → `Schedule` → dequeue, pick, switch.
+
+use crate::frame::{Frame, Waiting};
+use crate::hook;
+use crate::sim::Sim;
+use crate::task::Step;
+use vruntime_base::{Cause, CauseKind, Cpu, Event, EventKind, Func, Ns, Resource, Stream, TaskId};
+use vruntime_machine::{Line, Request};
+use vruntime_sched::scheduler::{BalanceKind, BalanceStep, DequeueFlags, Pick};
+use vruntime_sched::task::TaskState;
+
+/// A woken task takes over from the idle task.
+pub static IDLE_WOKEN: Cause = Cause::new(CauseKind::Switch, "idle: task woken");
+/// A task that balancing pulled takes over from the idle task or from one that blocked.
+pub static BLOCKS: Cause = Cause::new(CauseKind::Switch, "blocks");
+/// The task ended.
+pub static EXITS: Cause = Cause::new(CauseKind::Switch, "exits");
+/// The task gave up the CPU by sched_yield.
+pub static YIELDS: Cause = Cause::new(CauseKind::Switch, "sched_yield");
+/// The task set its state but was woken before it slept, and another one was picked.
+pub static WOKEN_BEFORE_SLEPT: Cause = Cause::new(CauseKind::Switch, "woken before it slept");
+/// Preempted without a recorded request.
+pub static PREEMPTED: Cause = Cause::new(CauseKind::Switch, "preempted");
+
+impl Sim {
+    /// Asks for the lock of `rq` on behalf of `c` at `at`; when it is held, `frame` acts. True if
+    /// it was granted at once: then the caller may call the frame's function itself, at the time
+    /// returned.
+    pub(crate) fn lock_rq(&mut self, c: Cpu, rq: Cpu, at: Ns, frame: Frame) -> Option<Ns> {
+        let machine = &self.machine;
+        let transfer = |a: Cpu, b: Cpu| if a == b { Ns::ZERO } else { machine.transfer(a, b) };
+        self.cpus[c.ix()].irqs_off = true;
+        match self.rq_locks[rq.ix()].request(&mut self.rq_queue, c, self.now, transfer) {
+            Request::Granted { .. } => Some(at + self.own_rq_line(c, rq)),
+            Request::Wait { grant_at } => {
+                self.plan_wait(c, Waiting::RqLock(rq), frame, grant_at.map(|t| t.max(at)));
+                self.cpus[c.ix()].wait_since = at;
+                None
+            }
+        }
+    }
+
+    /// Whoever holds the lock owns its line: scanners that read it will miss again.
+    fn own_rq_line(&mut self, c: Cpu, rq: Cpu) -> Ns {
+        let cost = self.machine.write(Line::Rq(rq), c).total();
+        self.waited(c, Func::RqLock, Resource::RqLine, cost)
+    }
+
+    /// The lock that `c` waited for is granted now (called first by the frames named `…Locked`).
+    pub(crate) fn lock_granted(&mut self, c: Cpu) {
+        if let Waiting::RqLock(rq) = self.cpus[c.ix()].waiting {
+            self.rq_locks[rq.ix()].granted(&mut self.rq_queue, c, self.now);
+            // The hand-over itself was part of the grant's time.
+            self.machine.write(Line::Rq(rq), c);
+            self.end_wait(c, Func::RqLock, Resource::RqLock);
+        }
+    }
+
+    /// `c` will release the lock of `rq` at `until`.
+    pub(crate) fn hold_rq(&mut self, c: Cpu, rq: Cpu, until: Ns) {
+        let machine = &self.machine;
+        let transfer = |a: Cpu, b: Cpu| if a == b { Ns::ZERO } else { machine.transfer(a, b) };
+        if let Some((waiter, at)) =
+            self.rq_locks[rq.ix()].hold(&mut self.rq_queue, c, until, transfer)
+        {
+            self.grant(waiter, at);
+        }
+    }
+
+    /// `schedule()` begins.
+    pub(crate) fn schedule(&mut self, c: Cpu) {
+        self.stats.count.sched_count += 1;
+        let at = self.now + self.work(c, Func::Schedule, self.machine.costs.schedule_base);
+        if let Some(at) = self.lock_rq(c, c, at, Frame::ScheduleLocked) {
+            self.schedule_with_lock(c, at);
+        }
+    }
+
+    pub(crate) fn schedule_locked(&mut self, c: Cpu) {
+        self.lock_granted(c);
+        self.schedule_with_lock(c, self.now);
+    }
+
+    fn schedule_with_lock(&mut self, c: Cpu, mut at: Ns) {
+        let prev = self.curr(c);
+        self.sh.rqs[c.ix()].clock = at;
+        let state = self.sh.tasks[prev.ix()].state;
+        if prev.ix() >= self.cpus.len() && state != TaskState::Running {
+            let special = state == TaskState::Dead;
+            let (gone, cost) = hook!(self, c, at, |s, cx| s.dequeue_task(
+                cx,
+                c,
+                prev,
+                DequeueFlags { sleep: true, special }
+            ));
+            at += cost;
+            if gone {
+                self.sh.tasks[prev.ix()].on_rq = false;
+            }
+            if special {
+                hook!(self, c, at, |s, cx| s.task_dead(cx, prev));
+            }
+        }
+        if prev.ix() < self.cpus.len()
+            && self.sh.release.idle_shortcut
+            && self.sh.loads[c.ix()].nr_running == 0
+        {
+            self.go_idle(c, at);
+            return;
+        }
+        self.pick(c, at, true);
+    }
+
+    fn pick(&mut self, c: Cpu, at: Ns, may_balance: bool) {
+        let (pick, cost) = hook!(self, c, at, |s, cx| s.pick_next_task(cx, c));
+        let at = at + cost;
+        match pick {
+            Pick::Task(next) => self.switch_to(c, next, at),
+            Pick::Nothing if may_balance => {
+                let (step, cost) =
+                    hook!(self, c, at, |s, cx| s.balance_begin(cx, c, BalanceKind::Newidle));
+                match step {
+                    BalanceStep::Done { .. } => self.go_idle(c, at + cost),
+                    step => {
+                        self.hold_rq(c, c, at);
+                        self.balance_plan(c, step, at, cost);
+                    }
+                }
+            }
+            Pick::Nothing => self.go_idle(c, at),
+        }
+    }
+
+    /// Newidle balancing is over.
+    pub(crate) fn schedule_again(&mut self, c: Cpu) {
+        if let Some(at) = self.lock_rq(c, c, self.now, Frame::ScheduleAgainLocked) {
+            self.sh.rqs[c.ix()].clock = at;
+            self.pick(c, at, false);
+        }
+    }
+
+    pub(crate) fn schedule_again_locked(&mut self, c: Cpu) {
+        self.lock_granted(c);
+        self.sh.rqs[c.ix()].clock = self.now;
+        self.pick(c, self.now, false);
+    }
+
+    fn go_idle(&mut self, c: Cpu, at: Ns) {
+        let ((), cost) = hook!(self, c, at, |s, cx| s.set_idle(cx, c));
+        self.stats.count.sched_goidle += 1;
+        self.switch_to(c, TaskId(u32::from(c.0)), at + cost);
+    }
+
+    /// `context_switch` to `next`, and what `next` does first.
+    fn switch_to(&mut self, c: Cpu, next: TaskId, mut at: Ns) {
+        let nr_cpus = self.cpus.len();
+        let prev = self.curr(c);
+        let cause = self.cpus[c.ix()].switch_cause.take();
+        self.sh.rqs[c.ix()].need_resched = false;
+        let prev_idle = prev.ix() < nr_cpus;
+        let next_idle = next.ix() < nr_cpus;
+        if prev != next {
+            self.note_switch(c, prev, next, at, cause);
+            let same_mm = self.sh.tasks[prev.ix()].mm == self.sh.tasks[next.ix()].mm;
+            let costs = &self.machine.costs;
+            let cost = if same_mm || next_idle || prev_idle {
+                costs.switch_same_mm
+            } else {
+                costs.switch_other_mm
+            };
+            at += self.jittered(c, Func::ContextSwitch, cost);
+            if !prev_idle {
+                self.sh.tasks[prev.ix()].on_cpu_until = at;
+                let k = &mut self.tasks[prev.ix()];
+                k.last_cpu = c;
+                k.kib_stamp = self.cpus[c.ix()].kib_clock;
+                if self.sh.tasks[prev.ix()].state == TaskState::Running {
+                    k.runnable_since = at;
+                }
+                let (left, entry) = (k.remaining, k.remaining_entry);
+                if left.0 != 0 {
+                    self.unbook_remaining(c, left, entry);
+                }
+            }
+            self.sh.rqs[c.ix()].curr = next;
+            if prev_idle != next_idle {
+                self.set_busy(c, !next_idle);
+            }
+            if !next_idle {
+                self.sh.tasks[next.ix()].on_cpu_until = Ns::NEVER;
+                at = self.start_running(c, next, at);
+            }
+        }
+        self.hold_rq(c, c, at);
+        let cpu = &mut self.cpus[c.ix()];
+        cpu.irqs_on(at);
+        cpu.no_user();
+        debug_assert!(cpu.level == 0);
+        if next_idle {
+            self.plan(c, at, Frame::EnterIdle);
+            return;
+        }
+        self.resume(c, next, at, prev != next);
+    }
+
+    /// Books and counts that `next` begins to run; returns when its cache is warm.
+    fn start_running(&mut self, c: Cpu, next: TaskId, at: Ns) -> Ns {
+        let k = &mut self.tasks[next.ix()];
+        if k.woken_at.0 != 0 {
+            self.stats.wakeup_latency.record(at.saturating_sub(k.woken_at));
+            k.woken_at = Ns::ZERO;
+        }
+        self.stats.sched_delay.record(at.saturating_sub(k.runnable_since));
+        let cold = self.cold_cache(c, next);
+        self.waited(c, Func::ColdCache, Resource::None, cold);
+        at + cold
+    }
+
+    /// The task goes on with what is left of its operation, from `at` on.
+    fn resume(&mut self, c: Cpu, p: TaskId, at: Ns, switched: bool) {
+        let k = &mut self.tasks[p.ix()];
+        let (left, entry) = (k.remaining, k.remaining_entry);
+        k.remaining = Ns::ZERO;
+        k.remaining_entry = Ns::ZERO;
+        if left.0 == 0 {
+            self.plan(c, at, Frame::Task);
+            return;
+        }
+        if switched {
+            self.rebook_remaining(c, left, entry);
+        }
+        let slow = u64::from(self.cpus[c.ix()].slowdown);
+        let _ = slow;
+        let end = at + left;
+        self.plan(c, end, Frame::Task);
+        let cpu = &mut self.cpus[c.ix()];
+        cpu.user_from = at;
+        cpu.user_to = end - entry.min(left);
+        cpu.func = Func::User;
+    }
+
+    /// A switched-out task's unfinished user operation is not this CPU's any more.
+    fn unbook_remaining(&mut self, c: Cpu, left: Ns, entry: Ns) {
+        let entry = entry.min(left);
+        self.sh.ledger.unbook(c, Func::SyscallEntry, Resource::None, entry);
+        self.sh.ledger.unbook(c, Func::User, Resource::None, left - entry);
+    }
+
+    /// A switched-in task's unfinished user operation is this CPU's now.
+    fn rebook_remaining(&mut self, c: Cpu, left: Ns, entry: Ns) {
+        let entry = entry.min(left);
+        self.sh.ledger.book(c, Func::SyscallEntry, Resource::None, entry);
+        self.sh.ledger.book(c, Func::User, Resource::None, left - entry);
+    }
+
+    /// Work whose cost varies by up to an eighth either way, by the seed.
+    pub(crate) fn jittered(&mut self, c: Cpu, func: Func, ns: u32) -> Ns {
+        let n = self.stats.switches_of[c.ix()];
+        let r = self.sh.noise.below(Stream::Jitter, u64::from(c.0), n, 257) as u32;
+        self.work(c, func, ns - ns / 8 + (ns / 4 * r) / 256)
+    }
+
+    /// Counters and causes of a switch.
+    fn note_switch(
+        &mut self,
+        c: Cpu,
+        prev: TaskId,
+        next: TaskId,
+        at: Ns,
+        cause: Option<&'static Cause>,
+    ) {
+        let nr_cpus = self.cpus.len();
+        self.stats.switches_of[c.ix()] += 1;
+        self.stats.count.context_switches += 1;
+        let prev_idle = prev.ix() < nr_cpus;
+        let t = &mut self.sh.tasks[prev.ix()];
+        let stays = t.state == TaskState::Running;
+        let step = self.tasks[prev.ix()].step;
+        let why: &'static Cause = if prev_idle {
+            &IDLE_WOKEN
+        } else if !stays {
+            t.nvcsw += 1;
+            self.stats.count.voluntary_switches += 1;
+            if t.state == TaskState::Dead { &EXITS } else { &BLOCKS }
+        } else {
+            t.nivcsw += 1;
+            self.stats.count.involuntary_switches += 1;
+            let at_exit = step == Step::NextOp || self.tasks[prev.ix()].remaining.0 != 0;
+            cause.unwrap_or(if at_exit { &PREEMPTED } else { &WOKEN_BEFORE_SLEPT })
+        };
+        self.stats.switches.count(why);
+        self.stats.event(Event {
+            time: at,
+            cpu: c,
+            kind: EventKind::Switch,
+            task: prev,
+            a: next.0,
+            b: u32::from(stays && !prev_idle),
+            cause: Some(why),
+        });
+    }
+}

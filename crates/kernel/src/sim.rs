@@ -1,0 +1,205 @@
+//! `simulate`: the state of a run and its event loop.
+//!
+//! *What.* Every CPU is in the middle of one operation; the loop takes the CPU whose operation (or
+//! interrupt) comes next, lets its kernel code act at that moment, and plans the CPU's next
+//! operation. State changes happen at events only; between two events of a CPU nothing that
+//! another CPU could see changes.
+//! *Source.* DESIGN.md, "How time passes".
+//! *Equations.* For each CPU: booked in the ledger = elapsed + planned beyond now.
+//! *Departures.* D1: short stretches with interrupts off inside system calls are not modelled;
+//! wakeups, `schedule()` and whoever holds a run queue lock keep interrupts off.
+//! *Example.* One CPU, one task that computes 1 ms: the events are its wakeup, a switch, ticks, and
+//! the exit.
+
+use crate::event::Events;
+use crate::frame::{CpuSim, Frame, Waiting};
+use crate::program::{ChannelId, Program};
+use crate::stats::Stats;
+use crate::stop::StopWork;
+use crate::task::KTask;
+use crate::unix::UnixSock;
+use crate::wait::WaitQueue;
+use crate::{pipe::Pipe, simulate::Watch};
+use vruntime_base::{Cause, Cpu, Func, Ns, Resource, TaskId};
+use vruntime_machine::{Lock, LockQueue, Machine};
+use vruntime_sched::cx::Shared;
+use vruntime_sched::scheduler::Scheduler;
+
+/// One direction of data between tasks.
+pub enum Channel {
+    /// A pipe.
+    Pipe(Pipe),
+    /// One direction of a Unix stream socket.
+    Unix(UnixSock),
+}
+
+/// A run in progress.
+pub struct Sim {
+    /// The current event's moment.
+    pub(crate) now: Ns,
+    pub(crate) sched: Box<dyn Scheduler>,
+    pub(crate) sh: Shared,
+    pub(crate) machine: Machine,
+    /// Reschedules asked for by the hook being called.
+    pub(crate) resched: Vec<(Cpu, &'static Cause)>,
+    pub(crate) events: Events,
+    pub(crate) cpus: Vec<CpuSim>,
+    pub(crate) tasks: Vec<KTask>,
+    pub(crate) channels: Vec<Channel>,
+    pub(crate) futexes: Vec<WaitQueue>,
+    pub(crate) programs: Vec<Box<dyn Program>>,
+    pub(crate) rq_locks: Vec<Lock>,
+    pub(crate) rq_queue: LockQueue,
+    /// Work for the stopper of each CPU.
+    pub(crate) stop_work: Vec<Vec<StopWork>>,
+    /// Busy hardware threads of each core, by the core's first CPU.
+    pub(crate) core_busy: Vec<u8>,
+    /// Position of each CPU among simultaneous events, drawn from the seed.
+    pub(crate) slot_of: Vec<u16>,
+    pub(crate) cpu_of: Vec<Cpu>,
+    pub(crate) stats: Stats,
+    pub(crate) group_of_workload: vruntime_sched::task::TgId,
+}
+
+/// Calls a hook of the scheduler: evaluates `$body` with `$s: &mut dyn Scheduler` and
+/// `$cx: &mut Cx` and gives (result, cost).
+#[macro_export]
+#[doc(hidden)]
+macro_rules! hook {
+    ($sim:expr, $c:expr, $at:expr, |$s:ident, $cx:ident| $body:expr) => {{
+        let at: vruntime_base::Ns = $at;
+        let sim: &mut $crate::sim::Sim = $sim;
+        let mut ctx = vruntime_sched::cx::Cx {
+            now: at,
+            cpu: $c,
+            cost: vruntime_base::Ns::ZERO,
+            slowdown: sim.cpus[$c.ix()].slowdown,
+            sh: &mut sim.sh,
+            machine: &mut sim.machine,
+            resched: &mut sim.resched,
+        };
+        let $s = &mut *sim.sched;
+        let $cx = &mut ctx;
+        let result = $body;
+        (result, ctx.cost)
+    }};
+}
+
+impl Sim {
+    /// Handles events until the run is over.
+    pub(crate) fn run(&mut self, watch: &mut Watch) {
+        let nr_cpus = self.cpus.len();
+        loop {
+            let (t, slot) = self.events.next();
+            debug_assert!(t >= self.now, "time runs backwards");
+            self.now = t;
+            self.machine.event_time = t;
+            self.stats.events += 1;
+            if slot >= nr_cpus {
+                if self.control(watch, t) {
+                    return;
+                }
+                continue;
+            }
+            let c = self.cpu_of[slot];
+            self.stats.fold(t, c);
+            let cpu = &self.cpus[c.ix()];
+            if cpu.interrupt_at() <= t {
+                self.interrupt(c);
+            } else {
+                debug_assert!(cpu.op_end == t);
+                self.act(c);
+            }
+            self.arm(c);
+            if self.stats.over {
+                return;
+            }
+        }
+    }
+
+    /// Tells the event tree when `c` acts next.
+    #[inline]
+    pub(crate) fn arm(&mut self, c: Cpu) {
+        let cpu = &self.cpus[c.ix()];
+        let at = cpu.op_end.min(cpu.interrupt_at());
+        self.events.set(self.slot_of[c.ix()] as usize, at);
+    }
+
+    /// Books `ns` of work at full speed for `func` on `c`; returns the time it takes there.
+    #[inline(always)]
+    pub(crate) fn work(&mut self, c: Cpu, func: Func, ns: u32) -> Ns {
+        let d = Ns((u64::from(ns) * u64::from(self.cpus[c.ix()].slowdown)) >> 10);
+        self.sh.ledger.book(c, func, Resource::None, d);
+        d
+    }
+
+    /// Books waiting.
+    #[inline(always)]
+    pub(crate) fn waited(&mut self, c: Cpu, func: Func, on: Resource, d: Ns) -> Ns {
+        self.sh.ledger.book(c, func, on, d);
+        d
+    }
+
+    /// The operation of `c` ends at `at`, then `frame` acts.
+    #[inline(always)]
+    pub(crate) fn plan(&mut self, c: Cpu, at: Ns, frame: Frame) {
+        debug_assert!(at >= self.now);
+        let cpu = &mut self.cpus[c.ix()];
+        let level = cpu.level as usize;
+        cpu.frames[level] = frame;
+        cpu.op_end = at;
+    }
+
+    /// `c` waits, with `frame` to act when it is granted what it waits for.
+    #[inline]
+    pub(crate) fn plan_wait(&mut self, c: Cpu, on: Waiting, frame: Frame, grant: Option<Ns>) {
+        let now = self.now;
+        let cpu = &mut self.cpus[c.ix()];
+        cpu.frames[cpu.level as usize] = frame;
+        cpu.op_end = grant.unwrap_or(Ns::NEVER);
+        cpu.waiting = on;
+        cpu.wait_since = now;
+    }
+
+    /// What `c` waits for will be its own at `at`.
+    pub(crate) fn grant(&mut self, c: Cpu, at: Ns) {
+        let cpu = &mut self.cpus[c.ix()];
+        let at = at.max(cpu.wait_since);
+        if cpu.wait_level() == cpu.level {
+            cpu.op_end = at;
+            self.arm(c);
+        } else {
+            cpu.granted = at;
+        }
+    }
+
+    /// The wait of `c` is over: books it.
+    pub(crate) fn end_wait(&mut self, c: Cpu, func: Func, on: Resource) {
+        let cpu = &mut self.cpus[c.ix()];
+        cpu.waiting = Waiting::Nothing;
+        cpu.granted = Ns::NEVER;
+        let d = self.now.saturating_sub(cpu.wait_since);
+        self.sh.ledger.book(c, func, on, d);
+    }
+
+    /// Current task of `c`.
+    #[inline(always)]
+    pub(crate) fn curr(&self, c: Cpu) -> TaskId {
+        self.sh.rqs[c.ix()].curr
+    }
+
+    /// The pipe `ch`. Panics if it is a socket: callers have looked.
+    #[inline(always)]
+    pub(crate) fn pipe(&mut self, ch: ChannelId) -> &mut Pipe {
+        match &mut self.channels[ch.ix()] {
+            Channel::Pipe(p) => p,
+            Channel::Unix(_) => unreachable!("a socket used as a pipe"),
+        }
+    }
+
+    /// A cache line goes from `from` to `to`.
+    #[inline(always)]
+    pub(crate) fn transfer(&self, from: Cpu, to: Cpu) -> Ns {
+        if from == to || from.is_none() { Ns::ZERO } else { self.machine.transfer(from, to) }
+    }
+}

@@ -1,0 +1,241 @@
+//! `run`: one simulated run from its specification to its record, and nothing else.
+
+use crate::record::{GroupProgress, RunRecord, RunSpec, Sampling};
+use crate::sim::{Channel, Sim};
+use crate::stats::Snapshot;
+use crate::task::KTask;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use vruntime_base::{Cpu, Histogram, Ns};
+use vruntime_sched::fair::Entity;
+use vruntime_sched::task::Task;
+
+pub use crate::boot::SetupError;
+
+/// How often the run looks at the world outside, in simulated time.
+const CHECK: Ns = Ns::from_ms(1);
+/// If no message and no exit happens for this long, the run is stuck.
+const STUCK: Ns = Ns::from_ms(60_000);
+
+/// Tells the outside how far a run is, and tells the run to stop.
+#[derive(Default)]
+pub struct Progress {
+    /// Simulated ns so far.
+    pub simulated_ns: AtomicU64,
+    /// Events so far.
+    pub events: AtomicU64,
+    /// Set to end the run early; its record is then incomplete.
+    pub stop: AtomicBool,
+}
+
+/// Runs `spec`. The same specification gives the same record, whatever runs beside it.
+pub fn run(spec: &RunSpec) -> Result<RunRecord, SetupError> {
+    run_watched(spec, &Progress::default())
+}
+
+/// As [`run`], with a view from outside. `progress` never changes what is simulated, except by
+/// ending it.
+pub fn run_watched(spec: &RunSpec, progress: &Progress) -> Result<RunRecord, SetupError> {
+    let mut sim = Sim::boot(spec)?;
+    let control = sim.cpus.len();
+    sim.events.set(control, CHECK);
+    let mut watch = Watch { progress, sampling: spec.sampling, last_done: 0, last_moved: Ns::ZERO };
+    sim.run(&mut watch);
+    Ok(sim.into_record(spec))
+}
+
+/// State of the control slot.
+pub(crate) struct Watch<'a> {
+    progress: &'a Progress,
+    sampling: Sampling,
+    last_done: u64,
+    last_moved: Ns,
+}
+
+impl Sim {
+    /// The control slot's event: windows, limits, the outside world. True ends the run.
+    pub(crate) fn control(&mut self, w: &mut Watch, t: Ns) -> bool {
+        w.progress.simulated_ns.store(t.0, Ordering::Relaxed);
+        w.progress.events.store(self.stats.events, Ordering::Relaxed);
+        if w.progress.stop.load(Ordering::Relaxed) {
+            return true;
+        }
+        let done = self.stats.count.messages + self.stats.exited + self.stats.count.forks;
+        if done != w.last_done {
+            w.last_done = done;
+            w.last_moved = t;
+        } else if t.saturating_sub(w.last_moved) > STUCK && self.stats.count.syscalls > 0 {
+            return true;
+        }
+        let mut next = t + CHECK;
+        match w.sampling {
+            Sampling::Full { limit } => {
+                if let (Some(start), None) = (self.stats.mark_start, &self.stats.window) {
+                    self.open_window(start.max(t), t);
+                }
+                if t >= limit {
+                    return true;
+                }
+                next = next.min(limit);
+            }
+            Sampling::Window { warmup, window } => {
+                if let Some(start) = self.stats.mark_start {
+                    let from = start + warmup;
+                    if self.stats.window.is_none() {
+                        if t >= from {
+                            self.open_window(t, t);
+                        } else {
+                            next = next.min(from);
+                        }
+                    }
+                    if let Some(s) = &self.stats.window {
+                        let to = s.at + window;
+                        if t >= to {
+                            return true;
+                        }
+                        next = next.min(to);
+                    }
+                }
+            }
+        }
+        self.events.set(self.cpus.len(), next);
+        false
+    }
+
+    fn open_window(&mut self, at: Ns, now: Ns) {
+        self.settle_all(now);
+        let s = &mut self.stats;
+        s.wakeup_latency = Histogram::default();
+        s.sched_delay = Histogram::default();
+        for g in &mut s.groups {
+            g.at_start = g.done;
+        }
+        s.window = Some(Snapshot {
+            at,
+            count: s.count.clone(),
+            switches: s.switches.clone(),
+            placements: s.placements.clone(),
+            migrations: s.migrations.clone(),
+            ledger: self.sh.ledger.clone(),
+            events: s.events,
+        });
+    }
+
+    /// Books waiting and idle time up to `t` on all CPUs.
+    pub(crate) fn settle_all(&mut self, t: Ns) {
+        for c in 0..self.cpus.len() {
+            self.settle(Cpu::from_ix(c), t);
+        }
+    }
+
+    fn into_record(mut self, spec: &RunSpec) -> RunRecord {
+        let end = self.now;
+        self.settle_all(end);
+        if self.stats.window.is_none() {
+            // The benchmark was over before the window began: the whole run is the window.
+            self.stats.window = Some(Snapshot {
+                at: self.stats.mark_start.unwrap_or(Ns::ZERO),
+                count: Default::default(),
+                switches: Default::default(),
+                placements: Default::default(),
+                migrations: Default::default(),
+                ledger: vruntime_base::Ledger::new(self.cpus.len()),
+                events: 0,
+            });
+        }
+        let bytes = self.bytes_per_task();
+        let nr_cpus = self.cpus.len();
+        let nr_tasks = self.tasks.len() - 2 * nr_cpus;
+        let s = self.stats;
+        let w = s.window.expect("set above");
+        let started = s.mark_start.unwrap_or(Ns::ZERO);
+        let groups: Vec<GroupProgress> = s
+            .groups
+            .iter()
+            .map(|g| GroupProgress {
+                goal: g.goal,
+                at_window_start: g.at_start,
+                at_window_end: g.done,
+                finished_at: g.finished_at,
+            })
+            .collect();
+        let time = match (s.mark_start, s.mark_stop) {
+            (Some(a), Some(b)) => Some(b - a),
+            (Some(a), None) => extrapolate(&groups, a, w.at, end),
+            _ => None,
+        };
+        RunRecord {
+            machine: spec.machine.name.clone(),
+            kernel: spec.release.name.clone(),
+            workload: spec.workload.command_line(),
+            seed: spec.seed,
+            nr_cpus,
+            nr_tasks,
+            started,
+            window: (w.at, end),
+            complete: s.mark_stop.is_some(),
+            time,
+            groups,
+            counters: s.count.since(&w.count),
+            switches: s.switches.since(&w.switches).by_name(),
+            placements: s.placements.since(&w.placements).by_name(),
+            migrations: s.migrations.since(&w.migrations).by_name(),
+            cpu_time: self.sh.ledger.since(&w.ledger).rows(),
+            wakeup_latency: s.wakeup_latency,
+            sched_delay: s.sched_delay,
+            events: s.events - w.events,
+            hash: s.hash,
+            bytes_per_task: bytes,
+            timeline: s.timeline,
+        }
+    }
+
+    /// Bytes of all arrays that grow with tasks, per task.
+    fn bytes_per_task(&self) -> u64 {
+        let n = (self.tasks.len() - 2 * self.cpus.len()).max(1);
+        let fixed = size_of::<Task>() + size_of::<KTask>() + size_of::<Entity>();
+        let channels = self.channels.len() * size_of::<Channel>();
+        (fixed + channels / n) as u64
+    }
+}
+
+/// The benchmark's time from each group's progress in the window `from … to`: the slowest group's.
+/// `None` if a group that is not done made no progress.
+fn extrapolate(groups: &[GroupProgress], start: Ns, from: Ns, to: Ns) -> Option<Ns> {
+    let span = to.saturating_sub(from).0;
+    let mut worst = Ns::ZERO;
+    for g in groups {
+        let at = match g.finished_at {
+            Some(at) => at,
+            None => {
+                let made = g.at_window_end - g.at_window_start;
+                if made == 0 {
+                    return None;
+                }
+                to + Ns(g.goal - g.at_window_end).mul_div(span, made)
+            }
+        };
+        worst = worst.max(at.saturating_sub(start));
+    }
+    if groups.is_empty() { None } else { Some(worst) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_slowest_group_decides() {
+        let g = |goal, a, b| GroupProgress {
+            goal,
+            at_window_start: a,
+            at_window_end: b,
+            finished_at: None,
+        };
+        let ms = Ns::from_ms;
+        // Window 100 … 200 ms after a start at 0: group 0 makes 100 of its remaining 800 in it,
+        // group 1 makes 200 of 1000 remaining.
+        let got = extrapolate(&[g(1000, 100, 200), g(1200, 0, 200)], ms(0), ms(100), ms(200));
+        assert_eq!(got, Some(ms(200 + 800)));
+        assert_eq!(extrapolate(&[g(10, 3, 3)], ms(0), ms(1), ms(2)), None);
+    }
+}

@@ -1,0 +1,108 @@
+//! What a run counts. The window's figures are the difference of two snapshots.
+
+use crate::record::Counters;
+use vruntime_base::{CauseCounts, Cpu, Event, Histogram, Ledger, Ns, Timeline};
+
+/// One progress group.
+#[derive(Clone, Debug)]
+pub(crate) struct Group {
+    pub goal: u64,
+    pub done: u64,
+    pub at_start: u64,
+    pub finished_at: Option<Ns>,
+}
+
+/// Counters of a run in progress.
+pub(crate) struct Stats {
+    pub count: Counters,
+    pub switches: CauseCounts,
+    pub placements: CauseCounts,
+    pub migrations: CauseCounts,
+    pub wakeup_latency: Histogram,
+    pub sched_delay: Histogram,
+    pub groups: Vec<Group>,
+    /// Switches of each CPU: the counter of its cost jitter.
+    pub switches_of: Vec<u64>,
+    pub events: u64,
+    pub hash: u64,
+    pub mark_start: Option<Ns>,
+    pub mark_stop: Option<Ns>,
+    /// The task that ends the run has exited.
+    pub over: bool,
+    pub exited: u64,
+    pub next_mm: u32,
+    pub timeline: Timeline,
+    pub timeline_max: usize,
+    pub window: Option<Snapshot>,
+}
+
+/// The counters when the window began.
+pub(crate) struct Snapshot {
+    pub at: Ns,
+    pub count: Counters,
+    pub switches: CauseCounts,
+    pub placements: CauseCounts,
+    pub migrations: CauseCounts,
+    pub ledger: Ledger,
+    pub events: u64,
+}
+
+impl Stats {
+    pub(crate) fn new(nr_cpus: usize, goals: &[u64], timeline_max: usize) -> Stats {
+        Stats {
+            count: Counters::default(),
+            switches: CauseCounts::default(),
+            placements: CauseCounts::default(),
+            migrations: CauseCounts::default(),
+            wakeup_latency: Histogram::default(),
+            sched_delay: Histogram::default(),
+            groups: goals
+                .iter()
+                .map(|&goal| Group { goal, done: 0, at_start: 0, finished_at: None })
+                .collect(),
+            switches_of: vec![0; nr_cpus],
+            events: 0,
+            hash: 0xcbf2_9ce4_8422_2325,
+            mark_start: None,
+            mark_stop: None,
+            over: false,
+            exited: 0,
+            next_mm: 0,
+            timeline: Timeline::default(),
+            timeline_max,
+            window: None,
+        }
+    }
+
+    /// Folds an event into the run's hash.
+    #[inline(always)]
+    pub(crate) fn fold(&mut self, t: Ns, c: Cpu) {
+        self.hash = (self.hash ^ (t.0 << 10 | u64::from(c.0)))
+            .wrapping_mul(0x9e37_79b9_7f4a_7c15)
+            .rotate_left(29);
+    }
+
+    /// A message of `group` has been received.
+    #[inline(always)]
+    pub(crate) fn message(&mut self, group: u16, at: Ns) {
+        if let Some(g) = self.groups.get_mut(group as usize) {
+            self.count.messages += 1;
+            g.done += 1;
+            if g.done == g.goal {
+                g.finished_at = Some(at);
+            }
+        }
+    }
+
+    /// Keeps an event if a timeline was asked for.
+    #[inline]
+    pub(crate) fn event(&mut self, mut e: Event) {
+        if self.timeline.len() < self.timeline_max {
+            // Costs inside one event put it a little ahead of the clock; keep the order.
+            if let Some(last) = self.timeline.last_time() {
+                e.time = e.time.max(last);
+            }
+            self.timeline.push(e);
+        }
+    }
+}

@@ -1,0 +1,147 @@
+//! The stopper threads (`migration/N`): they move tasks that run, or that may not stay.
+//!
+//! *What.* Work is put on a CPU's list and its stopper is woken; the stopper preempts whatever runs
+//! and does the work under both run queue locks.
+//! *Source.* facts/fair.md 7.7, 9 (kernel/stop_machine.c, `active_load_balance_cpu_stop`).
+//! *Equations.* None.
+//! *Departures.* D1: work is done one after the other in order of arrival. D2: active balancing
+//! attaches its task without waiting for the destination's lock.
+//! *Example.* A task calls exec and the slow path prefers another CPU: the stopper of its CPU
+//! moves it.
+
+use crate::frame::Frame;
+use crate::hook;
+use crate::sim::Sim;
+use crate::task::{Step, WaitsFor};
+use vruntime_base::{Cause, CauseKind, Cpu, Ns, TaskId};
+use vruntime_sched::scheduler::{DequeueFlags, EnqueueFlags, WakeFlags};
+use vruntime_sched::task::TaskState;
+
+/// A task was moved because of exec or a new affinity.
+pub static STOPPER_MOVE: Cause = Cause::new(CauseKind::Migration, "stopper: exec or affinity");
+
+/// What a stopper is asked to do.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum StopWork {
+    /// `active_load_balance_cpu_stop`.
+    ActiveBalance,
+    /// `migration_cpu_stop`: move this task.
+    Move {
+        /// Whom.
+        p: TaskId,
+        /// Where to.
+        to: Cpu,
+    },
+}
+
+impl Sim {
+    /// The stopper task of `c`.
+    pub(crate) fn stopper_of(&self, c: Cpu) -> TaskId {
+        TaskId::from_ix(self.cpus.len() + c.ix())
+    }
+
+    /// `cpu_stop_queue_work` on `target`, executed by `c`; afterwards `then` acts.
+    pub(crate) fn ask_stopper(&mut self, c: Cpu, target: Cpu, work: StopWork, at: Ns, then: Frame) {
+        self.stop_work[target.ix()].push(work);
+        let stopper = self.stopper_of(target);
+        self.cpus[c.ix()].wakes.push((stopper, false));
+        self.plan_wakes(c, at, then);
+    }
+
+    /// The stopper runs: the next piece of work, or sleep.
+    pub(crate) fn stopper(&mut self, c: Cpu, p: TaskId) {
+        if self.stop_work[c.ix()].is_empty() {
+            self.tasks[p.ix()].waits_for = WaitsFor::Work;
+            self.block(c, p, self.now, Step::Stopper, TaskState::Interruptible);
+            return;
+        }
+        if let Some(at) = self.lock_rq(c, c, self.now, Frame::StopLocked) {
+            self.stop_with_lock(c, at);
+        }
+    }
+
+    pub(crate) fn stop_locked(&mut self, c: Cpu) {
+        self.lock_granted(c);
+        self.stop_with_lock(c, self.now);
+    }
+
+    fn stop_target(&self, c: Cpu) -> Cpu {
+        match self.stop_work[c.ix()][0] {
+            StopWork::ActiveBalance => self.sh.rqs[c.ix()].push_cpu,
+            StopWork::Move { to, .. } => to,
+        }
+    }
+
+    /// Holds its own lock: takes the task off, releases the lock, then asks for the other one, as
+    /// the kernel does (never both).
+    fn stop_with_lock(&mut self, c: Cpu, mut at: Ns) {
+        self.sh.rqs[c.ix()].clock = at;
+        let work = self.stop_work[c.ix()][0];
+        let moving = match work {
+            StopWork::ActiveBalance => {
+                // D2: detach and attach are one step.
+                let (_, cost) = hook!(self, c, at, |s, cx| s.active_balance(cx, c));
+                at += cost;
+                self.take_moved(c, at);
+                at = self.carry_out_resched(c, at);
+                None
+            }
+            StopWork::Move { p, .. } => {
+                let t = &self.sh.tasks[p.ix()];
+                if t.on_rq && t.cpu == c && t.state == TaskState::Running {
+                    let (_, cost) = hook!(self, c, at, |s, cx| s.dequeue_task(
+                        cx,
+                        c,
+                        p,
+                        DequeueFlags::default()
+                    ));
+                    at += cost;
+                    self.note_migration(p, c, c, self.stop_target(c), at, &STOPPER_MOVE);
+                    self.stats.migrations.count(&STOPPER_MOVE);
+                    Some(p)
+                } else {
+                    None
+                }
+            }
+        };
+        self.hold_rq(c, c, at);
+        let Some(p) = moving else {
+            self.stop_done(c, at);
+            return;
+        };
+        let to = self.stop_target(c);
+        self.cpus[c.ix()].wake.p = p;
+        self.plan(c, at, Frame::StopBothLocked);
+        if let Some(at) = self.lock_rq(c, to, at, Frame::StopBothLocked) {
+            self.plan(c, at, Frame::StopBothLocked);
+        }
+    }
+
+    pub(crate) fn stop_both_locked(&mut self, c: Cpu) {
+        self.lock_granted(c);
+        let p = self.cpus[c.ix()].wake.p;
+        let to = self.stop_target(c);
+        let t = &mut self.sh.tasks[p.ix()];
+        t.cpu = to;
+        t.wake_cpu = to;
+        t.nr_migrations += 1;
+        self.sh.rqs[to.ix()].clock = self.now;
+        let ((), cost) = hook!(self, c, self.now, |s, cx| {
+            s.enqueue_task(cx, to, p, EnqueueFlags::default());
+            cx.sh.tasks[p.ix()].on_rq = true;
+            s.wakeup_preempt(cx, to, p, WakeFlags::default());
+        });
+        let at = self.now + cost;
+        self.hold_rq(c, to, at);
+        let at = self.carry_out_resched(c, at);
+        self.stop_done(c, at);
+    }
+
+    fn stop_done(&mut self, c: Cpu, at: Ns) {
+        if self.stop_work[c.ix()].remove(0) == StopWork::ActiveBalance {
+            self.sh.rqs[c.ix()].active_balance = false;
+        }
+        self.cpus[c.ix()].irqs_on(at);
+        self.plan(c, at, Frame::Task);
+    }
+}

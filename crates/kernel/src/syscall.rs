@@ -1,0 +1,260 @@
+//! System calls: entry, exit, and what each operation does.
+//!
+//! *What.* A task's step acts when its operation ends; it does what the kernel does at that moment
+//! and plans the next operation. The way out of a system call, the user code, and the way into the
+//! next one are fused into one operation; a reschedule request cuts it where user mode begins.
+//! *Source.* facts/workloads.md 1 to 4, facts/fair.md 8.3 (preemption points).
+//! *Equations.* None.
+//! *Departures.* D1: `wait4` and `pthread_join` wait for any child. D2: no signals, no time-outs.
+//! *Example.* A sender writes 640 messages into a pipe: 640 operations of write-exit-user-entry,
+//! then it sleeps.
+
+use crate::frame::Frame;
+use crate::hook;
+use crate::program::{ChannelId, Op};
+use crate::sim::{Channel, Sim};
+use crate::stop::StopWork;
+use crate::task::{Step, WaitsFor};
+use vruntime_base::{Cpu, CpuMask, Func, Ns, Resource, TaskId};
+use vruntime_sched::scheduler::WakeFlags;
+use vruntime_sched::task::{Policy, TaskState};
+
+impl Sim {
+    /// The current task of `c` goes on at its step.
+    pub(crate) fn task_step(&mut self, c: Cpu) {
+        let p = self.curr(c);
+        self.cpus[c.ix()].no_user();
+        match self.tasks[p.ix()].step {
+            Step::Begin => self.begin(c, p),
+            Step::RunEnd | Step::NextOp => self.next_op(c, p, self.now),
+            Step::ExitToUser => self.exit_to_user(c, p),
+            Step::WriteUnlocked => self.write_unlocked(c, p),
+            Step::ReadUnlocked => self.read_unlocked(c, p),
+            Step::WritePrepare => self.write_prepare(c, p),
+            Step::ReadPrepare => self.read_prepare(c, p),
+            Step::Woken => self.syscall_return(c, p, self.now),
+            Step::ForkEnd => self.fork_end(c, p),
+            Step::ExecEnd => self.exec_end(c, p),
+            Step::ExitEnd => self.exit_end(c, p),
+            Step::MutexSpin => self.mutex_spin(c, p),
+            Step::MutexRetry => self.pipe_lock(c, p, self.now),
+            Step::Stopper => self.stopper(c, p),
+            Step::SocketSent => self.socket_sent(c, p),
+            Step::SocketReceived => self.socket_received(c, p),
+        }
+    }
+
+    /// The system call of `p` is done at `at`: leave the kernel, run user code, enter the next.
+    pub(crate) fn syscall_return(&mut self, c: Cpu, p: TaskId, at: Ns) {
+        let at = at + self.work(c, Func::SyscallExit, self.machine.costs.syscall_exit);
+        self.stats.count.syscalls += 1;
+        if self.sh.rqs[c.ix()].need_resched {
+            self.tasks[p.ix()].step = Step::ExitToUser;
+            self.plan(c, at, Frame::Task);
+            return;
+        }
+        self.next_op(c, p, at);
+    }
+
+    /// The preemption point at the return to user mode.
+    fn exit_to_user(&mut self, c: Cpu, p: TaskId) {
+        if self.sh.rqs[c.ix()].need_resched {
+            self.tasks[p.ix()].step = Step::NextOp;
+            self.schedule(c);
+        } else {
+            self.next_op(c, p, self.now);
+        }
+    }
+
+    /// In user mode from `at` on: asks the program what it does next.
+    fn next_op(&mut self, c: Cpu, p: TaskId, at: Ns) {
+        let k = &mut self.tasks[p.ix()];
+        let program = &self.programs[k.program.ix()];
+        let op = loop {
+            match program.next(&mut k.regs) {
+                Op::MarkStart => self.stats.mark_start = Some(at),
+                Op::MarkStop => self.stats.mark_stop = Some(at),
+                op => break op,
+            }
+        };
+        k.op = op;
+        k.done = 0;
+        k.wake_next = false;
+        if let Op::Run(d) = op {
+            k.step = Step::RunEnd;
+            let slow = u64::from(self.cpus[c.ix()].slowdown);
+            let d = Ns((d.0 * slow) >> 10);
+            self.sh.ledger.book(c, Func::User, Resource::None, d);
+            self.plan_user(c, at, at + d, at + d);
+            return;
+        }
+        k.step = Step::Begin;
+        let user = self.work(c, Func::User, self.machine.costs.user_loop);
+        let entry = self.work(c, Func::SyscallEntry, self.machine.costs.syscall_entry);
+        self.plan_user(c, at, at + user, at + user + entry);
+    }
+
+    /// Plans an operation that is in user mode from `from` to `to` and ends at `end`.
+    fn plan_user(&mut self, c: Cpu, from: Ns, to: Ns, end: Ns) {
+        self.plan(c, end, Frame::Task);
+        let cpu = &mut self.cpus[c.ix()];
+        cpu.user_from = from;
+        cpu.user_to = to;
+        cpu.func = Func::User;
+    }
+
+    /// A system call has been entered.
+    fn begin(&mut self, c: Cpu, p: TaskId) {
+        match self.tasks[p.ix()].op {
+            Op::Write { to: ch, .. } | Op::Read { from: ch, .. } => match self.channels[ch.ix()] {
+                Channel::Pipe(_) => self.pipe_lock(c, p, self.now),
+                Channel::Unix(_) => self.socket_begin(c, p, ch),
+            },
+            Op::Poll(ch) => self.poll(c, p, ch),
+            Op::Fork { .. } => {
+                let costs = &self.machine.costs;
+                let cost = if self.fork_is_thread(p) { costs.clone_thread } else { costs.fork };
+                self.plan_kernel(c, p, Func::Fork, cost, Step::ForkEnd);
+            }
+            Op::Exec => self.exec(c, p),
+            Op::WaitChildren => {
+                let at = self.now + self.work(c, Func::Wait4, self.machine.costs.pipe_wait);
+                if self.tasks[p.ix()].nr_children == 0 {
+                    self.syscall_return(c, p, at);
+                } else {
+                    // Looks again after each child.
+                    self.tasks[p.ix()].waits_for = WaitsFor::Child;
+                    self.block(c, p, at, Step::Begin, TaskState::Interruptible);
+                }
+            }
+            Op::Exit => {
+                self.plan_kernel(c, p, Func::Exit, self.machine.costs.exit, Step::ExitEnd);
+            }
+            Op::Sleep(d) => self.sleep(c, p, self.now + d),
+            Op::SleepUntil(t) => self.sleep(c, p, t),
+            Op::FutexWait(f) => {
+                let at = self.now + self.work(c, Func::Futex, self.machine.costs.futex_wait);
+                self.futexes[f.ix()].add(&mut self.tasks, p, true);
+                self.tasks[p.ix()].waits_for = WaitsFor::Futex(f);
+                self.block(c, p, at, Step::Woken, TaskState::Interruptible);
+            }
+            Op::FutexWake { futex, n } => {
+                let at = self.now + self.work(c, Func::Futex, self.machine.costs.futex_wake);
+                for _ in 0..n {
+                    let Some(w) = self.futexes[futex.ix()].pop(&mut self.tasks) else { break };
+                    self.cpus[c.ix()].wakes.push((w, false));
+                }
+                self.tasks[p.ix()].step = Step::Woken;
+                self.plan_wakes(c, at, Frame::Task);
+            }
+            Op::Yield => self.sched_yield(c, p),
+            Op::Pin(cpu) => self.pin(c, p, cpu),
+            Op::SetPolicy { policy, prio } => self.set_policy(c, p, policy, prio),
+            Op::Run(_) | Op::MarkStart | Op::MarkStop => unreachable!("not system calls"),
+        }
+    }
+
+    /// Plans `cost` of kernel work, then `step`.
+    pub(crate) fn plan_kernel(&mut self, c: Cpu, p: TaskId, func: Func, cost: u32, step: Step) {
+        let at = self.now + self.work(c, func, cost);
+        self.tasks[p.ix()].step = step;
+        self.cpus[c.ix()].func = func;
+        self.plan(c, at, Frame::Task);
+    }
+
+    /// `p` sets its state and calls `schedule()` at `at`; woken, it goes on at `step`.
+    pub(crate) fn block(&mut self, c: Cpu, p: TaskId, at: Ns, step: Step, state: TaskState) {
+        self.tasks[p.ix()].step = step;
+        self.sh.tasks[p.ix()].state = state;
+        self.plan(c, at, Frame::Schedule);
+    }
+
+    fn sleep(&mut self, c: Cpu, p: TaskId, until: Ns) {
+        let at = self.now + self.work(c, Func::Sleep, self.machine.costs.hrtimer_start);
+        if until <= at {
+            self.syscall_return(c, p, at);
+            return;
+        }
+        self.sleep_until(c, p, until);
+        self.block(c, p, at, Step::Woken, TaskState::Interruptible);
+    }
+
+    fn poll(&mut self, c: Cpu, p: TaskId, ch: ChannelId) {
+        let at = self.now + self.work(c, Func::Poll, self.machine.costs.poll_call);
+        let tasks = &mut self.tasks;
+        let (empty, queue) = match &mut self.channels[ch.ix()] {
+            Channel::Pipe(pipe) => {
+                pipe.poll_usage = true;
+                (pipe.is_empty(), &mut pipe.rd_wait)
+            }
+            Channel::Unix(s) => (s.is_empty(), &mut s.rd_wait),
+        };
+        if !empty {
+            self.syscall_return(c, p, at);
+            return;
+        }
+        queue.add(tasks, p, false);
+        self.tasks[p.ix()].waits_for = WaitsFor::Data(ch);
+        self.block(c, p, at, Step::Begin, TaskState::Interruptible);
+    }
+
+    fn sched_yield(&mut self, c: Cpu, p: TaskId) {
+        self.tasks[p.ix()].step = Step::NextOp;
+        let at = self.now + self.work(c, Func::Yield, self.machine.costs.sched_yield);
+        if let Some(at) = self.lock_rq(c, c, at, Frame::YieldLocked) {
+            self.yield_with_lock(c, at);
+        }
+    }
+
+    pub(crate) fn yield_locked(&mut self, c: Cpu) {
+        self.lock_granted(c);
+        self.yield_with_lock(c, self.now);
+    }
+
+    fn yield_with_lock(&mut self, c: Cpu, at: Ns) {
+        self.sh.rqs[c.ix()].clock = at;
+        let ((), cost) = hook!(self, c, at, |s, cx| s.yield_task(cx, c));
+        self.hold_rq(c, c, at + cost);
+        self.cpus[c.ix()].switch_cause = Some(&crate::schedule::YIELDS);
+        self.plan(c, at + cost, Frame::Schedule);
+    }
+
+    fn pin(&mut self, c: Cpu, p: TaskId, cpu: Cpu) {
+        let affinity = self.sh.affinities.intern(CpuMask::one(cpu));
+        let t = &mut self.sh.tasks[p.ix()];
+        t.affinity = affinity;
+        t.nr_cpus_allowed = 1;
+        self.tasks[p.ix()].step = Step::Woken;
+        if cpu == c {
+            self.syscall_return(c, p, self.now);
+        } else {
+            self.ask_stopper(c, c, StopWork::Move { p, to: cpu }, self.now, Frame::Schedule);
+        }
+    }
+
+    fn set_policy(&mut self, c: Cpu, p: TaskId, policy: Policy, prio: i8) {
+        let at = self.now + self.work(c, Func::Yield, self.machine.costs.sched_yield);
+        let ((), cost) = hook!(self, c, at, |s, cx| s.set_policy(cx, p, policy, prio));
+        self.syscall_return(c, p, at + cost);
+    }
+
+    fn exec(&mut self, c: Cpu, p: TaskId) {
+        let flags = WakeFlags { exec: true, ..WakeFlags::default() };
+        let prev = self.sh.tasks[p.ix()].cpu;
+        let (place, cost) = hook!(self, c, self.now, |s, cx| s.select_task_rq(cx, p, prev, flags));
+        self.stats.placements.count(place.rule);
+        self.tasks[p.ix()].step = Step::ExecEnd;
+        let at = self.now + cost;
+        if place.cpu == c {
+            self.plan(c, at, Frame::Task);
+        } else {
+            self.ask_stopper(c, c, StopWork::Move { p, to: place.cpu }, at, Frame::Schedule);
+        }
+    }
+
+    fn exec_end(&mut self, c: Cpu, p: TaskId) {
+        self.stats.next_mm += 1;
+        self.sh.tasks[p.ix()].mm = self.stats.next_mm;
+        self.plan_kernel(c, p, Func::Exec, self.machine.costs.exec, Step::Woken);
+    }
+}

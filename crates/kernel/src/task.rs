@@ -1,0 +1,109 @@
+//! The kernel's half of a task (the scheduler's half is `vruntime_sched::task::Task`).
+
+use crate::program::{ChannelId, FutexId, Op, ProgramId, Regs};
+use vruntime_base::{Cpu, Ns, TaskId};
+
+/// Where in its current system call (or between two) a task goes on when it is next on a CPU.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Step {
+    /// The operation in `KTask::op` begins: entered the kernel, about to take its first lock.
+    Begin,
+    /// User code of `Op::Run` has ended.
+    RunEnd,
+    /// Back in user mode: ask the program for the next operation.
+    NextOp,
+    /// At the end of a system call: preemption point, then user mode.
+    ExitToUser,
+    /// The pipe was full: get into the queue of writers, unless there is room by now.
+    WritePrepare,
+    /// The pipe was empty: get into the queue of readers, unless there is data by now.
+    ReadPrepare,
+    /// The pipe's mutex is released now, and what follows from a write happens.
+    WriteUnlocked,
+    /// The pipe's mutex is released now, and what follows from a read happens.
+    ReadUnlocked,
+    /// A message has been put on a socket's queue.
+    SocketSent,
+    /// A message has been taken off a socket's queue.
+    SocketReceived,
+    /// The wait (or the wakeups) of a system call are over: it returns.
+    Woken,
+    /// `fork`: the child is complete and is woken.
+    ForkEnd,
+    /// The rest of `execve`.
+    ExecEnd,
+    /// `do_exit` tells the parent and goes for good.
+    ExitEnd,
+    /// Spinning for a mutex.
+    MutexSpin,
+    /// Woken to try for the mutex again.
+    MutexRetry,
+    /// The stopper: looks for work.
+    Stopper,
+}
+
+/// What a sleeping task sleeps on (printed by the no-progress detector).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum WaitsFor {
+    /// Nothing: it does not sleep.
+    Nothing,
+    /// Data in a channel.
+    Data(ChannelId),
+    /// Room in a channel.
+    Room(ChannelId),
+    /// A futex.
+    Futex(FutexId),
+    /// A timer.
+    Timer,
+    /// The end of a child.
+    Child,
+    /// A mutex.
+    Mutex(ChannelId),
+    /// Work for the stopper.
+    Work,
+}
+
+/// The kernel's half of `task_struct`.
+#[derive(Clone, Debug)]
+pub struct KTask {
+    /// Where it goes on.
+    pub step: Step,
+    /// Its operation.
+    pub op: Op,
+    /// Time left of the interrupted operation before `step`, at full speed.
+    pub remaining: Ns,
+    /// Of `remaining`, the part at its end that is the entry into the kernel.
+    pub remaining_entry: Ns,
+    /// Bytes of the operation already transferred.
+    pub done: u32,
+    /// Program and its registers.
+    pub program: ProgramId,
+    /// See `program`.
+    pub regs: Regs,
+    /// Parent.
+    pub parent: TaskId,
+    /// Children that have not ended.
+    pub nr_children: u32,
+    /// What it sleeps on.
+    pub waits_for: WaitsFor,
+    /// Next in the wait queue.
+    pub wait_next: TaskId,
+    /// Waits exclusively.
+    pub exclusive: bool,
+    /// The write or read has to pass on the wakeup (`wake_next_writer`, `wake_next_reader`).
+    pub wake_next: bool,
+    /// The pipe was empty (write) or full (read) when the mutex was taken.
+    pub was_edge: bool,
+    /// The run ends with it.
+    pub ends_run: bool,
+    /// Cold-cache footprint in KiB.
+    pub footprint_kib: u16,
+    /// CPU on which it last ran.
+    pub last_cpu: Cpu,
+    /// `CpuSim::kib_clock` of that CPU when it left.
+    pub kib_stamp: u32,
+    /// When its wakeup began; zero when it is not being woken.
+    pub woken_at: Ns,
+    /// Since when it has been waiting for a CPU.
+    pub runnable_since: Ns,
+}

@@ -1,0 +1,200 @@
+//! AF_UNIX stream sockets.
+//!
+//! *What.* A send puts one buffer on the peer's queue and wakes it; it blocks while the sender's
+//! buffer memory is used up. A receive takes data off the queue and wakes the sender when enough
+//! memory is free.
+//! *Source.* facts/workloads.md 4 (net/unix/af_unix.c).
+//! *Equations.* A message of n bytes is charged 512·⌈(n + 320)/512⌉ + 256 bytes; sending blocks at
+//! 212,992 or more charged bytes and goes on when four times the charge is at most that.
+//! *Departures.* D1: a receive takes from one buffer only. D2: the queue lock is one line that
+//! moves; holding it is not waited for.
+//! *Example.* 100-byte messages: the 279th blocks, and sending goes on when 69 are left.
+
+use crate::frame::Frame;
+use crate::program::{ChannelId, Op};
+use crate::sim::{Channel, Sim};
+use crate::task::{Step, WaitsFor};
+use crate::wait::WaitQueue;
+use std::collections::VecDeque;
+use vruntime_base::{Cpu, Func, Resource, TaskId};
+use vruntime_sched::task::TaskState;
+
+/// net.core.wmem_default.
+const SNDBUF: u32 = 212_992;
+
+/// One direction of a socket pair.
+#[derive(Debug)]
+pub struct UnixSock {
+    /// Receivers that wait.
+    pub rd_wait: WaitQueue,
+    /// Senders that wait.
+    pub wr_wait: WaitQueue,
+    /// Bytes left in each buffer on the queue, and what it is charged.
+    queue: VecDeque<(u32, u32)>,
+    charged: u32,
+    last_cpu: Cpu,
+    /// Progress group; `u16::MAX` for none.
+    pub group: u16,
+}
+
+impl UnixSock {
+    /// An empty queue.
+    pub fn new(group: u16) -> UnixSock {
+        UnixSock {
+            rd_wait: WaitQueue::default(),
+            wr_wait: WaitQueue::default(),
+            queue: VecDeque::new(),
+            charged: 0,
+            last_cpu: Cpu::NONE,
+            group,
+        }
+    }
+    /// No data.
+    pub fn is_empty(&self) -> bool {
+        self.queue.is_empty()
+    }
+    /// A send has to wait.
+    pub fn is_full(&self) -> bool {
+        self.charged >= SNDBUF
+    }
+    /// Waiting senders are woken (`unix_writable`).
+    fn is_writable(&self) -> bool {
+        self.charged * 4 <= SNDBUF
+    }
+    /// Puts `n` bytes on the queue.
+    pub fn send(&mut self, n: u32) {
+        let charge = 512 * (n + 320).div_ceil(512) + 256;
+        self.queue.push_back((n, charge));
+        self.charged += charge;
+    }
+    /// Takes up to `n` bytes off; true if a buffer was freed.
+    pub fn receive(&mut self, n: u32) -> (u32, bool) {
+        let Some(front) = self.queue.front_mut() else { return (0, false) };
+        let got = n.min(front.0);
+        front.0 -= got;
+        if front.0 > 0 {
+            return (got, false);
+        }
+        self.charged -= front.1;
+        self.queue.pop_front();
+        (got, true)
+    }
+}
+
+impl Sim {
+    fn sock(&mut self, ch: ChannelId) -> &mut UnixSock {
+        match &mut self.channels[ch.ix()] {
+            Channel::Unix(s) => s,
+            Channel::Pipe(_) => unreachable!("a pipe used as a socket"),
+        }
+    }
+
+    /// A send or receive begins.
+    pub(crate) fn socket_begin(&mut self, c: Cpu, p: TaskId, ch: ChannelId) {
+        let last = self.sock(ch).last_cpu;
+        let move_line = self.transfer(last, c);
+        self.sock(ch).last_cpu = c;
+        match self.tasks[p.ix()].op {
+            Op::Write { .. } => {
+                if self.sock(ch).is_full() {
+                    self.socket_wait(c, p, ch, false);
+                    return;
+                }
+                let at = self.now + self.waited(c, Func::UnixSend, Resource::Socket, move_line);
+                let at = at + self.work(c, Func::UnixSend, self.machine.costs.unix_send);
+                self.tasks[p.ix()].step = Step::SocketSent;
+                self.cpus[c.ix()].func = Func::UnixSend;
+                self.plan(c, at, Frame::Task);
+            }
+            _ => {
+                if self.sock(ch).is_empty() {
+                    self.socket_wait(c, p, ch, true);
+                    return;
+                }
+                let at = self.now + self.waited(c, Func::UnixRecv, Resource::Socket, move_line);
+                let at = at + self.work(c, Func::UnixRecv, self.machine.costs.unix_recv);
+                self.tasks[p.ix()].step = Step::SocketReceived;
+                self.cpus[c.ix()].func = Func::UnixRecv;
+                self.plan(c, at, Frame::Task);
+            }
+        }
+    }
+
+    fn socket_wait(&mut self, c: Cpu, p: TaskId, ch: ChannelId, reader: bool) {
+        let at = self.now + self.work(c, Func::WaitQueue, self.machine.costs.pipe_wait);
+        let tasks = &mut self.tasks;
+        let Channel::Unix(s) = &mut self.channels[ch.ix()] else { return };
+        let queue = if reader { &mut s.rd_wait } else { &mut s.wr_wait };
+        queue.add(tasks, p, false);
+        self.tasks[p.ix()].waits_for =
+            if reader { WaitsFor::Data(ch) } else { WaitsFor::Room(ch) };
+        self.block(c, p, at, Step::Begin, TaskState::Interruptible);
+    }
+
+    /// The message is on the queue: wake a receiver.
+    pub(crate) fn socket_sent(&mut self, c: Cpu, p: TaskId) {
+        let Op::Write { to: ch, bytes } = self.tasks[p.ix()].op else { return };
+        self.sock(ch).send(bytes);
+        let at = self.now + self.work(c, Func::UnixSend, self.machine.costs.unix_wake_check);
+        self.wake_all(c, ch, true);
+        if self.cpus[c.ix()].wakes.is_empty() {
+            self.syscall_return(c, p, at);
+            return;
+        }
+        self.tasks[p.ix()].step = Step::Woken;
+        self.plan_wakes(c, at, Frame::Task);
+    }
+
+    /// Data was taken: wake senders if there is room again.
+    pub(crate) fn socket_received(&mut self, c: Cpu, p: TaskId) {
+        let Op::Read { from: ch, bytes } = self.tasks[p.ix()].op else { return };
+        let now = self.now;
+        let (n, freed) = self.sock(ch).receive(bytes);
+        if n == 0 {
+            // Somebody else took it while this call was on its way.
+            self.socket_wait(c, p, ch, true);
+            return;
+        }
+        let group = self.sock(ch).group;
+        self.stats.message(group, now);
+        if freed && self.sock(ch).is_writable() {
+            self.wake_all(c, ch, false);
+        }
+        if self.cpus[c.ix()].wakes.is_empty() {
+            self.syscall_return(c, p, now);
+            return;
+        }
+        self.tasks[p.ix()].step = Step::Woken;
+        self.plan_wakes(c, now, Frame::Task);
+    }
+
+    fn wake_all(&mut self, c: Cpu, ch: ChannelId, readers: bool) {
+        let tasks = &mut self.tasks;
+        let Channel::Unix(s) = &mut self.channels[ch.ix()] else { return };
+        let queue = if readers { &mut s.rd_wait } else { &mut s.wr_wait };
+        while let Some(w) = queue.pop(tasks) {
+            self.cpus[c.ix()].wakes.push((w, true));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn blocks_after_278_messages_resumes_at_69() {
+        let mut s = UnixSock::new(0);
+        let mut n = 0;
+        while !s.is_full() {
+            s.send(100);
+            n += 1;
+        }
+        assert_eq!(n, 278);
+        while !s.is_writable() {
+            assert_eq!(s.receive(100), (100, true));
+            n -= 1;
+        }
+        assert_eq!(n, 69);
+    }
+}

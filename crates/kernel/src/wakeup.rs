@@ -1,0 +1,335 @@
+//! `try_to_wake_up`: whom, where to, and how the wakee gets there.
+//!
+//! *What.* Three separate moments: the choice of a CPU, the queueing there (by the wake list or by
+//! the remote lock), and the enqueue under the lock. A task that is still queued, or still on its
+//! CPU, takes its own paths.
+//! *Source.* facts/fair.md 2.1 to 2.6 (kernel/sched/core.c `try_to_wake_up`, `ttwu_queue`).
+//! *Equations.* Wake list iff the wakee's CPU is not in the waker's group of direct wakeups, or it
+//! is another CPU and has nothing running.
+//! *Departures.* D1: a wakee on its way off a CPU whose wake list may not be used is spun for in
+//! one step. D2: `pi_lock` is part of the wakee's lines. D3: the choice of the waker's own CPU and
+//! the enqueue there are one event.
+//! *Example.* A write to a pipe whose reader sleeps on an idle CPU of the same LLC: choose (reader's
+//! CPU), wake list, the idle CPU leaves its loop, enqueues, switches.
+
+use crate::frame::{Frame, WakeOp, irq};
+use crate::hook;
+use crate::sim::Sim;
+use vruntime_base::{Cpu, Event, EventKind, Func, Ns, Resource, TaskId};
+use vruntime_sched::scheduler::{EnqueueFlags, WakeFlags};
+use vruntime_sched::task::TaskState;
+
+/// Lines of a remote run queue that an enqueue from outside moves (facts/costs.md A.2: 6 to 10).
+const REMOTE_ENQUEUE_LINES: u64 = 8;
+/// Lines of a task that its new CPU fetches from the waker's (facts/costs.md A.2: 3 to 5).
+const TASK_LINES: u64 = 4;
+
+impl Sim {
+    /// Plans the wakeups in `CpuSim::wakes` at `at`; afterwards `then` acts on the same level.
+    pub(crate) fn plan_wakes(&mut self, c: Cpu, at: Ns, then: Frame) {
+        let cpu = &mut self.cpus[c.ix()];
+        if cpu.wakes.is_empty() {
+            self.plan(c, at, then);
+            return;
+        }
+        cpu.after_wake[cpu.level as usize] = then;
+        cpu.irqs_off = true;
+        self.plan(c, at, Frame::Wake);
+    }
+
+    /// This wakeup is done at `at`: the next one, or what comes after them.
+    fn wake_done(&mut self, c: Cpu, at: Ns) {
+        let at = self.carry_out_resched(c, at);
+        let cpu = &mut self.cpus[c.ix()];
+        if cpu.wakes.is_empty() {
+            cpu.irqs_on(at);
+            let then = cpu.after_wake[cpu.level as usize];
+            self.plan(c, at, then);
+        } else {
+            self.plan(c, at, Frame::Wake);
+        }
+    }
+
+    /// `try_to_wake_up` (or `wake_up_new_task`) begins.
+    pub(crate) fn wake_begin(&mut self, c: Cpu) {
+        let (p, sync) = self.cpus[c.ix()].wakes.remove(0);
+        let t = &self.sh.tasks[p.ix()];
+        let (state, prev) = (t.state, t.cpu);
+        let mut at = self.now;
+        if state == TaskState::New {
+            self.wake_new(c, p);
+            return;
+        }
+        let lines = self.transfer(self.tasks[p.ix()].last_cpu, c);
+        at += self.waited(c, Func::TryToWakeUp, Resource::TaskLine, lines);
+        at += self.work(c, Func::TryToWakeUp, self.machine.costs.ttwu);
+        if matches!(state, TaskState::Running | TaskState::Waking | TaskState::Dead) {
+            self.wake_done(c, at);
+            return;
+        }
+        self.stats.count.wakeups += 1;
+        self.tasks[p.ix()].woken_at = self.now;
+        self.stats.event(Event {
+            time: self.now,
+            cpu: c,
+            kind: EventKind::Waking,
+            task: p,
+            a: u32::from(prev.0),
+            b: self.curr(c).0,
+            cause: None,
+        });
+        self.cpus[c.ix()].wake = WakeOp { p, target: prev, sync, migrated: false, new: false };
+        if self.sh.tasks[p.ix()].on_rq {
+            if let Some(at) = self.lock_rq(c, prev, at, Frame::WakeRunnableLocked) {
+                self.wake_runnable(c, at);
+            }
+            return;
+        }
+        self.sh.tasks[p.ix()].state = TaskState::Waking;
+        let on_cpu_until = self.sh.tasks[p.ix()].on_cpu_until;
+        if on_cpu_until > at {
+            if self.sh.release.ttwu_on_cpu_handover && self.wants_wake_list(c, prev) {
+                self.stats.count.wakeups_on_cpu += 1;
+                self.queue_on_list(c, at);
+                return;
+            }
+            at += self.waited(c, Func::TryToWakeUp, Resource::TaskLine, on_cpu_until - at);
+        }
+        let wake_cpu = self.sh.tasks[p.ix()].wake_cpu;
+        let flags = WakeFlags { sync, ..WakeFlags::default() };
+        let (place, cost) =
+            hook!(self, c, at, |s, cx| s.select_task_rq(cx, p, wake_cpu, flags));
+        at += cost;
+        self.stats.placements.count(place.rule);
+        let wake = &mut self.cpus[c.ix()].wake;
+        wake.target = place.cpu;
+        wake.migrated = place.cpu != prev;
+        if wake.migrated {
+            self.stats.migrations.count(place.rule);
+            self.note_migration(p, c, prev, place.cpu, self.now, place.rule);
+        }
+        if place.cpu == c {
+            self.wake_place(c, at);
+        } else {
+            self.plan(c, at, Frame::WakeQueue);
+        }
+    }
+
+    /// A new task: choose, then enqueue under the lock of the CPU chosen.
+    fn wake_new(&mut self, c: Cpu, p: TaskId) {
+        let prev = self.sh.tasks[p.ix()].cpu;
+        let flags = WakeFlags { fork: true, ..WakeFlags::default() };
+        let (place, cost) =
+            hook!(self, c, self.now, |s, cx| s.select_task_rq(cx, p, prev, flags));
+        self.stats.placements.count(place.rule);
+        let t = &mut self.sh.tasks[p.ix()];
+        t.cpu = place.cpu;
+        t.wake_cpu = place.cpu;
+        t.recent_used_cpu = place.cpu;
+        self.tasks[p.ix()].woken_at = self.now;
+        self.cpus[c.ix()].wake =
+            WakeOp { p, target: place.cpu, sync: false, migrated: false, new: true };
+        let ((), cost2) =
+            hook!(self, c, self.now + cost, |s, cx| s.task_fork_place(cx, p));
+        self.plan(c, self.now + cost + cost2, Frame::WakeQueue);
+    }
+
+    pub(crate) fn wake_queue(&mut self, c: Cpu) {
+        self.wake_place(c, self.now);
+    }
+
+    /// The CPU is chosen: `set_task_cpu` and `ttwu_queue`.
+    fn wake_place(&mut self, c: Cpu, mut at: Ns) {
+        let WakeOp { p, target, migrated, new, .. } = self.cpus[c.ix()].wake;
+        if migrated {
+            let ((), cost) = hook!(self, c, at, |s, cx| s.migrate_task_rq(cx, p, target));
+            at += cost;
+            let t = &mut self.sh.tasks[p.ix()];
+            t.cpu = target;
+            t.wake_cpu = target;
+            t.nr_migrations += 1;
+        }
+        if !new && self.sh.release.ttwu_queue && self.wants_wake_list(c, target) {
+            self.queue_on_list(c, at);
+            return;
+        }
+        if let Some(at) = self.lock_rq(c, target, at, Frame::WakeLocked) {
+            self.wake_activate(c, at);
+        }
+    }
+
+    /// `ttwu_queue_cond`.
+    fn wants_wake_list(&self, c: Cpu, target: Cpu) -> bool {
+        if !self.sh.domains.share_llc(c, target) {
+            return true;
+        }
+        c != target && self.sh.loads[target.ix()].nr_running == 0
+    }
+
+    /// `__ttwu_queue_wakelist`: the wakee goes on the target's list; the target is told if the
+    /// list was empty.
+    fn queue_on_list(&mut self, c: Cpu, mut at: Ns) {
+        let WakeOp { p, target, migrated, .. } = self.cpus[c.ix()].wake;
+        self.stats.count.wakeups_queued += 1;
+        at += self.work(c, Func::TtwuQueue, self.machine.costs.wake_list_push);
+        let lines = Ns(2 * self.transfer(target, c).0);
+        at += self.waited(c, Func::TtwuQueue, Resource::RqLine, lines);
+        self.sh.rqs[target.ix()].ttwu_pending = true;
+        let cpu = &mut self.cpus[target.ix()];
+        cpu.wake_list.push((p, migrated, c));
+        if cpu.wake_list.len() == 1 {
+            at = self.notify(c, target, at, irq::CALL);
+        }
+        self.wake_done(c, at);
+    }
+
+    pub(crate) fn wake_locked(&mut self, c: Cpu) {
+        self.lock_granted(c);
+        self.wake_activate(c, self.now);
+    }
+
+    /// `ttwu_do_activate` on the target's run queue, whose lock `c` holds.
+    fn wake_activate(&mut self, c: Cpu, mut at: Ns) {
+        let WakeOp { p, target, sync, migrated, new } = self.cpus[c.ix()].wake;
+        let lines = Ns(REMOTE_ENQUEUE_LINES * self.transfer(target, c).0);
+        at += self.waited(c, Func::EnqueueTask, Resource::RqLine, lines);
+        at = self.activate(c, target, p, migrated, new, sync, at);
+        self.hold_rq(c, target, at);
+        self.wake_done(c, at);
+    }
+
+    /// Enqueues `p` on `target`, with the preemption check; executed by `c` under the lock.
+    #[allow(clippy::too_many_arguments)]
+    fn activate(
+        &mut self,
+        c: Cpu,
+        target: Cpu,
+        p: TaskId,
+        migrated: bool,
+        new: bool,
+        sync: bool,
+        at: Ns,
+    ) -> Ns {
+        self.sh.rqs[target.ix()].clock = at;
+        let flags =
+            EnqueueFlags { wakeup: !new, migrated, initial: new, ..EnqueueFlags::default() };
+        let wake = WakeFlags { sync, fork: new, ..WakeFlags::default() };
+        self.sh.tasks[p.ix()].state = TaskState::Running;
+        let ((), cost) = hook!(self, c, at, |s, cx| {
+            s.enqueue_task(cx, target, p, flags);
+            cx.sh.tasks[p.ix()].on_rq = true;
+            s.wakeup_preempt(cx, target, p, wake);
+        });
+        let k = &mut self.tasks[p.ix()];
+        k.runnable_since = at + cost;
+        k.waits_for = crate::task::WaitsFor::Nothing;
+        if !new {
+            self.sh.rqs[target.ix()].update_avg_idle(at);
+            if target == c {
+                self.stats.count.wakeups_local += 1;
+            }
+        }
+        self.stats.event(Event {
+            time: at,
+            cpu: c,
+            kind: if new { EventKind::WakeupNew } else { EventKind::Wakeup },
+            task: p,
+            a: u32::from(target.0),
+            b: 0,
+            cause: None,
+        });
+        at + cost
+    }
+
+    pub(crate) fn wake_runnable_locked(&mut self, c: Cpu) {
+        self.lock_granted(c);
+        self.wake_runnable(c, self.now);
+    }
+
+    /// `ttwu_runnable`: the wakee is still queued; if it is still so under the lock, it only
+    /// becomes runnable again.
+    fn wake_runnable(&mut self, c: Cpu, mut at: Ns) {
+        let WakeOp { p, target, sync, .. } = self.cpus[c.ix()].wake;
+        self.sh.rqs[target.ix()].clock = at;
+        if !self.sh.tasks[p.ix()].on_rq {
+            // It left the queue while we waited for the lock: take the ordinary way.
+            self.hold_rq(c, target, at);
+            self.cpus[c.ix()].wakes.insert(0, (p, sync));
+            self.plan(c, at, Frame::Wake);
+            return;
+        }
+        self.stats.count.wakeups_on_rq += 1;
+        let delayed = self.sched.is_delayed(p);
+        let running = self.curr(target) == p;
+        let skip = running && self.sh.release.ttwu_runnable_skip_curr;
+        self.sh.tasks[p.ix()].state = TaskState::Running;
+        let ((), cost) = hook!(self, c, at, |s, cx| {
+            if delayed {
+                let flags = EnqueueFlags { delayed: true, ..EnqueueFlags::default() };
+                s.enqueue_task(cx, target, p, flags);
+            }
+            if !skip {
+                s.wakeup_preempt(cx, target, p, WakeFlags { sync, ..WakeFlags::default() });
+            }
+        });
+        at += cost;
+        if running {
+            self.tasks[p.ix()].woken_at = Ns::ZERO;
+        } else {
+            self.tasks[p.ix()].runnable_since = at;
+        }
+        self.tasks[p.ix()].waits_for = crate::task::WaitsFor::Nothing;
+        if self.sh.release.ttwu_runnable_full {
+            self.sh.rqs[target.ix()].update_avg_idle(at);
+        }
+        self.hold_rq(c, target, at);
+        self.wake_done(c, at);
+    }
+
+    /// `sched_ttwu_pending` begins: this CPU enqueues what is on its wake list.
+    pub(crate) fn flush(&mut self, c: Cpu) {
+        if self.cpus[c.ix()].wake_list.is_empty() {
+            self.flush_done(c, self.now);
+            return;
+        }
+        if self.sh.release.ttwu_pending_clear
+            == vruntime_sched::release::TtwuPendingClear::BeforeEnqueue
+        {
+            self.sh.rqs[c.ix()].ttwu_pending = false;
+        }
+        if let Some(at) = self.lock_rq(c, c, self.now, Frame::FlushLocked) {
+            self.flush_with_lock(c, at);
+        }
+    }
+
+    pub(crate) fn flush_locked(&mut self, c: Cpu) {
+        self.lock_granted(c);
+        self.flush_with_lock(c, self.now);
+    }
+
+    fn flush_with_lock(&mut self, c: Cpu, mut at: Ns) {
+        let mut list = std::mem::take(&mut self.cpus[c.ix()].wake_list);
+        for &(p, migrated, waker) in &list {
+            at += self.work(c, Func::TtwuPending, self.machine.costs.flush_task);
+            let lines = Ns(TASK_LINES * self.transfer(waker, c).0);
+            at += self.waited(c, Func::TtwuPending, Resource::TaskLine, lines);
+            at = self.activate(c, c, p, migrated, false, false, at);
+        }
+        list.clear();
+        // Keeps the capacity; nothing can have been pushed while this event was handled.
+        self.cpus[c.ix()].wake_list = list;
+        self.sh.rqs[c.ix()].ttwu_pending = false;
+        self.hold_rq(c, c, at);
+        let at = self.carry_out_resched(c, at);
+        self.flush_done(c, at);
+    }
+
+    /// After the wake list: back to where the flush was called from.
+    fn flush_done(&mut self, c: Cpu, at: Ns) {
+        if self.cpus[c.ix()].level == 2 {
+            self.irq_exit(c, at);
+        } else {
+            self.plan(c, at, Frame::Schedule);
+        }
+    }
+}
