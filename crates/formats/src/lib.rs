@@ -2,6 +2,7 @@
 //!
 //! | module | format |
 //! |---|---|
+//! | `kernel_file` | kernels and kernel expressions |
 //! | `machine_file` | machines and cost tables |
 //! | `error` | what is wrong with a recording, where, and what was expected |
 //! | `text` | text files, plain or `.xz`, whole or damaged |
@@ -10,6 +11,7 @@
 //! | `recording` | a directory with a kernel's recorded decisions and state (`state.csv`) |
 
 pub mod error;
+pub mod kernel_file;
 pub mod machine_file;
 pub mod recording;
 pub mod table;
