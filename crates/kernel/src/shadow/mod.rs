@@ -38,6 +38,7 @@ use result::ShadowResult;
 use tasks::Tasks;
 use trace::{RowKind, Trace};
 use vruntime_machine::Topology;
+use vruntime_sched::domains::Domains;
 use vruntime_sched::release::{Release, TtwuPendingClear};
 use wakes::Wakes;
 
@@ -50,7 +51,8 @@ pub fn check(trace: &Trace, topology: &Topology, release: &Release) -> ShadowRes
     let loads = Loads::new(trace);
     let tasks = Tasks::new(trace, &wakes);
     let (idle, loads, tasks) = (&idle, &loads, &tasks);
-    let facts = Facts { trace, topology, release, wakes: &wakes, idle, loads, tasks };
+    let domains = &Domains::build(topology, release);
+    let facts = Facts { trace, topology, domains, release, wakes: &wakes, idle, loads, tasks };
     let next = next_rows(trace);
     let mut queues = Queues::new(trace);
     let mut placements = Placements::new(&facts);

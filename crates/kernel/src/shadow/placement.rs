@@ -17,7 +17,8 @@ use super::wakes::Wakes;
 use std::collections::HashMap;
 use vruntime_base::Cpu;
 use vruntime_machine::Topology;
-use vruntime_sched::fair::select::{Decision, PlacementView, WakeQuery};
+use vruntime_sched::domains::Domains;
+use vruntime_sched::fair::select::{Decision, PlacementView, WakeQuery, decide};
 use vruntime_sched::release::Release;
 
 const WF_SYNC: i64 = 0x10;
@@ -29,6 +30,8 @@ pub struct Facts<'a> {
     pub trace: &'a Trace,
     /// Machine.
     pub topology: &'a Topology,
+    /// Its scheduling domains.
+    pub domains: &'a Domains,
     /// Kernel.
     pub release: &'a Release,
     /// Wakeups.
@@ -111,7 +114,7 @@ impl<'a> Placements<'a> {
         let q = WakeQuery { this_cpu: r.cpu, prev: Cpu(prev as u16), sync };
         let question = |k: &mut Asker| -> Decision {
             let mut v = View { p: self, k, waking, select: r, own, queues };
-            super::decide::place(f.release, f.topology, &q, &mut v)
+            decide(f.release, f.topology, f.domains, &q, &mut v)
         };
         let o = explore(question, |a, b| a.choice == b.choice);
         let kernel = Cpu(r.a as u16);
@@ -119,6 +122,7 @@ impl<'a> Placements<'a> {
         if o.determined {
             let agrees = o.guess.choice == kernel;
             self.fast.count(agrees, nontrivial, o.guess.rule.name);
+            *self.fast.rules.entry(o.guess.affine.name.into()).or_default() += 1;
             if !agrees {
                 let state = self.state_text(&q, r, waking, own, queues);
                 self.disagreements.push(Disagreement {
@@ -128,7 +132,7 @@ impl<'a> Placements<'a> {
                     task: r.p.pid,
                     expected: format!("cpu {kernel}"),
                     got: format!("cpu {}", o.guess.choice),
-                    rule: o.guess.rule.name.into(),
+                    rule: format!("{}, {}", o.guess.affine.name, o.guess.rule.name),
                     state,
                 });
             }
