@@ -9,8 +9,8 @@ use vruntime_kernel::shadow::trace::{Parent, Row, RowKind, Side, Trace};
 /// Columns of one entity.
 struct SideColumns {
     /// pid, prio, policy, weight, vruntime, deadline, vlag, slice, sum_exec, on_rq, sched_delayed,
-    /// depth, load_avg, tg
-    own: [Column; 14],
+    /// depth, load_avg, util_est, tg
+    own: [Column; 15],
     /// nr_queued, zero_vruntime, load_weight, util_avg, load_avg
     cfs: [Column; 5],
     /// weight, vruntime, deadline, vlag, slice
@@ -33,6 +33,7 @@ impl SideColumns {
             "sched_delayed",
             "depth",
             "load_avg",
+            "util_est",
             "tg",
         ];
         let cfs = ["nr_queued", "zero_vruntime", "load_weight", "util_avg", "load_avg"];
@@ -46,7 +47,7 @@ impl SideColumns {
     fn read(&self, t: &Table, row: usize) -> Option<Side> {
         let get = |c: Column| Some(t.get(row, c)).filter(|&v| v != EMPTY);
         let n = |c: Column| get(c).unwrap_or(0);
-        let [pid, prio, policy, weight, vruntime, deadline, vlag, slice, sum_exec, on_rq, delayed, depth, load_avg, tg] =
+        let [pid, prio, policy, weight, vruntime, deadline, vlag, slice, sum_exec, on_rq, delayed, depth, load_avg, util_est, tg] =
             self.own;
         let [nr, min_vruntime, load_weight, util, load] = self.cfs;
         let depth = n(depth);
@@ -64,6 +65,8 @@ impl SideColumns {
             sched_delayed: n(delayed) != 0,
             depth,
             load_avg: n(load_avg) as u64,
+            // The top bit marks an estimate that has not been updated yet.
+            util_est: n(util_est) as u64 & 0x7fff_ffff,
             tg: n(tg),
             cfs_nr: n(nr),
             cfs_min_vruntime: n(min_vruntime) as u64,

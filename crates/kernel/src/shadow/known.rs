@@ -41,6 +41,9 @@ impl Asker {
         self.asked.push((u, options.to_vec(), i));
         options[i]
     }
+    fn assumed(&self) -> Vec<Assumed> {
+        self.asked.iter().map(|(u, o, i)| (*u, o[*i])).collect()
+    }
     /// As [`Asker::ask`], for a truth value: `None` is not known, guess `guess`.
     pub fn truth(&mut self, u: Unknown, known: Option<bool>, guess: bool) -> bool {
         match known {
@@ -50,13 +53,16 @@ impl Asker {
     }
 }
 
+/// A value that a run assumed.
+pub type Assumed = (Unknown, i64);
+
 /// All outcomes of a question.
 #[derive(Clone, Debug)]
 pub struct Outcomes<T> {
     /// Outcome for the best guesses.
     pub guess: T,
-    /// All outcomes, the best guess first, and whether each run agrees with it.
-    pub all: Vec<T>,
+    /// All outcomes, the best guess first, each with the values that its run assumed.
+    pub all: Vec<(T, Vec<Assumed>)>,
     /// Every run gives the same outcome (by the comparison handed to [`explore`]).
     pub determined: bool,
     /// Values that tip the outcome.
@@ -73,7 +79,7 @@ pub fn explore<T: Clone>(
     let first = asker.asked.clone();
     let mut out = Outcomes {
         guess: guess.clone(),
-        all: vec![guess.clone()],
+        all: vec![(guess.clone(), asker.assumed())],
         determined: true,
         tipping: BTreeSet::new(),
     };
@@ -106,7 +112,7 @@ pub fn explore<T: Clone>(
         if !same(&outcome, &guess) && out.tipping.is_empty() {
             out.tipping.extend(a.asked.iter().filter(|a| a.2 != 0).map(|a| a.0.name));
         }
-        out.all.push(outcome);
+        out.all.push((outcome, a.assumed()));
         last = a.asked;
     }
     out.determined = false;

@@ -8,6 +8,7 @@
 //! | `wakes` | the rows of one wakeup put together |
 //! | `idle` | which CPUs could be seen idle, and when |
 //! | `loads` | what is known of a CPU's load |
+//! | `scan_limit` | what `nr_idle_scan` can be |
 //! | `tasks` | what is known of a task beyond its rows |
 //! | `queues` | who is queued where, with what state |
 //! | `levels` | one level of a queue as the decision code wants it |
@@ -24,6 +25,7 @@ pub mod placement;
 pub mod preempt;
 pub mod queues;
 pub mod result;
+pub mod scan_limit;
 pub mod tasks;
 pub mod trace;
 pub mod wakes;
@@ -83,6 +85,7 @@ pub fn check(trace: &Trace, topology: &Topology, release: &Release) -> ShadowRes
         }
         queues.apply(trace, r);
         placements.note_cpu(r);
+        placements.note_util(r, &queues);
         if r.kind == RowKind::Switch && r.n.is_some_and(|n| n.pid == 0) {
             placements.note_idle(r);
         }

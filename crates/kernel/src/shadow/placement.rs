@@ -4,13 +4,15 @@
 //! state tracked over all rows; where the value is not known it lists what is possible
 //! ([`super::known`]). Nontrivial: the kernel chose another CPU than prev.
 //! *State that is not recorded.* `has_idle_cores` follows from idle entries and from the searches
-//! of earlier wakeups; `nr_idle_scan` is a number from 0 to the size of the LLC.
+//! of earlier wakeups; for `nr_idle_scan` see [`super::scan_limit`]. What the kernel did tells
+//! about such state only after the question was answered, for later questions.
 
 use super::idle::Idleness;
-use super::known::{Asker, Unknown, explore};
+use super::known::{Asker, Assumed, Unknown, explore};
 use super::loads::Loads;
 use super::queues::Queues;
 use super::result::{Disagreement, KindResult};
+use super::scan_limit::ScanLimits;
 use super::tasks::{Allowed, SeenOn, Tasks};
 use super::trace::{Row, Trace};
 use super::wakes::Wakes;
@@ -21,6 +23,7 @@ use vruntime_sched::domains::Domains;
 use vruntime_sched::fair::select::{Decision, PlacementView, WakeQuery, decide};
 use vruntime_sched::release::Release;
 
+const SCAN: &str = "nr_idle_scan";
 const WF_SYNC: i64 = 0x10;
 const WF_TTWU: i64 = 0x08;
 
@@ -49,6 +52,7 @@ pub struct Placements<'a> {
     f: &'a Facts<'a>,
     /// `has_idle_cores` by LLC; absent: not known.
     idle_cores: HashMap<usize, bool>,
+    scan: ScanLimits,
     seen: SeenOn,
     /// Counts of the fast path.
     pub fast: KindResult,
@@ -64,6 +68,7 @@ impl<'a> Placements<'a> {
         Placements {
             f,
             idle_cores: HashMap::new(),
+            scan: ScanLimits::new(f.topology, f.domains),
             seen: SeenOn::default(),
             fast: KindResult::new("placement"),
             slow: KindResult::new("placement_slow_path"),
@@ -142,17 +147,38 @@ impl<'a> Placements<'a> {
         self.commit(&o.all, kernel);
     }
 
-    /// What the search did to `has_idle_cores`, going by the runs that end where the kernel did.
-    fn commit(&mut self, runs: &[Decision], kernel: Cpu) {
-        let same: Vec<_> = runs.iter().filter(|d| d.choice == kernel).collect();
-        let cleared = same.iter().filter_map(|d| d.effects.clear_idle_cores).next();
-        let Some(c) = cleared else { return };
-        let llc = self.f.topology.llc_id(c).ix();
-        if same.iter().all(|d| d.effects.clear_idle_cores.is_some()) {
-            self.idle_cores.insert(llc, false);
-        } else {
-            self.idle_cores.remove(&llc);
+    /// What the search did to `has_idle_cores`, and what the choice tells about the scan limit,
+    /// going by the runs that end where the kernel did.
+    fn commit(&mut self, runs: &[(Decision, Vec<Assumed>)], kernel: Cpu) {
+        let same: Vec<_> = runs.iter().filter(|d| d.0.choice == kernel).collect();
+        let cleared = same.iter().filter_map(|d| d.0.effects.clear_idle_cores).next();
+        if let Some(c) = cleared {
+            let llc = self.f.topology.llc_id(c).ix();
+            if same.iter().all(|d| d.0.effects.clear_idle_cores.is_some()) {
+                self.idle_cores.insert(llc, false);
+            } else {
+                self.idle_cores.remove(&llc);
+            }
         }
+        let limit = |d: &(Decision, Vec<Assumed>)| {
+            d.1.iter().find(|a| a.0.name == SCAN).map(|a| (a.0.of as usize, a.1 as u64))
+        };
+        let Some((llc, _)) = runs.iter().find_map(limit) else { return };
+        let (lo, hi) = self.scan.range(llc);
+        if same.iter().all(|d| limit(d) == Some((llc, hi))) {
+            let examined = same.iter().map(|d| u64::from(d.0.effects.nr_scanned)).min();
+            self.scan.learn(llc, (examined.unwrap_or(1).clamp(1, hi), hi));
+        } else if same.iter().all(|d| limit(d) == Some((llc, lo))) {
+            let full = runs.iter().filter(|d| limit(d) == Some((llc, hi)));
+            if let Some(n) = full.map(|d| u64::from(d.0.effects.nr_scanned)).max() {
+                self.scan.learn(llc, (lo, n.saturating_sub(1).max(lo)));
+            }
+        }
+    }
+
+    /// Utilisation as of a row, for the scan limit.
+    pub fn note_util(&mut self, r: &Row, queues: &Queues) {
+        self.scan.row(r, queues);
     }
 
     /// Lowest and highest `task_h_load` of a task with a load in `own`, on `c`, whose queue has the
@@ -311,7 +337,8 @@ impl PlacementView for View<'_, '_> {
         self.k.truth(u, known, false)
     }
     fn nr_idle_scan(&mut self, c: Cpu) -> u32 {
-        let w = self.p.f.topology.llc(c).weight() as u64;
-        self.span("nr_idle_scan", i64::from(c.0), Some((0, w))) as u32
+        let llc = self.p.f.topology.llc_id(c).ix();
+        let range = self.p.scan.range(llc);
+        self.span(SCAN, llc as i64, Some(range)) as u32
     }
 }

@@ -132,7 +132,7 @@ impl<'a> Preempts<'a> {
         match o.guess {
             Err(missing) => self.counts.miss(&[missing]),
             Ok(_) if !o.determined => {
-                let missing: Vec<_> = o.all.iter().filter_map(|a| a.as_ref().err()).collect();
+                let missing: Vec<_> = o.all.iter().filter_map(|a| a.0.as_ref().err()).collect();
                 if missing.is_empty() { self.counts.miss(&o.tipping) } else { self.counts.miss(missing) }
             }
             Ok(answer) => {

@@ -55,6 +55,8 @@ pub struct Side {
     pub depth: i64,
     /// Load average.
     pub load_avg: u64,
+    /// Utilisation estimate.
+    pub util_est: u64,
     /// Number for its task group; 0 is the root.
     pub tg: i64,
     /// Entities on its queue.
