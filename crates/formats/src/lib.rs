@@ -6,6 +6,7 @@
 //! | `machine_file` | machines and cost tables |
 //! | `error` | what is wrong with a recording, where, and what was expected |
 //! | `text` | text files, plain or `.xz`, whole or damaged |
+//! | `xz` | `.xz`, damaged files included |
 //! | `table` | a table of integers addressed by column name |
 //! | `topology_text` | a dump of sysfs `cpu*/topology`, `cpu*/cache`, `node*` |
 //! | `recording` | a directory with a kernel's recorded decisions and state (`state.csv`) |
@@ -17,3 +18,4 @@ pub mod recording;
 pub mod table;
 pub mod text;
 pub mod topology_text;
+pub mod xz;

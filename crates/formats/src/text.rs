@@ -29,15 +29,15 @@ pub fn read_text(dir: &Path, name: &str) -> Result<Option<Text>, FormatError> {
     BufReader::new(file).read_to_end(&mut bytes).map_err(|e| FormatError::io(&path, e))?;
     let mut diagnostics = Vec::new();
     if xz {
-        let mut out = Vec::new();
-        if let Err(e) = lzma_rs::xz_decompress(&mut bytes.as_slice(), &mut out) {
+        let (out, complaint) = crate::xz::decompress(&bytes);
+        if let Some(e) = complaint {
             if out.is_empty() {
-                return Err(FormatError::syntax(&path, 0, format!("{e:?}"), "an .xz file"));
+                return Err(FormatError::syntax(&path, 0, e, "an .xz file"));
             }
             diagnostics.push(Diagnostic {
                 path: path.clone(),
                 line: 0,
-                text: format!("damaged .xz ({e:?}); read {} bytes of text", out.len()),
+                text: format!("damaged .xz ({e}); read {} bytes of text", out.len()),
             });
         }
         bytes = out;
