@@ -1,48 +1,138 @@
-//! (temporary stand-in until the decision code of the queues is merged)
+//! The decision code of the fair class, asked about a recorded level.
+//!
+//! A [`Level`] becomes a queue of [`Fair`], entity by entity in the order of insertion, and the
+//! same functions decide that decide under `simulate`. Nothing is decided here.
+
+use super::levels::{Ent, Level};
+use std::cell::RefCell;
+use vruntime_base::{Cpu, Ns, TaskId, VTime};
+use vruntime_sched::fair::cfs::PreemptView;
+use vruntime_sched::fair::{CfsId, Fair, SeId};
 use vruntime_sched::release::Release;
+use vruntime_sched::task::{AffinityId, Policy, Task, TaskState, TgId};
 
-/// One entity of a level.
-#[derive(Clone, Copy, Debug)]
-pub struct Ent { pub pid: i64, pub v: u64, pub dl: u64, pub slice: u64, pub w: u64, pub idle: bool, pub delayed: bool, pub seq: u64 }
-/// A level.
-#[derive(Clone, Debug, Default)]
-pub struct Level { pub ents: Vec<Ent>, pub curr: Option<i64>, pub protected: bool, pub next: Option<i64>, pub last: Option<i64>, pub nr_cpus: usize }
+const QUEUE: CfsId = CfsId(0);
 
-fn sd(a: u64, b: u64) -> i64 { a.wrapping_sub(b) as i64 }
-pub fn delta_fair(d: u64, w: u64) -> u64 { if w == 1 << 20 || w == 0 { d } else { (u128::from(d) * (1 << 20) / u128::from(w)) as u64 } }
-
-pub fn cfs_preempt(k: &Release, n: usize, curr: &Ent, wakee: &Ent) -> bool {
-    let gran = delta_fair(k.wakeup_granularity_ns * k.scaling(n), wakee.w) as i64;
-    let d = sd(curr.v, wakee.v);
-    d > 0 && d > gran
+/// The decision code with room for one level.
+pub struct Decider<'a> {
+    k: &'a Release,
+    fair: RefCell<Fair>,
 }
-pub fn cfs_pick(k: &Release, l: &Level) -> (i64, &'static str) {
-    let gran = |e: &Ent| delta_fair(k.wakeup_granularity_ns * k.scaling(l.nr_cpus), e.w) as i64;
-    let mut left = l.ents.iter().filter(|e| Some(e.pid) != l.curr).min_by(|a, b| sd(a.v, b.v).cmp(&0).then(a.seq.cmp(&b.seq)));
-    if let Some(c) = l.ents.iter().find(|e| Some(e.pid) == l.curr) { if left.is_none_or(|x| sd(c.v, x.v) < 0) { left = Some(c) } }
-    let left = left.unwrap();
-    for (b, name) in [(l.next, "next buddy"), (l.last, "last buddy")] {
-        if let Some(e) = l.ents.iter().find(|e| Some(e.pid) == b) {
-            let d = sd(e.v, left.v);
-            if d <= gran(left) { return (e.pid, name) }
+
+impl<'a> Decider<'a> {
+    /// Decides as `k` does on a machine of `nr_cpus`.
+    pub fn new(k: &'a Release, nr_cpus: usize) -> Decider<'a> {
+        Decider { k, fair: RefCell::new(Fair::new(nr_cpus, k)) }
+    }
+
+    /// The task picked from `l`, and the rule. Delayed entities that are picked leave the queue,
+    /// as in the kernel, and the pick starts over. `None`: nothing is left.
+    pub fn pick(&self, l: &Level) -> Option<(i64, &'static str)> {
+        let mut f = self.fair.borrow_mut();
+        let mut ents = l.ents.clone();
+        while !ents.is_empty() {
+            let ses = fill(&mut f, &ents, l);
+            let (se, rule) = f.decide_pick(self.k, QUEUE);
+            let i = ses.iter().position(|&s| s == se)?;
+            if !ents[i].delayed {
+                return Some((ents[i].pid, rule.name));
+            }
+            ents.remove(i);
+        }
+        None
+    }
+
+    /// Whether the running task of `l` is to be rescheduled for `wakee`, and the rule.
+    pub fn preempts(&self, l: &Level, wakee: i64, need_resched: bool) -> (bool, &'static str) {
+        let mut f = self.fair.borrow_mut();
+        let ses = fill(&mut f, &l.ents, l);
+        let task = |pid: i64| {
+            let i = l.ents.iter().position(|e| e.pid == pid);
+            i.map(|i| task(&l.ents[i], ses[i]))
+        };
+        let (Some(curr), Some(wakee)) = (task(l.curr.unwrap_or(0)), task(wakee)) else {
+            return (false, "not on one level");
+        };
+        let (curr, wakee) = (&curr, &wakee);
+        let view = PreemptView { release: self.k, curr, wakee, need_resched, fork: false };
+        let d = f.decide_wakeup_preempt(&view);
+        (d.preempt, d.rule.name)
+    }
+
+    /// Virtual time of an entity of `weight` that runs `d` ns.
+    pub fn virtual_time(d: u64, weight: u64) -> u64 {
+        let mut e = vruntime_sched::fair::Entity::new();
+        e.set_weight(weight as u32);
+        e.virtual_time(d)
+    }
+}
+
+/// Makes the queue hold exactly `ents`; their entities in the same order.
+fn fill(f: &mut Fair, ents: &[Ent], l: &Level) -> Vec<SeId> {
+    f.ses.clear();
+    f.restore_empty(QUEUE);
+    let reference = ents.iter().map(|e| VTime(e.vruntime)).reduce(VTime::earlier);
+    f.cfs[QUEUE.ix()].min_vruntime = reference.unwrap_or_default();
+    let mut order: Vec<usize> = (0..ents.len()).collect();
+    order.sort_by_key(|&i| ents[i].seq);
+    let mut ses = vec![SeId::NONE; ents.len()];
+    for i in order {
+        let e = &ents[i];
+        let se = f.new_entity(TaskId(i as u32), TgId(0), Cpu(0));
+        ses[i] = se;
+        let x = &mut f.ses[se.ix()];
+        x.set_weight(e.weight as u32);
+        x.vruntime = VTime(e.vruntime);
+        x.deadline = VTime(e.deadline);
+        x.slice = e.slice;
+        x.idle = e.policy == 5;
+        x.sched_delayed = e.delayed;
+        if Some(e.pid) == l.curr {
+            x.vlag = (e.deadline as i64).wrapping_add(i64::from(!l.protected));
+            f.restore_curr(se);
+        } else {
+            f.restore_queued(se);
         }
     }
-    (left.pid, "leftmost")
+    let of = |pid: Option<i64>| {
+        ents.iter().position(|e| Some(e.pid) == pid).map_or(SeId::NONE, |i| ses[i])
+    };
+    let q = &mut f.cfs[QUEUE.ix()];
+    (q.next, q.last) = (of(l.next), of(l.last));
+    ses
 }
-pub fn eevdf_pick(l: &Level) -> (i64, &'static str) {
-    if l.ents.is_empty() { return (0, "nothing") }
-    if let [one] = l.ents[..] { return (one.pid, "only one") }
-    let r = l.ents[0].v;
-    let lw: i128 = l.ents.iter().map(|e| i128::from(e.w >> 10)).sum();
-    let s: i128 = l.ents.iter().map(|e| i128::from(sd(e.v, r)) * i128::from(e.w >> 10)).sum();
-    let elig = |e: &Ent| s >= i128::from(sd(e.v, r)) * lw;
-    let curr = l.ents.iter().find(|e| Some(e.pid) == l.curr).filter(|e| elig(e));
-    if let (Some(c), true) = (curr, l.protected) { return (c.pid, "protected") }
-    let best = l.ents.iter().filter(|e| Some(e.pid) != l.curr && elig(e)).min_by(|a, b| sd(a.dl, b.dl).cmp(&0).then(a.seq.cmp(&b.seq)));
-    match (curr, best) {
-        (Some(c), Some(b)) if sd(c.dl, b.dl) < 0 => (c.pid, "curr has the earliest deadline"),
-        (_, Some(b)) => (b.pid, "earliest eligible deadline"),
-        (Some(c), None) => (c.pid, "only curr is eligible"),
-        (None, None) => (l.ents[0].pid, "none eligible"),
+
+fn task(e: &Ent, se: SeId) -> Task {
+    Task {
+        policy: match e.policy {
+            3 => Policy::Batch,
+            5 => Policy::Idle,
+            _ => Policy::Normal,
+        },
+        nice: 0,
+        rt_priority: 0,
+        state: TaskState::Running,
+        on_rq: true,
+        kthread: false,
+        in_iowait: false,
+        cpu: Cpu(0),
+        wake_cpu: Cpu(0),
+        recent_used_cpu: Cpu(0),
+        affinity: AffinityId(0),
+        nr_cpus_allowed: 1,
+        tg: TgId(0),
+        se,
+        on_cpu_until: Ns::ZERO,
+        wakee_flips: 0,
+        wakee_flip_decay_ts: 0,
+        last_wakee: TaskId::NONE,
+        mm: 0,
+        util_est_enqueued: 0,
+        util_est_ewma: 0,
+        cfs_tasks_next: TaskId::NONE,
+        cfs_tasks_prev: TaskId::NONE,
+        nvcsw: 0,
+        nivcsw: 0,
+        nr_migrations: 0,
     }
 }

@@ -1,9 +1,45 @@
 //! One level of a CPU's fair queue as the decision code wants it, made from what was seen.
 
-use super::decide::{Ent, Level, delta_fair};
+use super::decide::Decider;
 use super::known::{Asker, Unknown};
 use super::queues::{CpuState, Queues, Seen};
-use super::trace::{Row, RowKind, Side, Trace};
+use super::trace::{RowKind, Side, Trace};
+
+/// One entity of a level.
+#[derive(Clone, Copy, Debug)]
+pub struct Ent {
+    /// Its task.
+    pub pid: i64,
+    /// Virtual runtime.
+    pub vruntime: u64,
+    /// Virtual deadline.
+    pub deadline: u64,
+    /// Request size.
+    pub slice: u64,
+    /// Weight × 1024.
+    pub weight: u64,
+    /// SCHED_* number.
+    pub policy: i64,
+    /// In delayed dequeue.
+    pub delayed: bool,
+    /// Order of insertion.
+    pub seq: u64,
+}
+
+/// One level of a queue.
+#[derive(Clone, Debug)]
+pub struct Level {
+    /// Entities, the running one included if it is queued.
+    pub ents: Vec<Ent>,
+    /// The running one.
+    pub curr: Option<i64>,
+    /// It still has the deadline that it was picked with.
+    pub protected: bool,
+    /// Next buddy.
+    pub next: Option<i64>,
+    /// Last buddy.
+    pub last: Option<i64>,
+}
 
 /// Why a level cannot be put together.
 pub const GROUP: &str = "group entity above the recorded level";
@@ -28,7 +64,7 @@ pub struct CurrNow {
 pub fn curr_now(s: &CpuState, clock: i64, later: Option<&Side>) -> Option<(Side, CurrNow)> {
     let (side, then) = s.running?;
     let ran = (clock - then).max(0) as u64;
-    let vruntime = side.vruntime.wrapping_add(delta_fair(ran, side.weight));
+    let vruntime = side.vruntime.wrapping_add(Decider::virtual_time(ran, side.weight));
     let past = vruntime.wrapping_sub(side.deadline) as i64;
     let mut now = CurrNow {
         vruntime,
@@ -36,7 +72,7 @@ pub fn curr_now(s: &CpuState, clock: i64, later: Option<&Side>) -> Option<(Side,
         protected: past < 0 && side.vlag as u64 == side.deadline,
     };
     if past >= 0 {
-        let request = delta_fair(side.slice, side.weight);
+        let request = Decider::virtual_time(side.slice, side.weight);
         let renewed = later.map(|l| l.deadline.wrapping_sub(request));
         now.deadline = match (later, renewed) {
             (Some(l), Some(at)) if (vruntime.wrapping_sub(at) as i64) >= 0 => {
@@ -53,7 +89,7 @@ pub fn curr_now(s: &CpuState, clock: i64, later: Option<&Side>) -> Option<(Side,
 
 /// The next recorded state of `pid` on the CPU of row `at`, after that row and not part of the
 /// same preemption check.
-pub fn later_state<'t>(t: &'t Trace, at: usize, cpu: usize, pid: i64) -> Option<&'t Side> {
+pub fn later_state(t: &Trace, at: usize, cpu: usize, pid: i64) -> Option<&Side> {
     let rows = t.rows[at + 1..].iter().filter(|r| r.cpu.ix() == cpu || r.rq_cpu.ix() == cpu);
     for r in rows {
         let switched = r.kind == RowKind::Switch && r.cpu.ix() == cpu;
@@ -71,11 +107,11 @@ pub fn later_state<'t>(t: &'t Trace, at: usize, cpu: usize, pid: i64) -> Option<
 pub fn ent(k: &mut Asker, s: &Seen) -> Ent {
     Ent {
         pid: s.side.pid,
-        v: Queues::vruntime(k, s),
-        dl: s.side.deadline,
+        vruntime: Queues::vruntime(k, s),
+        deadline: s.side.deadline,
         slice: s.side.slice,
-        w: s.side.weight,
-        idle: s.side.policy == 5,
+        weight: s.side.weight,
+        policy: s.side.policy,
         delayed: s.side.sched_delayed,
         seq: s.seq,
     }
@@ -85,14 +121,14 @@ pub fn ent(k: &mut Asker, s: &Seen) -> Ent {
 pub fn curr_ent(k: &mut Asker, side: &Side, now: &CurrNow) -> Ent {
     let u = Unknown { name: "deadline of the running task", of: side.pid };
     let (lo, hi) = now.deadline;
-    let dl = if lo == hi { lo } else { k.ask(u, &[hi as i64, lo as i64]) as u64 };
+    let deadline = if lo == hi { lo } else { k.ask(u, &[hi as i64, lo as i64]) as u64 };
     Ent {
         pid: side.pid,
-        v: now.vruntime,
-        dl,
+        vruntime: now.vruntime,
+        deadline,
         slice: side.slice,
-        w: side.weight,
-        idle: side.policy == 5,
+        weight: side.weight,
+        policy: side.policy,
         delayed: false,
         seq: 0,
     }
@@ -118,12 +154,7 @@ pub fn members<'s>(
     Ok(all)
 }
 
-/// The clock of the queue that `r` shows.
-pub fn clock(r: &Row) -> Option<i64> {
-    r.clock_task
-}
-
 /// A level of these members.
-pub fn level(ents: Vec<Ent>, curr: Option<i64>, s: &CpuState, nr_cpus: usize) -> Level {
-    Level { ents, curr, protected: false, next: s.next, last: s.last, nr_cpus }
+pub fn level(ents: Vec<Ent>, curr: Option<i64>, s: &CpuState) -> Level {
+    Level { ents, curr, protected: false, next: s.next, last: s.last }
 }

@@ -89,7 +89,7 @@ pub fn decay(load: u64, weight: u64, dt: u64) -> u64 {
     let mut gap = load.abs_diff(weight);
     gap = gap.checked_shr((periods / 32).min(63) as u32).unwrap_or(0);
     for _ in 0..periods % 32 {
-        gap -= gap * 1_403 >> 16;
+        gap -= (gap * 1_403) >> 16;
     }
     if load > weight { weight + gap } else { weight - gap }
 }

@@ -12,10 +12,11 @@
 //! | `tasks` | what is known of a task beyond its rows |
 //! | `queues` | who is queued where, with what state |
 //! | `levels` | one level of a queue as the decision code wants it |
+//! | `decide` | the decision code of the fair class, asked about a level |
 //! | `placement`, `preempt`, `pick` | the three kinds of decision |
 //! | `result` | what a check found |
 
-mod decide;
+pub mod decide;
 pub mod idle;
 pub mod known;
 pub mod levels;
@@ -30,6 +31,7 @@ pub mod tasks;
 pub mod trace;
 pub mod wakes;
 
+use decide::Decider;
 use idle::{Idleness, next_rows};
 use loads::Loads;
 use pick::Picks;
@@ -56,10 +58,11 @@ pub fn check(trace: &Trace, topology: &Topology, release: &Release) -> ShadowRes
     let domains = &Domains::build(topology, release);
     let facts = Facts { trace, topology, domains, release, wakes: &wakes, idle, loads, tasks };
     let next = next_rows(trace);
+    let decider = Decider::new(release, trace.nr_cpus);
     let mut queues = Queues::new(trace);
     let mut placements = Placements::new(&facts);
-    let mut preempts = Preempts::new(trace, release, &next, 2 * slack);
-    let mut picks = Picks::new(trace, release);
+    let mut preempts = Preempts::new(trace, release, &decider, &next, 2 * slack);
+    let mut picks = Picks::new(release, &decider);
     let (from, to) = window(trace);
     let mut resched_rows: Vec<Vec<usize>> = vec![vec![]; trace.nr_cpus];
     for (i, r) in trace.rows.iter().enumerate() {

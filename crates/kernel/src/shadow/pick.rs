@@ -4,18 +4,18 @@
 //! Nontrivial: two or more entities were queued.
 //! *Departures.* D1: a pick that keeps the running task leaves no switch and is not seen.
 
-use super::decide::{Ent, Level, cfs_pick, eevdf_pick};
+use super::decide::Decider;
 use super::known::{Asker, explore};
-use super::levels::{CONTENT, GROUP, ent, level};
+use super::levels::{CONTENT, Ent, GROUP, ent, level};
 use super::queues::{Queues, Seen};
 use super::result::{Disagreement, KindResult};
-use super::trace::{Row, Trace};
+use super::trace::Row;
 use vruntime_sched::release::{FairKind, Release};
 
 /// Counts and disagreements of picks.
 pub struct Picks<'a> {
-    t: &'a Trace,
     k: &'a Release,
+    decider: &'a Decider<'a>,
     /// Counts.
     pub counts: KindResult,
     /// Disagreements.
@@ -24,8 +24,8 @@ pub struct Picks<'a> {
 
 impl<'a> Picks<'a> {
     /// At the start of the recording.
-    pub fn new(t: &'a Trace, k: &'a Release) -> Picks<'a> {
-        Picks { t, k, counts: KindResult::new("pick"), disagreements: vec![] }
+    pub fn new(k: &'a Release, decider: &'a Decider<'a>) -> Picks<'a> {
+        Picks { k, decider, counts: KindResult::new("pick"), disagreements: vec![] }
     }
 
     /// Checks the switch row `r`.
@@ -53,18 +53,9 @@ impl<'a> Picks<'a> {
         let curr = stays.then_some(r.p.pid);
         let question = |k: &mut Asker| {
             let ents: Vec<Ent> = same.iter().map(|e| ent(k, e)).collect();
-            let mut l = level(ents, curr, s, self.t.nr_cpus);
+            let mut l = level(ents, curr, s);
             l.protected = stays && r.p.vlag as u64 == r.p.deadline;
-            if !eevdf {
-                return cfs_pick(self.k, &l);
-            }
-            loop {
-                let (pid, rule) = eevdf_pick(&l);
-                if !l.ents.iter().any(|e| e.pid == pid && e.delayed) {
-                    return (pid, rule);
-                }
-                l = Level { ents: l.ents.iter().filter(|e| e.pid != pid).copied().collect(), ..l };
-            }
+            self.decider.pick(&l).unwrap_or((0, "nothing"))
         };
         let o = explore(question, |a, b| a.0 == b.0);
         if !o.determined {

@@ -6,9 +6,11 @@
 //! its preemption check, recorded just before the `wakeup` row (just after `wakeup_new`).
 //! Nontrivial: both tasks are of the fair class.
 
-use super::decide::{Ent, Level, cfs_preempt, eevdf_pick};
+use super::decide::Decider;
 use super::known::{Asker, Unknown, explore};
-use super::levels::{GROUP, RUNNING, curr_ent, curr_now, ent, later_state, level, members};
+use super::levels::{
+    Ent, GROUP, Level, RUNNING, curr_ent, curr_now, ent, later_state, level, members,
+};
 use super::queues::{NeedResched, Queues};
 use super::result::{Disagreement, KindResult};
 use super::trace::{Row, RowKind, Side, Trace};
@@ -21,6 +23,7 @@ type Answer = (bool, &'static str);
 pub struct Preempts<'a> {
     t: &'a Trace,
     k: &'a Release,
+    decider: &'a Decider<'a>,
     next: &'a [Option<usize>],
     slack: u64,
     /// Counts.
@@ -31,9 +34,15 @@ pub struct Preempts<'a> {
 
 impl<'a> Preempts<'a> {
     /// At the start of the recording.
-    pub fn new(t: &'a Trace, k: &'a Release, next: &'a [Option<usize>], slack: u64) -> Self {
+    pub fn new(
+        t: &'a Trace,
+        k: &'a Release,
+        decider: &'a Decider<'a>,
+        next: &'a [Option<usize>],
+        slack: u64,
+    ) -> Self {
         let counts = KindResult::new("wakeup_preemption");
-        Preempts { t, k, next, slack, counts, disagreements: vec![] }
+        Preempts { t, k, decider, next, slack, counts, disagreements: vec![] }
     }
 
     /// Rows of `resched_curr` that belong to the check of activation `at`: those that the check
@@ -116,14 +125,15 @@ impl<'a> Preempts<'a> {
             _ => NeedResched::No,
         };
         let question = |k: &mut Asker| -> Result<Answer, &'static str> {
-            if let NeedResched::SetAt(ts) = flag {
-                let known = (r.ts.saturating_sub(ts) <= self.slack).then_some(true);
-                let u = Unknown { name: "need_resched of the running task", of: side.pid };
-                if k.truth(u, known, true) {
-                    return Ok((false, "curr already needs resched"));
+            let u = Unknown { name: "need_resched of the running task", of: side.pid };
+            let due = match flag {
+                NeedResched::No => false,
+                NeedResched::SetAt(ts) => {
+                    let known = (r.ts.saturating_sub(ts) <= self.slack).then_some(true);
+                    k.truth(u, known, true)
                 }
-            }
-            self.decide(k, at, q, &side)
+            };
+            self.decide(k, at, q, &side, due)
         };
         let o = explore(question, |a, b| match (a, b) {
             (Ok(a), Ok(b)) => a.0 == b.0,
@@ -159,40 +169,35 @@ impl<'a> Preempts<'a> {
         at: usize,
         q: &Queues,
         side: &Side,
+        need_resched: bool,
     ) -> Result<Answer, &'static str> {
         let r = &self.t.rows[at];
         let s = &q.cpus[r.rq_cpu.ix()];
         let wakee = &r.p;
-        if wakee.policy != 0 {
-            return Ok((false, "wakee is not SCHED_NORMAL"));
-        }
         if wakee.tg != side.tg {
-            return Err(GROUP);
+            // Both answers to the flag end here, unless it settles the matter.
+            return if need_resched { Ok((false, "curr already needs resched")) } else { Err(GROUP) };
         }
         let later = later_state(self.t, at, r.rq_cpu.ix(), side.pid);
         let (_, now) = curr_now(s, r.clock_task.ok_or(RUNNING)?, later).ok_or(RUNNING)?;
         let curr = curr_ent(k, side, &now);
         let w = Ent {
             pid: wakee.pid,
-            v: wakee.vruntime,
-            dl: wakee.deadline,
+            vruntime: wakee.vruntime,
+            deadline: wakee.deadline,
             slice: wakee.slice,
-            w: wakee.weight,
-            idle: false,
+            weight: wakee.weight,
+            policy: wakee.policy,
             delayed: false,
             seq: u64::MAX,
         };
-        if self.k.fair == FairKind::Cfs {
-            let n = self.t.nr_cpus;
-            return Ok((cfs_preempt(self.k, n, &curr, &w), "wakeup_preempt_entity"));
+        let mut ents = vec![curr, w];
+        if self.k.fair == FairKind::Eevdf && !need_resched {
+            let others = members(s, wakee.tg, &[side.pid, wakee.pid], wakee.cfs_nr, true)?;
+            ents.extend(others.into_iter().map(|m| ent(k, m)));
         }
-        let others = members(s, wakee.tg, &[side.pid, wakee.pid], wakee.cfs_nr, true)?;
-        let mut ents: Vec<Ent> = others.into_iter().map(|m| ent(k, m)).collect();
-        ents.push(w);
-        ents.push(curr);
-        let l = Level { protected: now.protected, ..level(ents, Some(side.pid), s, self.t.nr_cpus) };
-        let (pid, rule) = eevdf_pick(&l);
-        Ok((pid == wakee.pid, rule))
+        let l = Level { protected: now.protected, ..level(ents, Some(side.pid), s) };
+        Ok(self.decider.preempts(&l, wakee.pid, need_resched))
     }
 
     fn record(&mut self, r: &Row, kernel: bool, (ours, rule): Answer, nontrivial: bool, state: String) {
