@@ -41,6 +41,8 @@ pub struct Level {
     pub last: Option<i64>,
 }
 
+const NICE_0_LOAD: u64 = 1 << 20;
+
 /// Why a level cannot be put together.
 pub const GROUP: &str = "group entity above the recorded level";
 /// See [`GROUP`].
@@ -51,8 +53,11 @@ pub const RUNNING: &str = "state of the running task";
 /// What the running task's deadline can be.
 #[derive(Clone, Copy, Debug)]
 pub struct CurrNow {
-    /// Virtual runtime.
+    /// Highest possible virtual runtime.
     pub vruntime: u64,
+    /// The true one may be this much lower: each update of the running entity rounds down, and
+    /// not all updates are recorded. Zero for nice 0.
+    pub rounding: u64,
     /// Lowest and highest possible deadline.
     pub deadline: (u64, u64),
     /// It has not run past the deadline that it was picked with.
@@ -68,6 +73,7 @@ pub fn curr_now(s: &CpuState, clock: i64, later: Option<&Side>) -> Option<(Side,
     let past = vruntime.wrapping_sub(side.deadline) as i64;
     let mut now = CurrNow {
         vruntime,
+        rounding: if side.weight == NICE_0_LOAD { 0 } else { 2 + ran / 1_000_000 },
         deadline: (side.deadline, side.deadline),
         protected: past < 0 && side.vlag as u64 == side.deadline,
     };
@@ -119,12 +125,17 @@ pub fn ent(k: &mut Asker, s: &Seen) -> Ent {
 
 /// The running task's entity.
 pub fn curr_ent(k: &mut Asker, side: &Side, now: &CurrNow) -> Ent {
+    let u = Unknown { name: "rounding of the running task's vruntime", of: side.pid };
+    let rounding = match now.rounding {
+        0 => 0,
+        n => k.ask(u, &[0, n as i64]) as u64,
+    };
     let u = Unknown { name: "deadline of the running task", of: side.pid };
     let (lo, hi) = now.deadline;
     let deadline = if lo == hi { lo } else { k.ask(u, &[hi as i64, lo as i64]) as u64 };
     Ent {
         pid: side.pid,
-        vruntime: now.vruntime,
+        vruntime: now.vruntime.wrapping_sub(rounding),
         deadline,
         slice: side.slice,
         weight: side.weight,

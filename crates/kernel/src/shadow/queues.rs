@@ -186,7 +186,8 @@ impl Queues {
 
     fn need_resched(&mut self, t: &Trace, r: &Row) {
         let s = &mut self.cpus[r.rq_cpu.ix()];
-        s.need_resched = if t.has_frame(r, "__schedule") && !t.in_interrupt(r) {
+        let clears = r.cpu == r.rq_cpu && t.has_frame(r, "__schedule") && !t.in_interrupt(r);
+        s.need_resched = if clears {
             NeedResched::No
         } else {
             NeedResched::SetAt(r.ts)
