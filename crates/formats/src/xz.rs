@@ -56,7 +56,8 @@ mod tests {
 
     #[test]
     fn whole_damaged_and_foreign_files() {
-        let text: Vec<u8> = (0..40_000u32).flat_map(|i| format!("{}\n", i * i).into_bytes()).collect();
+        let text: Vec<u8> =
+            (0..40_000u32).flat_map(|i| format!("{}\n", i * i).into_bytes()).collect();
         let mut packed = Vec::new();
         lzma_rs::xz_compress(&mut Cursor::new(&text), &mut packed).unwrap();
         assert_eq!(decompress(&packed), (text.clone(), None));

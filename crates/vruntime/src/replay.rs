@@ -47,8 +47,23 @@ impl SideColumns {
     fn read(&self, t: &Table, row: usize) -> Option<Side> {
         let get = |c: Column| Some(t.get(row, c)).filter(|&v| v != EMPTY);
         let n = |c: Column| get(c).unwrap_or(0);
-        let [pid, prio, policy, weight, vruntime, deadline, vlag, slice, sum_exec, on_rq, delayed, depth, load_avg, util_est, tg] =
-            self.own;
+        let [
+            pid,
+            prio,
+            policy,
+            weight,
+            vruntime,
+            deadline,
+            vlag,
+            slice,
+            sum_exec,
+            on_rq,
+            delayed,
+            depth,
+            load_avg,
+            util_est,
+            tg,
+        ] = self.own;
         let [nr, min_vruntime, load_weight, util, load] = self.cfs;
         let depth = n(depth);
         Some(Side {

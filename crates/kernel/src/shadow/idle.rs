@@ -45,11 +45,8 @@ impl Idleness {
     /// `clear_first`: the release clears `ttwu_pending` before it enqueues.
     pub fn new(t: &Trace, wakes: &Wakes, slack: u64, clear_first: bool) -> Idleness {
         let n = t.nr_cpus;
-        let mut s = Idleness {
-            turns: vec![vec![]; n],
-            claims: vec![vec![]; n],
-            first: vec![None; n],
-        };
+        let mut s =
+            Idleness { turns: vec![vec![]; n], claims: vec![vec![]; n], first: vec![None; n] };
         let next = next_rows(t);
         let tail = 2 * slack;
         let mut prev_ts = vec![0u64; n];

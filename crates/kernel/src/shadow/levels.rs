@@ -154,8 +154,12 @@ pub fn members<'s>(
     nr: i64,
     eevdf: bool,
 ) -> Result<Vec<&'s Seen>, &'static str> {
-    let all: Vec<&Seen> =
-        s.queued.iter().filter(|q| !except.contains(q.0) && q.1.side.tg == tg).map(|q| q.1).collect();
+    let all: Vec<&Seen> = s
+        .queued
+        .iter()
+        .filter(|q| !except.contains(q.0) && q.1.side.tg == tg)
+        .map(|q| q.1)
+        .collect();
     if (all.len() + except.len()) as i64 != nr {
         return Err(if tg == 0 { CONTENT } else { GROUP });
     }

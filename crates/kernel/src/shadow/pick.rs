@@ -32,7 +32,8 @@ impl<'a> Picks<'a> {
     pub fn check(&mut self, r: &Row, q: &Queues) {
         let Some(n) = r.n.filter(|n| n.is_fair()) else { return };
         let s = &q.cpus[r.cpu.ix()];
-        let mut queued: Vec<Seen> = s.queued.values().filter(|e| e.side.pid != r.p.pid).copied().collect();
+        let mut queued: Vec<Seen> =
+            s.queued.values().filter(|e| e.side.pid != r.p.pid).copied().collect();
         let stays = r.p.is_fair() && r.p.on_rq;
         if stays {
             let seq = s.queued.get(&r.p.pid).map_or(u64::MAX, |e| e.seq);

@@ -143,7 +143,11 @@ impl<'a> Preempts<'a> {
             Err(missing) => self.counts.miss(&[missing]),
             Ok(_) if !o.determined => {
                 let missing: Vec<_> = o.all.iter().filter_map(|a| a.0.as_ref().err()).collect();
-                if missing.is_empty() { self.counts.miss(&o.tipping) } else { self.counts.miss(missing) }
+                if missing.is_empty() {
+                    self.counts.miss(&o.tipping)
+                } else {
+                    self.counts.miss(missing)
+                }
             }
             Ok(answer) => {
                 let state = format!(
@@ -176,7 +180,11 @@ impl<'a> Preempts<'a> {
         let wakee = &r.p;
         if wakee.tg != side.tg {
             // Both answers to the flag end here, unless it settles the matter.
-            return if need_resched { Ok((false, "curr already needs resched")) } else { Err(GROUP) };
+            return if need_resched {
+                Ok((false, "curr already needs resched"))
+            } else {
+                Err(GROUP)
+            };
         }
         let later = later_state(self.t, at, r.rq_cpu.ix(), side.pid);
         let (_, now) = curr_now(s, r.clock_task.ok_or(RUNNING)?, later).ok_or(RUNNING)?;
@@ -200,7 +208,14 @@ impl<'a> Preempts<'a> {
         Ok(self.decider.preempts(&l, wakee.pid, need_resched))
     }
 
-    fn record(&mut self, r: &Row, kernel: bool, (ours, rule): Answer, nontrivial: bool, state: String) {
+    fn record(
+        &mut self,
+        r: &Row,
+        kernel: bool,
+        (ours, rule): Answer,
+        nontrivial: bool,
+        state: String,
+    ) {
         self.counts.count(ours == kernel, nontrivial, rule);
         if ours != kernel {
             let word = |b| if b { "asks for a reschedule" } else { "leaves curr alone" };

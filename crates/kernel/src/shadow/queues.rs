@@ -187,11 +187,7 @@ impl Queues {
     fn need_resched(&mut self, t: &Trace, r: &Row) {
         let s = &mut self.cpus[r.rq_cpu.ix()];
         let clears = r.cpu == r.rq_cpu && t.has_frame(r, "__schedule") && !t.in_interrupt(r);
-        s.need_resched = if clears {
-            NeedResched::No
-        } else {
-            NeedResched::SetAt(r.ts)
-        };
+        s.need_resched = if clears { NeedResched::No } else { NeedResched::SetAt(r.ts) };
         if s.curr == Some(r.p.pid) && r.p.pid != 0 {
             if let Some((side, clock)) = &mut s.running {
                 *clock += r.p.sum_exec.wrapping_sub(side.sum_exec) as i64;

@@ -33,7 +33,9 @@ impl Tasks {
             let curr = if r.kind == RowKind::Switch { r.p.pid } else { r.curr_pid };
             let kernel = t.stack(r).iter().any(|f| f == "kthread" || f == "kthreadd");
             let user = t.stack(r).iter().any(|f| {
-                f.starts_with("do_syscall") || f.starts_with("entry_SYSCALL") || f == "exc_page_fault"
+                f.starts_with("do_syscall")
+                    || f.starts_with("entry_SYSCALL")
+                    || f == "exc_page_fault"
             });
             if kernel || user {
                 s.kthread.insert(curr, kernel);
