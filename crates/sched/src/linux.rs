@@ -9,7 +9,7 @@
 //! (`put_prev_task`) only when its successor is known, also over a newidle balance.
 //! **Example.** A stopper wakes on a CPU that runs a FIFO task: it runs next, then the FIFO task.
 
-use crate::balance::Balancer;
+use crate::balance::{Balancer, nr_running_grew};
 use crate::cx::Cx;
 use crate::domains::Domains;
 use crate::fair::{Fair, SeId};
@@ -21,6 +21,7 @@ use crate::scheduler::{
 };
 use crate::task::{Policy, Task, TaskState, TgId};
 use vruntime_base::{Cause, CauseKind, Cpu, Func, Ns, TaskId};
+use vruntime_machine::Topology;
 
 /// The CPU was idle.
 pub static WAS_IDLE: Cause = Cause::new(CauseKind::Resched, "wakeup: CPU was idle");
@@ -39,7 +40,8 @@ pub struct Linux {
     pub rt: Rt,
     /// The stopper of each CPU while it is queued, else NONE.
     stop: Vec<TaskId>,
-    balancer: Balancer,
+    /// Load balancing of the fair class.
+    pub balancer: Balancer,
     nr_cpus: usize,
 }
 
@@ -54,7 +56,8 @@ enum Class {
 
 impl Linux {
     /// The stack of this release.
-    pub fn new(domains: &Domains, release: &Release, nr_cpus: usize) -> Linux {
+    pub fn new(topo: &Topology, domains: &Domains, release: &Release) -> Linux {
+        let nr_cpus = topo.nr_cpus();
         Linux {
             fair: Fair::new(nr_cpus, release),
             rt: Rt::new(nr_cpus),
@@ -147,6 +150,7 @@ impl Scheduler for Linux {
     }
 
     fn enqueue_task(&mut self, cx: &mut Cx, cpu: Cpu, p: TaskId, flags: EnqueueFlags) {
+        let before = cx.sh.loads[cpu.ix()].nr_running;
         match self.class(cx, p) {
             Class::Fair => self.fair.enqueue_task_fair(cx, cpu, p, flags),
             Class::Rt => self.rt.enqueue_task(cx, cpu, p, flags),
@@ -157,6 +161,7 @@ impl Scheduler for Linux {
             }
             Class::Idle => unreachable!("the idle task is never enqueued"),
         }
+        nr_running_grew(cx, cpu, before);
     }
 
     fn dequeue_task(&mut self, cx: &mut Cx, cpu: Cpu, p: TaskId, flags: DequeueFlags) -> bool {

@@ -1,4 +1,4 @@
-//! The schedulers by name. A new one is its own file and one line here.
+//! The schedulers by name: one line each.
 
 use crate::domains::Domains;
 use crate::linux::Linux;
@@ -7,30 +7,26 @@ use crate::rr::Rr;
 use crate::scheduler::Scheduler;
 use vruntime_machine::Topology;
 
-macro_rules! schedulers {
-    ($($name:literal => |$topo:ident, $domains:ident, $release:ident| $new:expr;)*) => {
-        /// Names that [`scheduler`] knows.
-        pub const NAMES: &[&str] = &[$($name),*];
+type Make = fn(&Topology, &Domains, &Release) -> Box<dyn Scheduler>;
 
-        /// Makes the scheduler `name`.
-        pub fn scheduler(
-            name: &str,
-            topo: &Topology,
-            domains: &Domains,
-            release: &Release,
-        ) -> Option<Box<dyn Scheduler>> {
-            match name {
-                $($name => {
-                    let ($topo, $domains, $release) = (topo, domains, release);
-                    Some(Box::new($new))
-                })*
-                _ => None,
-            }
-        }
-    };
+/// Name, how to make one, and one line for `vruntime list schedulers`.
+pub const SCHEDULERS: &[(&str, Make, &str)] = &[
+    ("linux", |t, d, r| Box::new(Linux::new(t, d, r)), "the class stack: stop, RT, fair, idle"),
+    ("rr", |t, _, _| Box::new(Rr::new(t)), "round robin, the template for a new scheduler"),
+];
+
+/// All names, for a message.
+pub fn names() -> String {
+    SCHEDULERS.iter().map(|s| s.0).collect::<Vec<_>>().join(", ")
 }
 
-schedulers! {
-    "linux" => |topo, domains, release| Linux::new(domains, release, topo.nr_cpus());
-    "rr" => |topo, _domains, _release| Rr::new(topo);
+/// The scheduler `name` for a machine and a release; `None` if there is no such scheduler.
+pub fn scheduler(
+    name: &str,
+    topo: &Topology,
+    domains: &Domains,
+    release: &Release,
+) -> Option<Box<dyn Scheduler>> {
+    let (_, make, _) = SCHEDULERS.iter().find(|s| s.0 == name)?;
+    Some(make(topo, domains, release))
 }

@@ -487,6 +487,7 @@ pub mod class;
 pub mod eevdf;
 pub mod entity;
 pub mod group;
+pub mod idlest;
 pub mod load;
 pub mod pelt;
 pub mod queue;
