@@ -99,8 +99,8 @@ impl SideColumns {
     }
 }
 
-/// All rows of `r` in order of time.
-pub fn trace(r: &Recording) -> Result<Trace, FormatError> {
+/// All rows of `r` in order of time, and what is said about rows that were left out.
+pub fn trace(r: &Recording) -> Result<(Trace, Vec<String>), FormatError> {
     let t = &r.table;
     let nr_cpus = match &r.meta.topology {
         Some(m) => m.smt.len(),
@@ -129,21 +129,20 @@ pub fn trace(r: &Recording) -> Result<Trace, FormatError> {
         "stack",
     ]
     .map(col);
+    let mut left_out = vec![];
     let mut rows = Vec::with_capacity(t.len());
     for i in 0..t.len() {
         let get = |c: Column| Some(t.get(i, c)).filter(|&v| v != EMPTY);
         let n0 = |c: Column| get(c).unwrap_or(0);
-        let cpu_of = |c: Column| -> Result<Cpu, FormatError> {
-            usize::try_from(n0(c)).ok().filter(|&x| x < nr_cpus).map(Cpu::from_ix).ok_or_else(
-                || {
-                    FormatError::syntax(
-                        &r.dir.join("state.csv"),
-                        t.line(i),
-                        format!("CPU {}", n0(c)),
-                        format!("a CPU of the topology, below {nr_cpus}"),
-                    )
-                },
-            )
+        let cpu_of =
+            |c: Column| usize::try_from(n0(c)).ok().filter(|&x| x < nr_cpus).map(Cpu::from_ix);
+        let (Some(on), Some(of)) = (cpu_of(cpu), cpu_of(rq_cpu)) else {
+            let (c, q) = (n0(cpu), n0(rq_cpu));
+            left_out.push(format!(
+                "state.csv:{}: CPU {c}, queue {q}; expected CPUs below {nr_cpus}; row left out",
+                t.line(i)
+            ));
+            continue;
         };
         let kind = match t.word(i) {
             "switch" => RowKind::Switch,
@@ -158,12 +157,12 @@ pub fn trace(r: &Recording) -> Result<Trace, FormatError> {
         let Some(side) = p.read(t, i) else { continue };
         rows.push(Row {
             ts: n0(ts) as u64,
-            cpu: cpu_of(cpu)?,
+            cpu: on,
             kind,
             curr_pid: n0(curr_pid),
             a: n0(a),
             b: n0(b),
-            rq_cpu: cpu_of(rq_cpu)?,
+            rq_cpu: of,
             nr_running: get(nr_running),
             nr_switches: get(nr_switches),
             clock_task: get(clock_task),
@@ -182,5 +181,5 @@ pub fn trace(r: &Recording) -> Result<Trace, FormatError> {
         });
     }
     rows.sort_by_key(|r| r.ts);
-    Ok(Trace { rows, stacks: r.stacks.clone(), nr_cpus })
+    Ok((Trace { rows, stacks: r.stacks.clone(), nr_cpus }, left_out))
 }

@@ -32,7 +32,7 @@ fn check_one(path: &Path, release: Option<&str>) -> Result<RecordingCheck, Forma
     let release: Release = kernel(&expression)
         .map_err(|e| FormatError::syntax(path, 0, e.to_string(), "a kernel expression"))?
         .release;
-    let trace = replay::trace(&r)?;
+    let (trace, left_out) = replay::trace(&r)?;
     let masks = r.meta.topology.as_ref().ok_or_else(|| {
         FormatError::missing(path, "topology.txt", "the sysfs topology, plain or .xz")
     })?;
@@ -47,7 +47,7 @@ fn check_one(path: &Path, release: Option<&str>) -> Result<RecordingCheck, Forma
         kinds: found.kinds,
         disagreements: found.disagreements,
         assumptions: assumptions(&r.meta, &trace),
-        diagnostics: r.diagnostics.iter().map(|d| d.to_string()).collect(),
+        diagnostics: r.diagnostics.iter().map(|d| d.to_string()).chain(left_out).collect(),
     })
 }
 

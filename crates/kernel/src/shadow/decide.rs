@@ -62,7 +62,7 @@ impl<'a> Decider<'a> {
     /// Virtual time of an entity of `weight` that runs `d` ns.
     pub fn virtual_time(d: u64, weight: u64) -> u64 {
         let mut e = vruntime_sched::fair::Entity::new();
-        e.set_weight(weight as u32);
+        e.set_weight((weight as u32).max(1 << 10));
         e.virtual_time(d)
     }
 }
@@ -81,7 +81,7 @@ fn fill(f: &mut Fair, ents: &[Ent], l: &Level) -> Vec<SeId> {
         let se = f.new_entity(TaskId(i as u32), TgId(0), Cpu(0));
         ses[i] = se;
         let x = &mut f.ses[se.ix()];
-        x.set_weight(e.weight as u32);
+        x.set_weight((e.weight as u32).max(1 << 10));
         x.vruntime = VTime(e.vruntime);
         x.deadline = VTime(e.deadline);
         x.slice = e.slice;

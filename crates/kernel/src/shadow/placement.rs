@@ -111,7 +111,8 @@ impl<'a> Placements<'a> {
         }
         let own = f.wakes.of_row(at);
         let waking = own.and_then(|w| f.wakes.list[w].waking).map(|i| &f.trace.rows[i]);
-        let (Some(waking), Some(prev)) = (waking, r.wake_cpu) else {
+        let known_cpu = |c: &i64| (0..f.trace.nr_cpus as i64).contains(c);
+        let (Some(waking), Some(prev)) = (waking, r.wake_cpu.filter(known_cpu)) else {
             self.fast.miss(&["waking row of this wakeup"]);
             return;
         };
@@ -328,7 +329,9 @@ impl PlacementView for View<'_, '_> {
         self.k.truth(u, (!stack.is_empty()).then_some(known), known)
     }
     fn recent_used_cpu(&mut self) -> Cpu {
-        Cpu(self.waking.recent_used_cpu.unwrap_or(0) as u16)
+        let known = 0..self.p.f.trace.nr_cpus as i64;
+        let recent = self.waking.recent_used_cpu.filter(|c| known.contains(c));
+        recent.map_or(self.select.cpu, |c| Cpu(c as u16))
     }
     fn has_idle_cores(&mut self, c: Cpu) -> bool {
         let llc = self.p.f.topology.llc_id(c).ix();

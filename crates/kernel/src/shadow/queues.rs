@@ -170,7 +170,7 @@ impl Queues {
         }
         let (lo, ts) = self.cpus[to].min_vruntime.unwrap_or((0, 0));
         let idle = self.cpus[to].curr == Some(0);
-        let hi = if idle { lo } else { lo + (r.ts - ts) };
+        let hi = if idle { lo } else { lo.wrapping_add(r.ts - ts) };
         let at = |v: u64| r.p.vruntime.wrapping_add(v);
         let range = if ts == 0 { UNKNOWN_VRUNTIME } else { (at(lo), at(hi)) };
         self.put(to, &r.p, range, false);
