@@ -6,6 +6,10 @@ use vruntime_formats::recording::Recording;
 use vruntime_formats::table::{Column, EMPTY, Table};
 use vruntime_kernel::shadow::trace::{Parent, Row, RowKind, Side, Trace};
 
+/// Averages above these are damage; they are cut so that sums of them stay in range.
+const MOST: i64 = 1 << 28;
+const MOST_UTIL: i64 = 1 << 12;
+
 /// Columns of one entity.
 struct SideColumns {
     /// pid, prio, policy, weight, vruntime, deadline, vlag, slice, sum_exec, on_rq, sched_delayed,
@@ -79,15 +83,15 @@ impl SideColumns {
             on_rq: n(on_rq) != 0,
             sched_delayed: n(delayed) != 0,
             depth,
-            load_avg: n(load_avg) as u64,
+            load_avg: n(load_avg).clamp(0, MOST) as u64,
             // The top bit marks an estimate that has not been updated yet.
-            util_est: n(util_est) as u64 & 0x7fff_ffff,
+            util_est: (n(util_est) & 0x7fff_ffff).min(MOST_UTIL) as u64,
             tg: n(tg),
             cfs_nr: n(nr),
             cfs_min_vruntime: n(min_vruntime) as u64,
             cfs_load_weight: n(load_weight) as u64,
-            cfs_util_avg: n(util) as u64,
-            cfs_load_avg: n(load) as u64,
+            cfs_util_avg: n(util).clamp(0, MOST_UTIL) as u64,
+            cfs_load_avg: n(load).clamp(0, MOST) as u64,
             parent: (depth > 0).then(|| Parent {
                 weight: n(self.par[0]) as u64,
                 vruntime: n(self.par[1]) as u64,

@@ -145,6 +145,17 @@ pub fn curr_ent(k: &mut Asker, side: &Side, now: &CurrNow) -> Ent {
     }
 }
 
+/// EEVDF sums distances times weights: no queue of a kernel is wider than this.
+pub fn plausible<'s>(of: u64, all: impl IntoIterator<Item = &'s Seen>) -> bool {
+    all.into_iter().all(|s| {
+        let far = |v: u64| (v.wrapping_sub(of) as i64).unsigned_abs() > 1 << 42;
+        !far(s.side.vruntime) && s.side.weight <= 1 << 28
+    })
+}
+
+/// See [`plausible`].
+pub const IMPLAUSIBLE: &str = "plausible state of the queue";
+
 /// All entities of group `tg` queued on `s`, without `except`; an error names what is missing.
 /// `nr`: how many there are (with `except`), as the row says.
 pub fn members<'s>(

@@ -6,7 +6,7 @@
 
 use super::decide::Decider;
 use super::known::{Asker, explore};
-use super::levels::{CONTENT, Ent, GROUP, ent, level};
+use super::levels::{CONTENT, Ent, GROUP, IMPLAUSIBLE, ent, level, plausible};
 use super::queues::{Queues, Seen};
 use super::result::{Disagreement, KindResult};
 use super::trace::Row;
@@ -50,6 +50,9 @@ impl<'a> Picks<'a> {
         let eevdf = self.k.fair == FairKind::Eevdf;
         if eevdf && same.len() > 1 && same.iter().any(|e| !e.exact) {
             return self.counts.miss(&["placement of a task moved by the balancer"]);
+        }
+        if eevdf && !plausible(n.vruntime, &same) {
+            return self.counts.miss(&[IMPLAUSIBLE]);
         }
         let curr = stays.then_some(r.p.pid);
         let question = |k: &mut Asker| {

@@ -9,7 +9,8 @@
 use super::decide::Decider;
 use super::known::{Asker, Unknown, explore};
 use super::levels::{
-    Ent, GROUP, Level, RUNNING, curr_ent, curr_now, ent, later_state, level, members,
+    Ent, GROUP, IMPLAUSIBLE, Level, RUNNING, curr_ent, curr_now, ent, later_state, level, members,
+    plausible,
 };
 use super::queues::{NeedResched, Queues};
 use super::result::{Disagreement, KindResult};
@@ -202,6 +203,10 @@ impl<'a> Preempts<'a> {
         let mut ents = vec![curr, w];
         if self.k.fair == FairKind::Eevdf && !need_resched {
             let others = members(s, wakee.tg, &[side.pid, wakee.pid], wakee.cfs_nr, true)?;
+            let near = (now.vruntime.wrapping_sub(wakee.vruntime) as i64).unsigned_abs() < 1 << 42;
+            if !near || !plausible(wakee.vruntime, others.iter().copied()) {
+                return Err(IMPLAUSIBLE);
+            }
             ents.extend(others.into_iter().map(|m| ent(k, m)));
         }
         let l = Level { protected: now.protected, ..level(ents, Some(side.pid), s) };
