@@ -5,6 +5,7 @@
 //! CPU time with [`blocks`] and numbers with [`numbers`].
 
 pub mod blocks;
+pub mod check;
 pub mod compare;
 pub mod numbers;
 pub mod run;
