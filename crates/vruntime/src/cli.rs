@@ -9,8 +9,9 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use vruntime_base::Ns;
 
-const EXIT_CODES: &str = "Exit codes: 0 done, 1 a stated expectation failed, 2 usage, 3 a file cannot \
-be read or is not what it should be, 130 ended by ^C after reporting the seeds that were complete.";
+const EXIT_CODES: &str = "Exit codes: 0 done, 1 a stated expectation failed, 2 usage, 3 a file \
+cannot be read or is not what it should be, 130 ended by ^C after reporting the seeds that were \
+complete.";
 
 /// A laboratory for the Linux CPU scheduler.
 #[derive(Parser)]

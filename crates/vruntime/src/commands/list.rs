@@ -35,9 +35,7 @@ pub fn list(args: &ListArgs) -> Result<Done, Failure> {
         let kind = args.what.to_possible_value().map(|v| v.get_name().to_string());
         let items: Vec<Value> =
             items.iter().map(|(name, text)| json!({"name": name, "description": text})).collect();
-        return Ok(Done::json(
-            &json!({"schema": "vruntime/list/1", "kind": kind, "items": items}),
-        ));
+        return Ok(Done::json(&json!({"schema": "vruntime/list/1", "kind": kind, "items": items})));
     }
     let width = items.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
     let lines = items.iter().map(|(name, text)| format!("{name:width$}  {text}").trim_end().into());

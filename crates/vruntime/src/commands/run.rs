@@ -63,7 +63,9 @@ pub fn record_json(r: &RunRecord) -> Value {
 }
 
 fn map(counts: &[(&'static str, u64)]) -> Value {
-    Value::Object(counts.iter().map(|&(name, n)| (name.to_string(), n.into())).collect::<Map<_, _>>())
+    Value::Object(
+        counts.iter().map(|&(name, n)| (name.to_string(), n.into())).collect::<Map<_, _>>(),
+    )
 }
 
 fn counters_json(c: &Counters) -> Value {

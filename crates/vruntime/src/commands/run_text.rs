@@ -66,11 +66,9 @@ fn time_line(r: &RunRecord, sampling: Sampling) -> String {
     let window = show(r.window.1.saturating_sub(r.window.0).0);
     match (r.time, r.complete, sampling) {
         (Some(t), true, _) => format!("{}, simulated from start to end", show(t.0)),
-        (Some(t), false, Sampling::Window { warmup, .. }) => format!(
-            "{}, extrapolated from {window} after {} of warm-up",
-            show(t.0),
-            show(warmup.0)
-        ),
+        (Some(t), false, Sampling::Window { warmup, .. }) => {
+            format!("{}, extrapolated from {window} after {} of warm-up", show(t.0), show(warmup.0))
+        }
         (Some(t), false, _) => format!("{}, extrapolated from {window}", show(t.0)),
         (None, ..) => format!("time not known: not all groups made progress in {window}"),
     }
@@ -101,9 +99,9 @@ pub fn counters(c: &Counters) -> impl Iterator<Item = (&'static str, u64)> {
 
 /// Counts of all runs together, and per simulated CPU second.
 fn counter_lines(out: &mut String, runs: &[RunRecord]) -> std::fmt::Result {
-    let spans = runs.iter().map(|r| {
-        u128::from(r.window.1.saturating_sub(r.window.0).0) * r.nr_cpus as u128
-    });
+    let spans = runs
+        .iter()
+        .map(|r| u128::from(r.window.1.saturating_sub(r.window.0).0) * r.nr_cpus as u128);
     let cpu_ns = spans.sum::<u128>().max(1);
     writeln!(out)?;
     for (i, (name, _)) in counters(&runs[0].counters).enumerate() {

@@ -41,7 +41,13 @@ fn show_machine(args: &ShowArgs) -> Result<Done, Failure> {
 
 fn machine_text(out: &mut String, spec: &MachineSpec, topo: &Topology) -> std::fmt::Result {
     writeln!(out, "{}: {}\n", spec.name, spec.description)?;
-    writeln!(out, "CPUs      {} at {} MHz, pages of {} KiB", topo.nr_cpus(), spec.mhz, spec.page_kib)?;
+    writeln!(
+        out,
+        "CPUs      {} at {} MHz, pages of {} KiB",
+        topo.nr_cpus(),
+        spec.mhz,
+        spec.page_kib
+    )?;
     let c = spec.caches;
     writeln!(out, "caches    L1 {} KiB, L2 {} KiB, LLC {} MiB", c.l1_kib, c.l2_kib, c.llc_mib)?;
     for (name, set) in levels() {
