@@ -142,39 +142,60 @@ impl Resource {
 const NR_RESOURCES: usize = Resource::ALL.len();
 const ROW: usize = Func::ALL.len() * NR_RESOURCES;
 
+/// The entries of one CPU.
+#[derive(Clone)]
+pub struct LedgerRow([u64; ROW]);
+
+impl LedgerRow {
+    /// Books `d` for `func`.
+    #[inline(always)]
+    pub fn book(&mut self, func: Func, on: Resource, d: Ns) {
+        self.0[at(func, on)] += d.0;
+    }
+}
+
 /// Nanoseconds by CPU, function and resource. Fixed size.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Ledger {
-    ns: Vec<u64>,
+    rows: Vec<LedgerRow>,
+}
+
+#[inline(always)]
+const fn at(func: Func, on: Resource) -> usize {
+    func as usize * NR_RESOURCES + on as usize
 }
 
 impl Ledger {
     /// An empty ledger of `nr_cpus` CPUs.
     pub fn new(nr_cpus: usize) -> Ledger {
-        Ledger { ns: vec![0; nr_cpus * ROW] }
+        Ledger { rows: (0..nr_cpus).map(|_| LedgerRow([0; ROW])).collect() }
     }
     /// Books `d` for `func` on `cpu`.
     #[inline(always)]
     pub fn book(&mut self, cpu: Cpu, func: Func, on: Resource, d: Ns) {
-        self.ns[cpu.ix() * ROW + func as usize * NR_RESOURCES + on as usize] += d.0;
+        self.rows[cpu.ix()].book(func, on, d);
+    }
+    /// The entries of `cpu`.
+    #[inline(always)]
+    pub fn row(&mut self, cpu: Cpu) -> &mut LedgerRow {
+        &mut self.rows[cpu.ix()]
     }
     /// Takes back `d` that was planned but will not be spent.
     #[inline]
     pub fn unbook(&mut self, cpu: Cpu, func: Func, on: Resource, d: Ns) {
-        self.ns[cpu.ix() * ROW + func as usize * NR_RESOURCES + on as usize] -= d.0;
+        self.rows[cpu.ix()].0[at(func, on)] -= d.0;
     }
     /// What is booked for (`func`, `on`) on `cpu`.
     pub fn get(&self, cpu: Cpu, func: Func, on: Resource) -> Ns {
-        Ns(self.ns[cpu.ix() * ROW + func as usize * NR_RESOURCES + on as usize])
+        Ns(self.rows[cpu.ix()].0[at(func, on)])
     }
     /// Everything booked on `cpu`.
     pub fn total(&self, cpu: Cpu) -> Ns {
-        Ns(self.ns[cpu.ix() * ROW..(cpu.ix() + 1) * ROW].iter().sum())
+        Ns(self.rows[cpu.ix()].0.iter().sum())
     }
     /// Sum over all CPUs of (`func`, `on`).
     pub fn sum(&self, func: Func, on: Resource) -> Ns {
-        let at = func as usize * NR_RESOURCES + on as usize;
-        Ns(self.ns.iter().skip(at).step_by(ROW).sum())
+        Ns(self.rows.iter().map(|row| row.0[at(func, on)]).sum())
     }
     /// Non-zero sums over all CPUs, in order of function and resource.
     pub fn rows(&self) -> Vec<(Func, Resource, Ns)> {
@@ -191,6 +212,12 @@ impl Ledger {
     }
     /// What was booked since `earlier`, an older copy of the same ledger.
     pub fn since(&self, earlier: &Ledger) -> Ledger {
-        Ledger { ns: self.ns.iter().zip(&earlier.ns).map(|(a, b)| a - b).collect() }
+        let mut rows = self.rows.clone();
+        for (row, old) in rows.iter_mut().zip(&earlier.rows) {
+            for (a, b) in row.0.iter_mut().zip(&old.0) {
+                *a -= b;
+            }
+        }
+        Ledger { rows }
     }
 }

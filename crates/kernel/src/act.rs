@@ -106,7 +106,8 @@ impl Sim {
         }
         if matches!(cpu.waiting, crate::frame::Waiting::Mutex(_)) {
             // A spinner gives up when it should reschedule.
-            self.cpus[c.ix()].op_end = self.now;
+            let cpu = &mut self.cpus[c.ix()];
+            cpu.op_end = self.now.max(cpu.wait_since);
             self.arm(c);
             return;
         }

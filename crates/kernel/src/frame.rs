@@ -259,6 +259,31 @@ impl CpuSim {
     pub fn is_stopped(&self) -> bool {
         self.level == 0 && matches!(self.frames[0], Frame::Idle)
     }
+    /// Time that is booked but lies after `now`: the rest of the operations of all levels.
+    pub fn planned(&self, now: Ns) -> Ns {
+        let mut sum = Ns::ZERO;
+        let ends = |t: Ns| t < Ns::NEVER;
+        if self.is_stopped() {
+            return self.idle_since.saturating_sub(now);
+        }
+        let waits_here = self.waiting != Waiting::Nothing && self.wait_level() == self.level;
+        if waits_here {
+            sum += self.wait_since.saturating_sub(now);
+        } else if ends(self.op_end) {
+            sum += self.op_end - now;
+        }
+        if self.level == 2 && self.in_softirq && ends(self.saved[1]) {
+            sum += self.saved[1];
+        }
+        let waits_below = self.waiting != Waiting::Nothing && self.wait_level() == 0;
+        if self.level > 0 && !waits_below && ends(self.saved[0]) {
+            sum += self.saved[0];
+        }
+        if matches!(self.frames[0], Frame::MutexWake(_)) {
+            sum += self.rest;
+        }
+        sum
+    }
     /// The level on which it waits: mutexes are waited for on level 0 only, run queue locks on
     /// the current level (interrupts are off then).
     pub fn wait_level(&self) -> u8 {

@@ -142,9 +142,11 @@ impl Sim {
         {
             return;
         }
-        let stretch = |t: Ns| -> Ns {
-            if t <= now { t } else { now + (t - now).mul_div(u64::from(slowdown), u64::from(old)) }
-        };
+        // What is done with interrupts off (a switch under the run queue lock) keeps its time.
+        let from = now.max(cpu.irqs_on_at);
+        let (num, den) = (u64::from(slowdown), u64::from(old));
+        let stretch =
+            |t: Ns| -> Ns { if t <= from { t } else { from + (t - from).mul_div(num, den) } };
         let end = stretch(cpu.op_end);
         let was = cpu.op_end;
         cpu.op_end = end;

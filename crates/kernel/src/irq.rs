@@ -28,6 +28,9 @@ impl Sim {
         let level = cpu.level as usize;
         cpu.saved[level] = if cpu.op_end >= Ns::NEVER { Ns::NEVER } else { cpu.op_end - now };
         cpu.suspended_at[level] = now;
+        if level == 0 && matches!(cpu.waiting, Waiting::Mutex(_)) {
+            cpu.granted = cpu.op_end;
+        }
         if cpu.mutex.is_some() && level == 0 {
             self.suspend_mutex(c);
         }

@@ -11,6 +11,7 @@ mod boot;
 mod event;
 mod fork;
 mod frame;
+mod hot;
 mod idle;
 mod irq;
 pub mod pipe;

@@ -12,12 +12,13 @@
 
 use crate::frame::{Frame, Waiting};
 use crate::program::{ChannelId, Op};
-use crate::sim::Sim;
+use crate::sim::{Channel, Sim};
 use crate::task::{Step, WaitsFor};
 use vruntime_base::{Cpu, Func, Ns, Resource, TaskId};
 use vruntime_sched::task::TaskState;
 
 impl Sim {
+    #[inline]
     fn channel_of(&self, p: TaskId) -> ChannelId {
         match self.tasks[p.ix()].op {
             Op::Write { to, .. } => to,
@@ -27,6 +28,7 @@ impl Sim {
     }
 
     /// Takes the mutex of the pipe that `p` reads or writes, at `at` (now, or soon).
+    #[inline]
     pub(crate) fn pipe_lock(&mut self, c: Cpu, p: TaskId, at: Ns) {
         let ch = self.channel_of(p);
         let at = at + self.work(c, Func::MutexLock, self.machine.costs.pipe_lock);
@@ -132,7 +134,7 @@ impl Sim {
             return;
         }
         let tasks = &mut self.tasks;
-        if let crate::sim::Channel::Pipe(pipe) = &mut self.channels[ch.ix()] {
+        if let Channel::Pipe(pipe) = &mut self.channels[ch.ix()] {
             pipe.mutex.sleepers.add(tasks, p, true);
         }
         self.tasks[p.ix()].waits_for = WaitsFor::Mutex(ch);
@@ -167,7 +169,7 @@ impl Sim {
 
     fn wake_mutex_sleeper(&mut self, c: Cpu, ch: ChannelId) {
         let tasks = &mut self.tasks;
-        if let crate::sim::Channel::Pipe(pipe) = &mut self.channels[ch.ix()] {
+        if let Channel::Pipe(pipe) = &mut self.channels[ch.ix()] {
             if let Some(w) = pipe.mutex.sleepers.pop(tasks) {
                 self.cpus[c.ix()].wakes.push((w, false));
             }
@@ -175,6 +177,7 @@ impl Sim {
     }
 
     /// The mutex that the current operation of `c` holds will be free at `free_at`.
+    #[inline]
     pub(crate) fn mutex_free_at(&mut self, c: Cpu, ch: ChannelId, free_at: Ns) {
         let m = &mut self.pipe(ch).mutex;
         m.free_at = free_at;
@@ -210,77 +213,58 @@ impl Sim {
         self.mutex_free_at(c, ch, free_at);
     }
 
-    /// `p` holds the mutex from `at` on.
+    /// `p` holds the mutex from `at` on: copies, and plans the unlock – fused with what follows if
+    /// nobody has to be woken there.
+    #[inline]
     fn pipe_locked(&mut self, c: Cpu, p: TaskId, ch: ChannelId, at: Ns) {
-        let m = &mut self.pipe(ch).mutex;
-        m.owner = p;
-        m.last_cpu = c;
-        match self.tasks[p.ix()].op {
-            Op::Write { bytes, .. } => self.write_locked(c, p, ch, bytes, at),
-            _ => self.read_locked(c, p, ch, at),
-        }
-    }
-
-    /// Plans the end of the critical section: fused with what follows if nothing has to be done
-    /// at the unlock.
-    fn pipe_unlock(&mut self, c: Cpu, p: TaskId, ch: ChannelId, at: Ns, then: Option<Step>) {
-        let at = at + self.work(c, Func::MutexLock, self.machine.costs.pipe_unlock);
-        self.mutex_free_at(c, ch, at);
-        let sleepers = !self.pipe(ch).mutex.sleepers.is_empty();
-        self.cpus[c.ix()].mutex = ch;
-        let write = matches!(self.tasks[p.ix()].op, Op::Write { .. });
-        match then {
-            None if !sleepers => {
-                self.syscall_return(c, p, at);
-                self.cpus[c.ix()].func =
-                    if write { Func::PipeWrite } else { Func::PipeRead };
-            }
-            _ => {
-                self.tasks[p.ix()].step =
-                    if write { Step::WriteUnlocked } else { Step::ReadUnlocked };
-                self.plan(c, at, Frame::Task);
-            }
-        }
-    }
-
-    fn copy_cost(&mut self, c: Cpu, func: Func, base: u32, bytes: u32) -> Ns {
-        let costs = &self.machine.costs;
-        let more = (costs.pipe_copy_kib * bytes.saturating_sub(128)) / 1024;
-        self.work(c, func, base + more)
-    }
-
-    fn write_locked(&mut self, c: Cpu, p: TaskId, ch: ChannelId, bytes: u32, at: Ns) {
-        let want = bytes - self.tasks[p.ix()].done;
-        let pipe = self.pipe(ch);
-        let was_empty = pipe.is_empty();
-        let (n, slots) = pipe.write(want);
-        let poll = pipe.poll_usage;
-        let costs = &self.machine.costs;
-        let base = costs.pipe_write + slots * costs.pipe_new_page;
-        let at = at + self.copy_cost(c, Func::PipeWrite, base, n);
-        let k = &mut self.tasks[p.ix()];
-        k.done += n;
-        k.was_edge = was_empty;
-        let quiet = n == want && !was_empty && !poll && !k.wake_next;
-        self.pipe_unlock(c, p, ch, at, if quiet { None } else { Some(Step::WriteUnlocked) });
-    }
-
-    fn read_locked(&mut self, c: Cpu, p: TaskId, ch: ChannelId, at: Ns) {
-        let Op::Read { bytes, .. } = self.tasks[p.ix()].op else { unreachable!() };
         let freed_rule = self.sh.release.pipe_wakes_on_freed_slot;
-        let pipe = self.pipe(ch);
-        let was_full = pipe.is_full();
-        let (n, freed) = pipe.read(bytes);
-        let group = pipe.group;
-        let at = at + self.copy_cost(c, Func::PipeRead, self.machine.costs.pipe_read, n);
-        let k = &mut self.tasks[p.ix()];
-        k.done = n;
-        k.was_edge = was_full && (!freed_rule || freed);
-        let quiet = n > 0 && !k.was_edge && !k.wake_next;
-        if n > 0 {
-            self.stats.message(group, at);
+        let (mut hot, channels) = self.split(c, p);
+        let Channel::Pipe(pipe) = &mut channels[ch.ix()] else { unreachable!("not a pipe") };
+        pipe.mutex.owner = p;
+        pipe.mutex.last_cpu = c;
+        hot.cpu.mutex = ch;
+        let (func, ns, then, n) = match hot.k.op {
+            Op::Write { bytes, .. } => {
+                let want = bytes - hot.k.done;
+                let was_empty = pipe.is_empty();
+                let (n, slots) = pipe.write(want);
+                hot.k.done += n;
+                hot.k.was_edge = was_empty;
+                let quiet = n == want && !was_empty && !pipe.poll_usage && !hot.k.wake_next;
+                let ns = hot.costs.pipe_write + slots * hot.costs.pipe_new_page;
+                (Func::PipeWrite, ns, (!quiet).then_some(Step::WriteUnlocked), n)
+            }
+            Op::Read { bytes, .. } => {
+                let was_full = pipe.is_full();
+                let (n, freed) = pipe.read(bytes);
+                hot.k.done = n;
+                hot.k.was_edge = was_full && (!freed_rule || freed);
+                let quiet = n > 0 && !hot.k.was_edge && !hot.k.wake_next;
+                if n > 0 {
+                    hot.stats.message(pipe.group, at);
+                }
+                (Func::PipeRead, hot.costs.pipe_read, (!quiet).then_some(Step::ReadUnlocked), n)
+            }
+            _ => unreachable!("not an operation on a channel"),
+        };
+        let more = (u64::from(hot.costs.pipe_copy_kib) * u64::from(n.saturating_sub(128))) >> 10;
+        let free_at =
+            at + hot.work(func, ns + more as u32) + hot.work(Func::MutexLock, hot.costs.pipe_unlock);
+        pipe.mutex.free_at = free_at;
+        let spinner = pipe.mutex.spin_head;
+        let unlocked = if func == Func::PipeWrite { Step::WriteUnlocked } else { Step::ReadUnlocked };
+        if then.is_none() && pipe.mutex.sleepers.is_empty() {
+            hot.syscall_return(free_at);
+        } else {
+            hot.k.step = unlocked;
+            hot.cpu.frames[0] = Frame::Task;
+            hot.cpu.op_end = free_at;
         }
-        self.pipe_unlock(c, p, ch, at, if quiet { None } else { Some(Step::ReadUnlocked) });
+        hot.cpu.func = func;
+        if spinner.is_some() {
+            let at = free_at + self.transfer(c, spinner);
+            self.grant(spinner, at);
+        }
     }
 
     /// After a write: a reader if the pipe was empty, the next writer if there is room, and sleep
@@ -328,7 +312,7 @@ impl Sim {
     fn wake_waiters(&mut self, c: Cpu, ch: ChannelId, at: Ns, readers: bool) -> Ns {
         let at = at + self.work(c, Func::WaitQueue, self.machine.costs.wait_queue_wake);
         let tasks = &mut self.tasks;
-        let crate::sim::Channel::Pipe(pipe) = &mut self.channels[ch.ix()] else { return at };
+        let Channel::Pipe(pipe) = &mut self.channels[ch.ix()] else { return at };
         let queue = if readers { &mut pipe.rd_wait } else { &mut pipe.wr_wait };
         let wakes = &mut self.cpus[c.ix()].wakes;
         while let Some(w) = queue.pop(tasks) {
@@ -363,7 +347,7 @@ impl Sim {
             return;
         }
         let tasks = &mut self.tasks;
-        let crate::sim::Channel::Pipe(pipe) = &mut self.channels[ch.ix()] else { return };
+        let Channel::Pipe(pipe) = &mut self.channels[ch.ix()] else { return };
         let queue = if reader { &mut pipe.rd_wait } else { &mut pipe.wr_wait };
         queue.add(tasks, p, true);
         let (on, step) = if reader {

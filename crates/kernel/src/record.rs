@@ -146,6 +146,8 @@ pub struct RunRecord {
     pub hash: u64,
     /// Bytes per task, all arrays of the model that grow with tasks.
     pub bytes_per_task: u64,
+    /// The largest difference on any CPU between booked time and time elapsed or planned: zero.
+    pub ledger_gap: u64,
     /// Events, if asked for.
     pub timeline: Timeline,
 }

@@ -11,6 +11,7 @@
 
 use crate::frame::{Frame, Waiting};
 use crate::hook;
+use crate::program::ChannelId;
 use crate::sim::Sim;
 use crate::task::Step;
 use vruntime_base::{Cause, CauseKind, Cpu, Event, EventKind, Func, Ns, Resource, Stream, TaskId};
@@ -79,6 +80,7 @@ impl Sim {
     /// `schedule()` begins.
     pub(crate) fn schedule(&mut self, c: Cpu) {
         self.stats.count.sched_count += 1;
+        self.cpus[c.ix()].mutex = ChannelId::NONE;
         let at = self.now + self.work(c, Func::Schedule, self.machine.costs.schedule_base);
         if let Some(at) = self.lock_rq(c, c, at, Frame::ScheduleLocked) {
             self.schedule_with_lock(c, at);

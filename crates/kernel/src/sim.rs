@@ -111,6 +111,10 @@ impl Sim {
                 self.act(c);
             }
             self.arm(c);
+            if self.stats.mark_seen != self.stats.mark_start {
+                self.stats.mark_seen = self.stats.mark_start;
+                self.events.set(nr_cpus, self.now);
+            }
             if self.stats.over {
                 return;
             }

@@ -14,7 +14,7 @@ pub use crate::boot::SetupError;
 /// How often the run looks at the world outside, in simulated time.
 const CHECK: Ns = Ns::from_ms(1);
 /// If no message and no exit happens for this long, the run is stuck.
-const STUCK: Ns = Ns::from_ms(60_000);
+const STUCK: Ns = Ns::from_ms(10_000);
 
 /// Tells the outside how far a run is, and tells the run to stop.
 #[derive(Default)]
@@ -64,13 +64,15 @@ impl Sim {
             w.last_done = done;
             w.last_moved = t;
         } else if t.saturating_sub(w.last_moved) > STUCK && self.stats.count.syscalls > 0 {
+            eprintln!("{}", self.describe());
             return true;
         }
         let mut next = t + CHECK;
         match w.sampling {
             Sampling::Full { limit } => {
                 if let (Some(start), None) = (self.stats.mark_start, &self.stats.window) {
-                    self.open_window(start.max(t), t);
+                    let _ = start;
+                    self.open_window(t, t);
                 }
                 if t >= limit {
                     return true;
@@ -101,6 +103,45 @@ impl Sim {
         false
     }
 
+    /// What every task waits for, for the message of a run that is stuck.
+    pub(crate) fn describe(&self) -> String {
+        use std::fmt::Write;
+        let mut out = String::new();
+        for (i, k) in self.tasks.iter().enumerate().skip(2 * self.cpus.len()) {
+            let t = &self.sh.tasks[i];
+            if t.state != vruntime_sched::task::TaskState::Dead {
+                let _ = writeln!(
+                    out,
+                    "task {i} on CPU {}: {:?}, {:?}, waits for {:?}, on_rq {}",
+                    t.cpu, t.state, k.step, k.waits_for, t.on_rq
+                );
+            }
+        }
+        for (c, cpu) in self.cpus.iter().enumerate() {
+            if !cpu.is_stopped() {
+                let rq = &self.sh.rqs[c];
+                let _ = writeln!(
+                    out,
+                    "CPU {c}: runs {}, level {}, {:?}, {:?}, need_resched {}, nr_running {}",
+                    rq.curr,
+                    cpu.level,
+                    cpu.frames[cpu.level as usize],
+                    cpu.waiting,
+                    rq.need_resched,
+                    self.sh.loads[c].nr_running
+                );
+            }
+        }
+        for (i, ch) in self.channels.iter().enumerate() {
+            if let crate::sim::Channel::Pipe(p) = ch {
+                if p.mutex.free_at > self.now || !p.mutex.spin_head.is_none() {
+                    let _ = writeln!(out, "channel {i}: {:?}", p.mutex);
+                }
+            }
+        }
+        out
+    }
+
     fn open_window(&mut self, at: Ns, now: Ns) {
         self.settle_all(now);
         let s = &mut self.stats;
@@ -127,6 +168,17 @@ impl Sim {
         }
     }
 
+    /// Booked time that is neither elapsed nor planned, over all CPUs: the largest difference.
+    fn ledger_gap(&self) -> u64 {
+        let now = self.now;
+        let gap = |c: usize| {
+            let cpu = &self.cpus[c];
+            let booked = self.sh.ledger.total(Cpu::from_ix(c));
+            (now + cpu.planned(now)).0.abs_diff(booked.0)
+        };
+        (0..self.cpus.len()).map(gap).max().unwrap_or(0)
+    }
+
     fn into_record(mut self, spec: &RunSpec) -> RunRecord {
         let end = self.now;
         self.settle_all(end);
@@ -142,6 +194,7 @@ impl Sim {
                 events: 0,
             });
         }
+        let ledger_gap = self.ledger_gap();
         let bytes = self.bytes_per_task();
         let nr_cpus = self.cpus.len();
         let nr_tasks = self.tasks.len() - 2 * nr_cpus;
@@ -185,6 +238,7 @@ impl Sim {
             events: s.events - w.events,
             hash: s.hash,
             bytes_per_task: bytes,
+            ledger_gap,
             timeline: s.timeline,
         }
     }

@@ -15,15 +15,19 @@ use crate::program::{ChannelId, Op};
 use crate::sim::{Channel, Sim};
 use crate::stop::StopWork;
 use crate::task::{Step, WaitsFor};
-use vruntime_base::{Cpu, CpuMask, Func, Ns, Resource, TaskId};
+use vruntime_base::{Cpu, CpuMask, Func, Ns, TaskId};
 use vruntime_sched::scheduler::WakeFlags;
 use vruntime_sched::task::{Policy, TaskState};
 
 impl Sim {
     /// The current task of `c` goes on at its step.
+    #[inline]
     pub(crate) fn task_step(&mut self, c: Cpu) {
         let p = self.curr(c);
-        self.cpus[c.ix()].no_user();
+        let cpu = &mut self.cpus[c.ix()];
+        cpu.no_user();
+        // Whatever mutex the last operation held has been released within it.
+        cpu.mutex = ChannelId::NONE;
         match self.tasks[p.ix()].step {
             Step::Begin => self.begin(c, p),
             Step::RunEnd | Step::NextOp => self.next_op(c, p, self.now),
@@ -46,14 +50,12 @@ impl Sim {
 
     /// The system call of `p` is done at `at`: leave the kernel, run user code, enter the next.
     pub(crate) fn syscall_return(&mut self, c: Cpu, p: TaskId, at: Ns) {
-        let at = at + self.work(c, Func::SyscallExit, self.machine.costs.syscall_exit);
-        self.stats.count.syscalls += 1;
-        if self.sh.rqs[c.ix()].need_resched {
-            self.tasks[p.ix()].step = Step::ExitToUser;
-            self.plan(c, at, Frame::Task);
-            return;
-        }
-        self.next_op(c, p, at);
+        self.split(c, p).0.syscall_return(at);
+    }
+
+    /// In user mode from `at` on: asks the program what it does next.
+    fn next_op(&mut self, c: Cpu, p: TaskId, at: Ns) {
+        self.split(c, p).0.next_op(at);
     }
 
     /// The preemption point at the return to user mode.
@@ -66,44 +68,8 @@ impl Sim {
         }
     }
 
-    /// In user mode from `at` on: asks the program what it does next.
-    fn next_op(&mut self, c: Cpu, p: TaskId, at: Ns) {
-        let k = &mut self.tasks[p.ix()];
-        let program = &self.programs[k.program.ix()];
-        let op = loop {
-            match program.next(&mut k.regs) {
-                Op::MarkStart => self.stats.mark_start = Some(at),
-                Op::MarkStop => self.stats.mark_stop = Some(at),
-                op => break op,
-            }
-        };
-        k.op = op;
-        k.done = 0;
-        k.wake_next = false;
-        if let Op::Run(d) = op {
-            k.step = Step::RunEnd;
-            let slow = u64::from(self.cpus[c.ix()].slowdown);
-            let d = Ns((d.0 * slow) >> 10);
-            self.sh.ledger.book(c, Func::User, Resource::None, d);
-            self.plan_user(c, at, at + d, at + d);
-            return;
-        }
-        k.step = Step::Begin;
-        let user = self.work(c, Func::User, self.machine.costs.user_loop);
-        let entry = self.work(c, Func::SyscallEntry, self.machine.costs.syscall_entry);
-        self.plan_user(c, at, at + user, at + user + entry);
-    }
-
-    /// Plans an operation that is in user mode from `from` to `to` and ends at `end`.
-    fn plan_user(&mut self, c: Cpu, from: Ns, to: Ns, end: Ns) {
-        self.plan(c, end, Frame::Task);
-        let cpu = &mut self.cpus[c.ix()];
-        cpu.user_from = from;
-        cpu.user_to = to;
-        cpu.func = Func::User;
-    }
-
     /// A system call has been entered.
+    #[inline]
     fn begin(&mut self, c: Cpu, p: TaskId) {
         match self.tasks[p.ix()].op {
             Op::Write { to: ch, .. } | Op::Read { from: ch, .. } => match self.channels[ch.ix()] {

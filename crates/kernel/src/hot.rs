@@ -1,0 +1,106 @@
+//! The hottest path: out of one system call, through user mode, into the next.
+//!
+//! *What.* The fields that the end of a system call touches, borrowed apart so that each is looked
+//! up once. The same code serves every system call; only its caller differs.
+//! *Source.* facts/fair.md 8.3: the return to user mode is the preemption point.
+//! *Equations.* exit + user code + entry, one operation; user mode lies between `user_from` and
+//! `user_to`.
+//! *Departures.* None.
+//! *Example.* A write that wakes nobody: lock, copy, unlock, exit, user, entry are one operation.
+
+use crate::frame::{CpuSim, Frame};
+use crate::program::{Op, Program};
+use crate::sim::{Channel, Sim};
+use crate::stats::Stats;
+use crate::task::{KTask, Step};
+use vruntime_base::{Cpu, Func, LedgerRow, Ns, Resource, TaskId};
+use vruntime_machine::Costs;
+
+/// One CPU and its current task.
+pub(crate) struct Hot<'a> {
+    pub cpu: &'a mut CpuSim,
+    pub k: &'a mut KTask,
+    pub row: &'a mut LedgerRow,
+    pub costs: &'a Costs,
+    pub stats: &'a mut Stats,
+    programs: &'a [Box<dyn Program>],
+    need_resched: bool,
+}
+
+impl Sim {
+    /// Borrows what the end of a system call of `p` on `c` needs, and the channels.
+    #[inline(always)]
+    pub(crate) fn split(&mut self, c: Cpu, p: TaskId) -> (Hot<'_>, &mut [Channel]) {
+        let hot = Hot {
+            cpu: &mut self.cpus[c.ix()],
+            k: &mut self.tasks[p.ix()],
+            need_resched: self.sh.rqs[c.ix()].need_resched,
+            row: self.sh.ledger.row(c),
+            costs: &self.machine.costs,
+            stats: &mut self.stats,
+            programs: &self.programs,
+        };
+        (hot, &mut self.channels)
+    }
+}
+
+impl Hot<'_> {
+    /// Books `ns` of work at full speed for `func`; returns the time it takes.
+    #[inline(always)]
+    pub fn work(&mut self, func: Func, ns: u32) -> Ns {
+        let d = Ns((u64::from(ns) * u64::from(self.cpu.slowdown)) >> 10);
+        self.row.book(func, Resource::None, d);
+        d
+    }
+
+    /// Leaves the kernel at `at`.
+    #[inline(always)]
+    pub fn syscall_return(&mut self, at: Ns) {
+        let at = at + self.work(Func::SyscallExit, self.costs.syscall_exit);
+        self.stats.count.syscalls += 1;
+        if self.need_resched {
+            self.k.step = Step::ExitToUser;
+            self.cpu.frames[0] = Frame::Task;
+            self.cpu.op_end = at;
+            return;
+        }
+        self.next_op(at);
+    }
+
+    /// In user mode from `at` on: asks the program what it does next, and plans the way there.
+    #[inline(always)]
+    pub fn next_op(&mut self, at: Ns) {
+        let program = &self.programs[self.k.program.ix()];
+        let op = loop {
+            match program.next(&mut self.k.regs) {
+                Op::MarkStart => self.stats.mark_start = Some(at),
+                Op::MarkStop => self.stats.mark_stop = Some(at),
+                op => break op,
+            }
+        };
+        self.k.op = op;
+        self.k.done = 0;
+        self.k.wake_next = false;
+        if let Op::Run(d) = op {
+            self.k.step = Step::RunEnd;
+            let d = Ns((d.0 * u64::from(self.cpu.slowdown)) >> 10);
+            self.row.book(Func::User, Resource::None, d);
+            self.plan_user(at, at + d, at + d);
+            return;
+        }
+        self.k.step = Step::Begin;
+        let user = self.work(Func::User, self.costs.user_loop);
+        let entry = self.work(Func::SyscallEntry, self.costs.syscall_entry);
+        self.plan_user(at, at + user, at + user + entry);
+    }
+
+    /// An operation that is in user mode from `from` to `to` and ends at `end`.
+    #[inline(always)]
+    fn plan_user(&mut self, from: Ns, to: Ns, end: Ns) {
+        self.cpu.frames[0] = Frame::Task;
+        self.cpu.op_end = end;
+        self.cpu.user_from = from;
+        self.cpu.user_to = to;
+        self.cpu.func = Func::User;
+    }
+}
