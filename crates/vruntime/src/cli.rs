@@ -174,6 +174,9 @@ pub struct CalibrateArgs {
     /// Print one JSON object
     #[arg(long)]
     pub json: bool,
+    /// The other process of the ping-pong: send back what comes in, pinned to this CPU
+    #[arg(long, hide = true, value_name = "CPU")]
+    pub echo: Option<usize>,
 }
 
 /// `vruntime bench`
