@@ -188,7 +188,7 @@ pub fn wakeup(a: usize, b: usize, gap: Duration, n: usize) -> io::Result<Sample>
     let since = || start.elapsed().as_nanos() as u64;
     std::thread::scope(|scope| {
         let sent = &sent;
-        let sleeper = scope.spawn(move || sleep_and_stamp(b, reader, n, || since(), sent));
+        let sleeper = scope.spawn(move || sleep_and_stamp(b, reader, n, since, sent));
         let woken = wake(a, writer, gap, n, since, sent);
         let values = sleeper.join().unwrap_or_else(|_| Err(io::Error::other("thread")))?;
         woken.map(|()| Sample::of(values))
