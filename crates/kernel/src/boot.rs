@@ -56,7 +56,7 @@ impl std::fmt::Display for SetupError {
             SetupError::Scheduler(name) => write!(
                 f,
                 "no scheduler `{name}`; there are: {}",
-                registry::NAMES.join(", ")
+                registry::names()
             ),
             SetupError::Pin { cpu, nr_cpus } => {
                 write!(f, "CPU {cpu} does not exist: the machine has CPUs 0-{}", nr_cpus - 1)

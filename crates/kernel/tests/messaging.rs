@@ -13,7 +13,7 @@ fn every_message_arrives() {
     for machine in ["uma-2", "numa-48", "spr-2s"] {
         for rel in rels.split(' ') {
             for kind in [ChannelKind::Pipe, ChannelKind::UnixStream] {
-                let text = std::fs::read_to_string(format!("/tmp/{rel}.toml")).unwrap();
+                let text = std::fs::read_to_string(format!("../../kernels/{rel}.toml")).unwrap();
                 let spec = RunSpec {
                     machine: Arc::new(
                         vruntime_formats::machine_file::builtin_machine(machine).unwrap(),

@@ -79,7 +79,7 @@ fn ping_pong() {
     for (pin, name, rel) in [(false,"uma-2","v6.1"),(true,"uma-2","v6.1"),(false,"spr-2s","v6.12"),(true,"uma-2","v6.12")] {
         PIN.set(pin.then_some(vruntime_base::Cpu(0)));
         let machine = Arc::new(vruntime_formats::machine_file::builtin_machine(name).unwrap());
-        let text = std::fs::read_to_string(format!("/tmp/{rel}.toml")).unwrap();
+        let text = std::fs::read_to_string(format!("../../kernels/{rel}.toml")).unwrap();
         let release: vruntime_sched::release::Release = toml::from_str(&text).unwrap();
         let spec = RunSpec {
             machine,

@@ -5,6 +5,13 @@
 pub mod cx;
 pub mod domains;
 pub mod fair;
+pub mod linux;
+pub mod registry;
 pub mod release;
+pub mod rr;
+pub mod rt;
 pub mod scheduler;
 pub mod task;
+
+#[cfg(test)]
+mod sample;

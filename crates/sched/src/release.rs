@@ -6,6 +6,7 @@
 //! (`/sys/kernel/debug/sched/features`), in lower case.
 
 use serde::{Deserialize, Serialize};
+use vruntime_base::Cause;
 
 /// Which fair class.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -78,6 +79,9 @@ macro_rules! release {
         #[serde(deny_unknown_fields)]
         pub struct Release {
             $($(#[doc = $doc])* pub $name: $ty,)*
+            /// Ids of rules whose test always fails: for knock-outs and for tests of checkers.
+            #[serde(skip)]
+            pub disabled_rules: Vec<u32>,
         }
         impl Release {
             /// Name and meaning of every field, in order.
@@ -192,6 +196,14 @@ release! {
     numa_imbalance: NumaImbalance,
     /// `should_we_balance` prefers a whole idle core (6.6 on).
     balance_prefers_idle_core: bool,
+    /// A core with several busy threads is a group type of its own (6.6 on).
+    smt_balance: bool,
+    /// Built with CONFIG_PREEMPTION (PREEMPT_DYNAMIC has it): newidle stops after one task.
+    config_preemption: bool,
+    /// Tasks that may not move do not count against `nr_migrate` as long as none may (6.5, 6.6).
+    loop_max_spares_pinned: bool,
+    /// Failed passes halve a task's utilisation too before it is compared (long-term, 6.10 on).
+    migrate_util_shifted: bool,
     /// Sibling imbalance is normalised by the number of cores (6.6 on).
     sibling_imbalance_by_cores: bool,
     /// A fully busy group of equal load replaces the one found before (6.5 on).
@@ -233,6 +245,11 @@ release! {
 }
 
 impl Release {
+    /// The rule with this cause may apply.
+    #[inline(always)]
+    pub fn rule_on(&self, rule: &Cause) -> bool {
+        self.disabled_rules.is_empty() || !self.disabled_rules.contains(&rule.id)
+    }
     /// Factor of CPU scaling: `1 + ilog2(min(cpus, 8))`.
     pub fn scaling(&self, nr_cpus: usize) -> u64 {
         1 + u64::from(nr_cpus.clamp(1, 8).ilog2())

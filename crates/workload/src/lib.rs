@@ -1,1 +1,59 @@
-//! (skeleton)
+//! The benchmarks, with the real tools' command lines, structure and result lines.
+//!
+//! | file | workload |
+//! |---|---|
+//! | `hackbench` | hackbench of rt-tests |
+//! | `messaging` | senders and receivers: what hackbench and perf bench have in common |
+//! | `perf_bench` | `perf bench sched messaging` and `perf bench sched pipe` |
+//! | `spin` | tasks that only compute, and periodic sleepers |
+//!
+//! A new workload is one file and one line in [`WORKLOADS`].
+
+mod args;
+mod error;
+mod hackbench;
+mod launch;
+mod messaging;
+mod perf_bench;
+mod spin;
+
+pub use error::WorkloadError;
+pub use launch::Launch;
+
+use std::sync::Arc;
+use vruntime_kernel::program::Workload;
+
+/// A workload in the registry.
+pub struct Entry {
+    /// First words of its command line.
+    pub name: &'static str,
+    /// Its options.
+    pub synopsis: &'static str,
+    /// One line of description.
+    pub description: &'static str,
+    /// Makes it from the words after the name.
+    parse: fn(&[String], Launch) -> Result<Arc<dyn Workload>, WorkloadError>,
+}
+
+/// Every workload.
+pub const WORKLOADS: &[Entry] = &[
+    hackbench::ENTRY,
+    perf_bench::MESSAGING,
+    perf_bench::PIPE,
+    spin::SPIN,
+    spin::SLEEPER,
+];
+
+/// The workload that `command` runs. `taskset -c N`, `nice -n N` and `chrt` may stand in front.
+pub fn parse(command: &str) -> Result<Arc<dyn Workload>, WorkloadError> {
+    let words = shell_words::split(command)
+        .map_err(|e| WorkloadError::Quoting { command: command.into(), why: e.to_string() })?;
+    let (launch, words) = launch::parse(&words)?;
+    for e in WORKLOADS {
+        let name: Vec<&str> = e.name.split(' ').collect();
+        if words.len() >= name.len() && words.iter().zip(&name).all(|(w, n)| w == n) {
+            return (e.parse)(&words[name.len()..], launch);
+        }
+    }
+    Err(error::unknown_workload(words))
+}

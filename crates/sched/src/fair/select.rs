@@ -1,6 +1,30 @@
-//! (skeleton) What placement may look at, and what it answers.
+//! `select_task_rq_fair`: where a waking task goes.
+//!
+//! **What.** A wakeup first settles on a *target*, the CPU where the wakee last ran or the CPU of
+//! the waker (`wake_affine`), then looks for an idle CPU near it (`select_idle_sibling`). The
+//! decision is a pure function of what [`PlacementView`] shows; everything it changes is in
+//! [`Effects`]. Each way to a CPU is a rule with its own [`Cause`].
+//! **Source.** Linux 6.1.192 and 6.12.117, kernel/sched/fair.c: `select_task_rq_fair`,
+//! `record_wakee`, `wake_wide`; the two halves are in [`affine`] and [`idle_sibling`], the slow
+//! path of fork and exec in [`super::idlest`].
+//! **Equations.** wide ⇔ lo ≥ llc_size and hi ≥ lo · llc_size, with hi and lo the larger and
+//! smaller of the two `wakee_flips`.
+//! **Departures.** D1: no energy-aware placement, no asymmetric capacity, no core scheduling, no
+//! preempted virtual CPUs. D2: WF_CURRENT_CPU (6.6 on, seccomp only) is not modelled.
+//! **Example.** CPUs 0-3 share a cache. 0 wakes a task that last ran on 2. If 0 runs only the waker
+//! and the wakeup is SYNC, the target is 0; it is busy, 2 is idle: the task goes to 2 by the rule
+//! "prev idle".
 
-use vruntime_base::{Cause, Cpu};
+pub mod affine;
+pub mod idle_sibling;
+#[cfg(test)]
+mod tests;
+
+use crate::domains::{Domains, SdFlags};
+use crate::release::Release;
+use crate::task::Task;
+use vruntime_base::{Cause, CauseKind, Cpu, CpuMask, TaskId};
+use vruntime_machine::Topology;
 
 /// The wakeup that asks for a CPU.
 #[derive(Clone, Copy, Debug)]
@@ -16,8 +40,9 @@ pub struct WakeQuery {
 /// Everything that the fast path of placement reads and that changes from moment to moment.
 ///
 /// Under `simulate` a call reads the model and charges the cache lines; under `shadow` it reads
-/// recorded values and notes what was not known. Static facts (topology, domains, release) come
-/// as arguments instead.
+/// recorded values and notes what was not known. Values are asked for in the kernel's order and
+/// only when the kernel would read them. Static facts (topology, domains, release) come as
+/// arguments instead.
 pub trait PlacementView {
     /// The wakee may run on `c`.
     fn allowed(&mut self, c: Cpu) -> bool;
@@ -51,6 +76,10 @@ pub trait PlacementView {
     fn has_idle_cores(&mut self, c: Cpu) -> bool;
     /// `sd_llc_shared->nr_idle_scan` of `c`'s LLC.
     fn nr_idle_scan(&mut self, c: Cpu) -> u32;
+    /// The CPUs of `span` that the wakee may use.
+    fn allowed_in(&mut self, span: &CpuMask) -> CpuMask {
+        span.iter().filter(|c| self.allowed(*c)).collect()
+    }
 }
 
 /// What a placement changes besides choosing.
@@ -71,6 +100,137 @@ pub struct Decision {
     pub choice: Cpu,
     /// The rule that chose it.
     pub rule: &'static Cause,
+    /// The CPU around which the search went: prev or the waker's.
+    pub target: Cpu,
+    /// The rule that chose the target.
+    pub affine: &'static Cause,
     /// What else to do.
     pub effects: Effects,
+}
+
+/// The static facts. The decision asks for them through the same object as for the view, so that
+/// a view may own what they are part of.
+pub trait Facts {
+    /// The release.
+    fn k(&self) -> &Release;
+    /// The machine.
+    fn t(&self) -> &Topology;
+    /// Its domains.
+    fn d(&self) -> &Domains;
+}
+
+static WIDE: Cause = Cause::new(CauseKind::Placement, "wake_wide");
+static WAKER_NOT_ALLOWED: Cause = Cause::new(CauseKind::Placement, "waker's CPU not allowed");
+static WAKER_ON_PREV: Cause = Cause::new(CauseKind::Placement, "waker on prev");
+static NO_AFFINE_DOMAIN: Cause = Cause::new(CauseKind::Placement, "no affine domain");
+
+/// Chooses a CPU for a wakeup (WF_TTWU). `record_wakee` has been called.
+pub fn decide<V: PlacementView>(
+    k: &Release,
+    t: &Topology,
+    d: &Domains,
+    q: &WakeQuery,
+    v: &mut V,
+) -> Decision {
+    select_task_rq(&mut With { k, t, d, v }, q)
+}
+
+/// [`decide`] for a view that has the facts in it.
+#[inline]
+pub fn select_task_rq<S: PlacementView + Facts>(s: &mut S, q: &WakeQuery) -> Decision {
+    let (target, affine) = target(s, q);
+    let mut effects = Effects::default();
+    let (choice, rule) = idle_sibling::select_idle_sibling(s, q, target, &mut effects);
+    Decision { choice, rule, target, affine, effects }
+}
+
+/// Prev, or the waker's CPU where `wake_affine` says so, and why.
+#[inline]
+fn target<S: PlacementView + Facts>(s: &mut S, q: &WakeQuery) -> (Cpu, &'static Cause) {
+    if wake_wide(s, q.this_cpu) {
+        return (q.prev, &WIDE);
+    }
+    if !s.allowed(q.this_cpu) {
+        return (q.prev, &WAKER_NOT_ALLOWED);
+    }
+    let prev_in_reach = |slot: &usize| {
+        let sd = s.d().at(*slot);
+        sd.flags.has(SdFlags::WAKE_AFFINE) && sd.span.has(q.prev)
+    };
+    match s.d().slots(q.this_cpu).find(prev_in_reach) {
+        None => (q.prev, &NO_AFFINE_DOMAIN),
+        Some(_) if q.this_cpu == q.prev => (q.prev, &WAKER_ON_PREV),
+        Some(slot) => affine::wake_affine(s, q, slot),
+    }
+}
+
+/// The waker wakes so many different tasks that pulling them would crowd its cache.
+#[inline]
+fn wake_wide<S: PlacementView + Facts>(s: &mut S, this_cpu: Cpu) -> bool {
+    let (waker, wakee) = (s.waker_flips(), s.wakee_flips());
+    let factor = u64::from(s.d().sd_llc_size(this_cpu));
+    let (hi, lo) = (u64::from(waker.max(wakee)), u64::from(waker.min(wakee)));
+    s.k().rule_on(&WIDE) && lo >= factor && hi >= lo * factor
+}
+
+/// `record_wakee`: counts how often `waker` turns to another wakee, with a decay of one half at
+/// most once a second.
+pub fn record_wakee(waker: &mut Task, p: TaskId, jiffies: u64, hz: u32) {
+    let now = jiffies as u32;
+    let since = now.wrapping_sub(waker.wakee_flip_decay_ts) as i32;
+    if since > hz as i32 {
+        waker.wakee_flips >>= 1;
+        waker.wakee_flip_decay_ts = now;
+    }
+    if waker.last_wakee != p {
+        waker.last_wakee = p;
+        waker.wakee_flips += 1;
+    }
+}
+
+/// A view with facts that come from elsewhere.
+struct With<'a, V> {
+    k: &'a Release,
+    t: &'a Topology,
+    d: &'a Domains,
+    v: &'a mut V,
+}
+
+impl<V> Facts for With<'_, V> {
+    fn k(&self) -> &Release {
+        self.k
+    }
+    fn t(&self) -> &Topology {
+        self.t
+    }
+    fn d(&self) -> &Domains {
+        self.d
+    }
+}
+
+macro_rules! pass_on {
+    ($($name:ident($($arg:ident: $ty:ty),*) -> $ret:ty;)*) => {
+        impl<V: PlacementView> PlacementView for With<'_, V> {
+            $(fn $name(&mut self $(, $arg: $ty)*) -> $ret { self.v.$name($($arg),*) })*
+        }
+    };
+}
+pass_on! {
+    allowed(c: Cpu) -> bool;
+    idle_cpu(c: Cpu) -> bool;
+    sched_idle_cpu(c: Cpu) -> bool;
+    nr_running(c: Cpu) -> u32;
+    nr_delayed(c: Cpu) -> u32;
+    cpu_load(c: Cpu) -> u64;
+    capacity_of(c: Cpu) -> u64;
+    wakee_h_load() -> u64;
+    waker_h_load() -> u64;
+    waker_flips() -> u32;
+    wakee_flips() -> u32;
+    waker_is_per_cpu_kthread() -> bool;
+    in_task() -> bool;
+    recent_used_cpu() -> Cpu;
+    has_idle_cores(c: Cpu) -> bool;
+    nr_idle_scan(c: Cpu) -> u32;
+    allowed_in(span: &CpuMask) -> CpuMask;
 }

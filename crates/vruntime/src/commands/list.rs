@@ -9,6 +9,7 @@ use vruntime_formats::kernel_file::{builtin_kernels, kernel};
 use vruntime_formats::machine_file::{builtin, builtin_machine};
 use vruntime_sched::registry;
 use vruntime_sched::release::Release;
+use vruntime_workload::WORKLOADS;
 
 /// What can be listed.
 #[derive(Clone, Copy, ValueEnum)]
@@ -60,9 +61,9 @@ fn items(what: What) -> Result<Vec<Item>, Failure> {
             }
             items
         }
-        What::Workloads => vruntime_workload::list()
+        What::Workloads => WORKLOADS
             .iter()
-            .map(|&(name, text)| (name.to_string(), text.to_string()))
+            .map(|e| (format!("{} {}", e.name, e.synopsis), e.description.to_string()))
             .collect(),
         What::Features => Release::FIELDS
             .iter()

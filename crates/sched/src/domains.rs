@@ -1,3 +1,0 @@
-//! (skeleton) Scheduling domains.
-/// Scheduling domains of every CPU.
-pub struct Domains {}

@@ -1,0 +1,183 @@
+//! Decisions of placement, each small enough to check by hand.
+//!
+//! A fixture is a line of words: `llcs=2 cores=2 smt=2` (caches, cores in a cache, threads in a
+//! core; threads of a core and cores of a cache follow one another), `l2=2` (cores in an L2),
+//! `sockets=2`, then the state: `idle=3,5` (all others run one task), `sched_idle=2`,
+//! `this=0 prev=2`, `sync`, `recent=1`, `idle_cores`, `scan=4`, `allowed=0-3`, `kthread`, `irq`,
+//! `nr=0:3,1:2` (nr_running), `delayed=0:1`, `load=0:2048`, `waker_load=…`, `wakee_load=…`,
+//! `flips=waker,wakee`.
+
+use super::*;
+use crate::release::KthreadStacking;
+use crate::sample::{v6_1, v6_12};
+use vruntime_machine::{Arch, Numbering, Regular, TopologySpec, parse_cpulist};
+
+struct Fake {
+    idle: CpuMask,
+    sched_idle: CpuMask,
+    allowed: CpuMask,
+    nr: Vec<u32>,
+    delayed: Vec<u32>,
+    load: Vec<u64>,
+    waker_load: u64,
+    wakee_load: u64,
+    flips: (u32, u32),
+    kthread: bool,
+    irq: bool,
+    recent: Cpu,
+    idle_cores: bool,
+    scan: u32,
+    reads: Vec<String>,
+}
+
+impl PlacementView for Fake {
+    fn allowed(&mut self, c: Cpu) -> bool {
+        self.allowed.has(c)
+    }
+    fn idle_cpu(&mut self, c: Cpu) -> bool {
+        self.reads.push(format!("idle {c}"));
+        self.idle.has(c)
+    }
+    fn sched_idle_cpu(&mut self, c: Cpu) -> bool {
+        self.sched_idle.has(c)
+    }
+    fn nr_running(&mut self, c: Cpu) -> u32 {
+        self.reads.push(format!("nr {c}"));
+        self.nr[c.ix()]
+    }
+    fn nr_delayed(&mut self, c: Cpu) -> u32 {
+        self.delayed[c.ix()]
+    }
+    fn cpu_load(&mut self, c: Cpu) -> u64 {
+        self.reads.push(format!("load {c}"));
+        self.load[c.ix()]
+    }
+    fn capacity_of(&mut self, _: Cpu) -> u64 {
+        1024
+    }
+    fn wakee_h_load(&mut self) -> u64 {
+        self.wakee_load
+    }
+    fn waker_h_load(&mut self) -> u64 {
+        self.waker_load
+    }
+    fn waker_flips(&mut self) -> u32 {
+        self.flips.0
+    }
+    fn wakee_flips(&mut self) -> u32 {
+        self.flips.1
+    }
+    fn waker_is_per_cpu_kthread(&mut self) -> bool {
+        self.kthread
+    }
+    fn in_task(&mut self) -> bool {
+        !self.irq
+    }
+    fn recent_used_cpu(&mut self) -> Cpu {
+        self.recent
+    }
+    fn has_idle_cores(&mut self, c: Cpu) -> bool {
+        self.reads.push(format!("idle_cores {c}"));
+        self.idle_cores
+    }
+    fn nr_idle_scan(&mut self, c: Cpu) -> u32 {
+        self.reads.push(format!("scan {c}"));
+        self.scan
+    }
+}
+
+struct Outcome {
+    d: Decision,
+    reads: Vec<String>,
+}
+
+fn number<T: std::str::FromStr>(s: &str) -> T {
+    s.parse().unwrap_or_else(|_| panic!("`{s}` is not a number"))
+}
+
+fn run(k: &Release, fixture: &str) -> Outcome {
+    let words: Vec<(&str, &str)> =
+        fixture.split_whitespace().map(|w| w.split_once('=').unwrap_or((w, ""))).collect();
+    let get = |key: &str| words.iter().find(|w| w.0 == key).map(|w| w.1);
+    let n = |key: &str, default: u32| get(key).map_or(default, number);
+    let mask = |key: &str| parse_cpulist(get(key).unwrap_or(""), key).expect("a list of CPUs");
+    let (sockets, cores, llcs) = (n("sockets", 1), n("cores", 4), n("llcs", 1));
+    let t = TopologySpec::Regular(Regular {
+        sockets,
+        nodes_per_socket: 1,
+        cores_per_node: cores * llcs,
+        threads_per_core: n("smt", 1),
+        cores_per_l2: n("l2", 1),
+        cores_per_llc: cores,
+        numbering: Numbering::SiblingsAdjacent,
+        node_distance: match sockets {
+            1 => vec![vec![10]],
+            _ => vec![vec![10, n("far", 21)], vec![n("far", 21), 10]],
+        },
+    });
+    let t = t.build(Arch::X86).expect("a valid machine");
+    let cpus = t.nr_cpus();
+    let per_cpu = |key: &str, default: u64| {
+        let mut v = vec![default; cpus];
+        for pair in get(key).unwrap_or("").split(',').filter(|p| !p.is_empty()) {
+            let (c, x) = pair.split_once(':').expect("cpu:value");
+            v[number::<usize>(c)] = number(x);
+        }
+        v
+    };
+    let idle = mask("idle");
+    let mut nr: Vec<u32> = per_cpu("nr", 1).into_iter().map(|x| x as u32).collect();
+    idle.iter().for_each(|c| nr[c.ix()] = 0);
+    let flips = get("flips").map_or((0, 0), |f| {
+        let (a, b) = f.split_once(',').expect("waker,wakee");
+        (number(a), number(b))
+    });
+    let mut v = Fake {
+        idle,
+        sched_idle: mask("sched_idle"),
+        allowed: if get("allowed").is_some() { mask("allowed") } else { *t.all() },
+        nr,
+        delayed: per_cpu("delayed", 0).into_iter().map(|x| x as u32).collect(),
+        load: per_cpu("load", 0),
+        waker_load: n("waker_load", 0).into(),
+        wakee_load: n("wakee_load", 0).into(),
+        flips,
+        kthread: get("kthread").is_some(),
+        irq: get("irq").is_some(),
+        recent: Cpu(n("recent", n("prev", 0)) as u16),
+        idle_cores: get("idle_cores").is_some(),
+        scan: n("scan", 8),
+        reads: Vec::new(),
+    };
+    let d = Domains::build(&t, k);
+    let q = WakeQuery {
+        this_cpu: Cpu(n("this", 0) as u16),
+        prev: Cpu(n("prev", 0) as u16),
+        sync: get("sync").is_some(),
+    };
+    Outcome { d: decide(k, &t, &d, &q, &mut v), reads: v.reads }
+}
+
+fn check_in(k: &Release, fixture: &str, cpu: u16, rule: &str) {
+    let o = run(k, fixture);
+    assert_eq!((o.d.choice.0, o.d.rule.name), (cpu, rule), "{fixture} (reads: {:?})", o.reads);
+}
+
+/// The same decision in 6.1 and in 6.12.
+fn check(fixture: &str, cpu: u16, rule: &str) {
+    check_in(&v6_1(), fixture, cpu, rule);
+    check_in(&v6_12(), fixture, cpu, rule);
+}
+
+fn check_target_in(k: &Release, fixture: &str, cpu: u16, rule: &str) {
+    let o = run(k, fixture);
+    assert_eq!((o.d.target.0, o.d.affine.name), (cpu, rule), "{fixture} (reads: {:?})", o.reads);
+}
+
+fn check_target(fixture: &str, cpu: u16, rule: &str) {
+    check_target_in(&v6_1(), fixture, cpu, rule);
+    check_target_in(&v6_12(), fixture, cpu, rule);
+}
+
+mod affine;
+mod idle_sibling;

@@ -1,0 +1,179 @@
+//! Releases and machines that tests of this crate share.
+
+use crate::fair::SeId;
+use crate::release::*;
+use crate::task::{AffinityId, Policy, Task, TaskState, TgId};
+use vruntime_base::{Cpu, Ns, TaskId};
+use vruntime_machine::{Arch, Numbering, Regular, Topology, TopologySpec};
+
+/// 6.1.192 as Debian builds it.
+pub fn v6_1() -> Release {
+    Release {
+        name: "v6.1".into(),
+        version: "6.1.192".into(),
+        description: String::new(),
+        scheduler: "linux".into(),
+        hz: 250,
+        preempt: Preempt::None,
+        fair: FairKind::Cfs,
+        gentle_fair_sleepers: true,
+        start_debit: true,
+        last_buddy: true,
+        next_buddy: false,
+        pick_buddy: false,
+        cache_hot_buddy: true,
+        wakeup_preemption: true,
+        alt_period: true,
+        base_slice: true,
+        place_lag: false,
+        place_deadline_initial: false,
+        place_rel_deadline: false,
+        run_to_parity: false,
+        preempt_short: false,
+        delay_dequeue: false,
+        delay_zero: false,
+        fork_places_twice: false,
+        reweight_clamps_lag: false,
+        yield_forfeits: false,
+        zero_vruntime: false,
+        group_min_slice: false,
+        ttwu_queue: true,
+        ttwu_pending_clear: TtwuPendingClear::BeforeEnqueue,
+        ttwu_on_cpu_handover: true,
+        ttwu_runnable_full: true,
+        ttwu_runnable_skip_curr: false,
+        sis_util: true,
+        wa_idle: true,
+        wa_weight: true,
+        wa_bias: true,
+        wa_idle_prev: true,
+        wa_sync_minus_delayed: false,
+        kthread_stacking: KthreadStacking::InTask,
+        cluster_scan: false,
+        scan_stops_at_zero: true,
+        idlest_group_allowed_only: true,
+        util_est: true,
+        util_boosted_by_runnable: false,
+        ni_random: true,
+        busy_factor: 16,
+        imbalance_pct: 117,
+        numa_imbalance: NumaImbalance::ImbNumaNr,
+        balance_prefers_idle_core: false,
+        smt_balance: false,
+        config_preemption: true,
+        loop_max_spares_pinned: false,
+        migrate_util_shifted: true,
+        sibling_imbalance_by_cores: false,
+        fully_busy_tie_takes_later: false,
+        newidle_stops_on_refusal: false,
+        keep_percpu_kthreads: true,
+        balance_counts_delayed: true,
+        tg_load_avg_ratelimit: false,
+        group_reweight: GroupReweight::Always,
+        new_task_util_scaled: false,
+        idle_shortcut: false,
+        pipe_wakes_on_freed_slot: false,
+        base_slice_ns: 750_000,
+        latency_ns: 6_000_000,
+        min_granularity_ns: 750_000,
+        idle_min_granularity_ns: 750_000,
+        wakeup_granularity_ns: 1_000_000,
+        migration_cost_ns: 500_000,
+        nr_migrate: 32,
+        autogroup: false,
+        disabled_rules: Vec::new(),
+    }
+}
+
+/// 6.12.117 as Debian builds it.
+pub fn v6_12() -> Release {
+    Release {
+        name: "v6.12".into(),
+        version: "6.12.117".into(),
+        fair: FairKind::Eevdf,
+        pick_buddy: true,
+        place_lag: true,
+        place_deadline_initial: true,
+        place_rel_deadline: true,
+        run_to_parity: true,
+        preempt_short: true,
+        delay_dequeue: true,
+        delay_zero: true,
+        reweight_clamps_lag: true,
+        yield_forfeits: true,
+        zero_vruntime: true,
+        group_min_slice: true,
+        ttwu_pending_clear: TtwuPendingClear::AfterEnqueue,
+        ttwu_runnable_full: false,
+        ttwu_runnable_skip_curr: true,
+        wa_sync_minus_delayed: true,
+        cluster_scan: true,
+        scan_stops_at_zero: false,
+        util_boosted_by_runnable: true,
+        balance_prefers_idle_core: true,
+        smt_balance: true,
+        sibling_imbalance_by_cores: true,
+        fully_busy_tie_takes_later: true,
+        newidle_stops_on_refusal: true,
+        tg_load_avg_ratelimit: true,
+        group_reweight: GroupReweight::IfLoadedAndChanged,
+        idle_shortcut: true,
+        base_slice_ns: 700_000,
+        ..v6_1()
+    }
+}
+
+/// A machine of equal sockets with one node each: `sockets × cores`, `smt` threads a core,
+/// `cores_per_llc`.
+pub fn regular(arch: Arch, sockets: u32, cores: u32, smt: u32, cores_per_llc: u32) -> Topology {
+    let distance = |a, b| if a == b { 10 } else { 21 };
+    TopologySpec::Regular(Regular {
+        sockets,
+        nodes_per_socket: 1,
+        cores_per_node: cores,
+        threads_per_core: smt,
+        cores_per_l2: 1,
+        cores_per_llc,
+        numbering: match arch {
+            Arch::X86 => Numbering::SiblingsLast,
+            Arch::Powerpc => Numbering::PowerSmt8,
+        },
+        node_distance: (0..sockets)
+            .map(|a| (0..sockets).map(|b| distance(a, b)).collect())
+            .collect(),
+    })
+    .build(arch)
+    .expect("a valid machine")
+}
+
+/// A sleeping nice-0 task that never did anything.
+pub fn task() -> Task {
+    Task {
+        policy: Policy::Normal,
+        nice: 0,
+        rt_priority: 0,
+        state: TaskState::Interruptible,
+        on_rq: false,
+        kthread: false,
+        in_iowait: false,
+        cpu: Cpu(0),
+        wake_cpu: Cpu(0),
+        recent_used_cpu: Cpu(0),
+        affinity: AffinityId(0),
+        nr_cpus_allowed: u16::MAX,
+        tg: TgId(0),
+        se: SeId::NONE,
+        on_cpu_until: Ns::ZERO,
+        wakee_flips: 0,
+        wakee_flip_decay_ts: 0,
+        last_wakee: TaskId::NONE,
+        mm: 0,
+        util_est_enqueued: 0,
+        util_est_ewma: 0,
+        cfs_tasks_next: TaskId::NONE,
+        cfs_tasks_prev: TaskId::NONE,
+        nvcsw: 0,
+        nivcsw: 0,
+        nr_migrations: 0,
+    }
+}

@@ -1,0 +1,80 @@
+//! Reads options and checks values.
+
+use crate::error::{WorkloadError, nearest};
+use lexopt::{Arg, Parser, ValueExt};
+
+/// The words after a program's name.
+pub(crate) struct Args {
+    program: &'static str,
+    synopsis: &'static str,
+    known: &'static [&'static str],
+    parser: Parser,
+}
+
+impl Args {
+    pub(crate) fn new(
+        program: &'static str,
+        synopsis: &'static str,
+        known: &'static [&'static str],
+        words: &[String],
+    ) -> Args {
+        Args { program, synopsis, known, parser: Parser::from_args(words) }
+    }
+
+    /// The next option as `-g` or `--groups`, or a plain word; `None` at the end.
+    pub(crate) fn next(&mut self) -> Result<Option<String>, WorkloadError> {
+        match self.parser.next() {
+            Ok(None) => Ok(None),
+            Ok(Some(Arg::Short(c))) => Ok(Some(format!("-{c}"))),
+            Ok(Some(Arg::Long(l))) => Ok(Some(format!("--{l}"))),
+            Ok(Some(Arg::Value(v))) => Ok(Some(v.to_string_lossy().into_owned())),
+            Err(e) => Err(self.bad("options", "an option", &e.to_string())),
+        }
+    }
+
+    /// The value of `option`, a whole number in `min ..= max`.
+    pub(crate) fn number(&mut self, option: &str, min: u64, max: u64) -> Result<u64, WorkloadError> {
+        let expected = format!("a whole number from {min} to {max}");
+        let text = match self.parser.value() {
+            Ok(v) => v.string().map_err(|_| self.bad(option, &expected, "no text"))?,
+            Err(_) => return Err(self.bad(option, &expected, "nothing")),
+        };
+        self.check(option, &text, min, max)
+    }
+
+    /// `text` as a whole number in `min ..= max`.
+    pub(crate) fn check(
+        &self,
+        option: &str,
+        text: &str,
+        min: u64,
+        max: u64,
+    ) -> Result<u64, WorkloadError> {
+        match text.parse::<u64>() {
+            Ok(n) if (min..=max).contains(&n) => Ok(n),
+            _ => Err(self.bad(
+                option,
+                &format!("a whole number from {min} to {max}"),
+                &format!("`{text}`"),
+            )),
+        }
+    }
+
+    pub(crate) fn bad(&self, option: &str, expected: &str, found: &str) -> WorkloadError {
+        WorkloadError::Value {
+            program: self.program,
+            option: option.into(),
+            expected: expected.into(),
+            found: found.into(),
+        }
+    }
+
+    pub(crate) fn unknown(&self, option: &str) -> WorkloadError {
+        WorkloadError::Option {
+            program: self.program,
+            option: option.into(),
+            nearest: nearest(option, self.known.iter().copied()),
+            synopsis: self.synopsis,
+        }
+    }
+}

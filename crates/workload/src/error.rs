@@ -1,0 +1,76 @@
+//! What can be wrong with a command line.
+
+use crate::WORKLOADS;
+use thiserror::Error;
+
+/// Why a command line is no workload. Every message says what was read and what was expected.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum WorkloadError {
+    /// Quotes do not match.
+    #[error("workload `{command}`: {why}")]
+    Quoting {
+        /// The command line.
+        command: String,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// No such program.
+    #[error("no workload `{name}`{nearest}; there are: {known}")]
+    Unknown {
+        /// First words of the command.
+        name: String,
+        /// ", did you mean …", or nothing.
+        nearest: String,
+        /// All names.
+        known: String,
+    },
+    /// No such option.
+    #[error("{program}: unknown option `{option}`{nearest}; usage: {synopsis}")]
+    Option {
+        /// Whose option.
+        program: &'static str,
+        /// What was read.
+        option: String,
+        /// ", did you mean …", or nothing.
+        nearest: String,
+        /// What is understood.
+        synopsis: &'static str,
+    },
+    /// A value is missing, no number, or out of range.
+    #[error("{program}: {option}: expected {expected}, found {found}")]
+    Value {
+        /// Whose option.
+        program: &'static str,
+        /// Which option.
+        option: String,
+        /// What would be right.
+        expected: String,
+        /// What was read.
+        found: String,
+    },
+}
+
+/// `, did you mean `x`?` if one of `known` is near to `word`.
+pub(crate) fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> String {
+    known
+        .into_iter()
+        .map(|k| (strsim::damerau_levenshtein(word, k), k))
+        .filter(|(d, k)| *d <= 1 + k.len() / 3)
+        .min()
+        .map_or(String::new(), |(_, k)| format!(", did you mean `{k}`?"))
+}
+
+pub(crate) fn unknown_workload(words: &[String]) -> WorkloadError {
+    let name = if words.first().is_some_and(|w| w == "perf") {
+        words.iter().take(4).cloned().collect::<Vec<_>>().join(" ")
+    } else {
+        words.first().cloned().unwrap_or_default()
+    };
+    let names = WORKLOADS.iter().map(|e| e.name);
+    WorkloadError::Unknown {
+        nearest: nearest(&name, names.clone()),
+        name,
+        known: names.collect::<Vec<_>>().join(", "),
+    }
+}

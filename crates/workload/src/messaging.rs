@@ -1,0 +1,276 @@
+//! Senders and receivers in groups: what hackbench and `perf bench sched messaging` do.
+//!
+//! *What.* Each group has n channels, n receivers (one a channel) and n senders (each writes to all
+//! n channels in turn). Every task first writes a byte to a common *ready* channel and polls a
+//! common *wake* channel; main reads all ready bytes, takes the start time, writes one byte to
+//! *wake* – which nobody reads, so all pollers go on at once – and waits for its children.
+//! *Source.* facts/workloads.md 1 (hackbench.c of rt-tests, tools/perf/bench/sched-messaging.c).
+//! *Equations.* Messages = groups · n² · loops.
+//! *Departures.* D1: creating channels takes no time. D2: the processes do not close the ends that
+//! they do not use.
+//! *Example.* 1 group of 2 channels, 1 loop: main forks R0 R1 S0 S1; S0 writes to 0 and 1.
+
+use crate::Launch;
+use vruntime_kernel::program::*;
+
+/// Bytes of cache that one of these tasks uses over and over: its stack, its message, its part of
+/// the kernel stack (estimate).
+const FOOTPRINT_KIB: u32 = 4;
+
+/// Shape of the benchmark.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Messaging {
+    pub groups: u32,
+    pub fds: u32,
+    pub loops: u32,
+    pub bytes: u32,
+    pub kind: ChannelKind,
+    pub threads: bool,
+    pub fifo: bool,
+    pub launch: Launch,
+}
+
+impl Messaging {
+    /// Tasks other than main.
+    pub(crate) fn nr_tasks(&self) -> u64 {
+        2 * u64::from(self.groups) * u64::from(self.fds)
+    }
+
+    /// Adds everything to `b`.
+    pub(crate) fn build(&self, b: &mut Builder) {
+        let ready = b.channel(self.kind, None);
+        let wake = b.channel(self.kind, None);
+        let per_receiver = u64::from(self.fds) * u64::from(self.loops);
+        let mut first = ChannelId::NONE;
+        for g in 0..self.groups {
+            let group = b.progress_group(u64::from(self.fds) * per_receiver);
+            for i in 0..self.fds {
+                let ch = b.channel(self.kind, Some(group));
+                if g == 0 && i == 0 {
+                    first = ch;
+                }
+            }
+        }
+        let sender = b.program(Sender {
+            ready,
+            wake,
+            fds: self.fds,
+            loops: self.loops,
+            bytes: self.bytes,
+            fifo: self.fifo,
+        });
+        let receiver = b.program(Receiver {
+            ready,
+            wake,
+            messages: self.fds * self.loops,
+            bytes: self.bytes,
+            fifo: self.fifo,
+        });
+        let main = b.program(Main { shape: *self, ready, wake, first, sender, receiver });
+        b.root(main, Regs::default(), self.launch.root(FOOTPRINT_KIB));
+    }
+}
+
+/// The first task. `i` counts children made, then ready bytes read.
+struct Main {
+    shape: Messaging,
+    ready: ChannelId,
+    wake: ChannelId,
+    first: ChannelId,
+    sender: ProgramId,
+    receiver: ProgramId,
+}
+
+impl Main {
+    fn child(&self, n: u32) -> Op {
+        let fds = self.shape.fds;
+        let (group, t) = (n / (2 * fds), n % (2 * fds));
+        let channels = self.first.0 + group * fds;
+        let mut regs = Regs { group: group as u16, ..Regs::default() };
+        let program = if t < fds {
+            regs.k = channels + t;
+            self.receiver
+        } else {
+            regs.k = channels;
+            self.sender
+        };
+        Op::Fork { program, regs, thread: self.shape.threads }
+    }
+}
+
+impl Program for Main {
+    fn next(&self, r: &mut Regs) -> Op {
+        let tasks = self.shape.nr_tasks() as u32;
+        loop {
+            let n = r.i;
+            r.i += 1;
+            match r.pc {
+                0 if n < tasks => return self.child(n),
+                1 if n < tasks => return Op::Read { from: self.ready, bytes: 1 },
+                0 | 1 => {
+                    r.pc += 1;
+                    r.i = 0;
+                    continue;
+                }
+                2 => {
+                    r.pc = 3;
+                    return Op::MarkStart;
+                }
+                3 => {
+                    r.pc = 4;
+                    return Op::Write { to: self.wake, bytes: 1 };
+                }
+                4 => {
+                    r.pc = 5;
+                    return Op::WaitChildren;
+                }
+                5 => {
+                    r.pc = 6;
+                    return Op::MarkStop;
+                }
+                _ => return Op::Exit,
+            }
+        }
+    }
+}
+
+/// What every child does first; `None` when it is through.
+fn start(r: &mut Regs, ready: ChannelId, wake: ChannelId, fifo: bool) -> Option<Op> {
+    if r.pc >= 3 {
+        return None;
+    }
+    r.pc += 1;
+    match r.pc {
+        1 if fifo => {
+            Some(Op::SetPolicy { policy: vruntime_sched::task::Policy::Fifo, prio: 1 })
+        }
+        1 => start(r, ready, wake, fifo),
+        2 => Some(Op::Write { to: ready, bytes: 1 }),
+        _ => Some(Op::Poll(wake)),
+    }
+}
+
+/// `k`: first channel of the group; `i`: loops done; `j`: next channel.
+struct Sender {
+    ready: ChannelId,
+    wake: ChannelId,
+    fds: u32,
+    loops: u32,
+    bytes: u32,
+    fifo: bool,
+}
+
+impl Program for Sender {
+    #[inline]
+    fn next(&self, r: &mut Regs) -> Op {
+        if let Some(op) = start(r, self.ready, self.wake, self.fifo) {
+            return op;
+        }
+        if r.i == self.loops {
+            return Op::Exit;
+        }
+        let to = ChannelId(r.k + r.j);
+        r.j += 1;
+        if r.j == self.fds {
+            r.j = 0;
+            r.i += 1;
+        }
+        Op::Write { to, bytes: self.bytes }
+    }
+}
+
+/// `k`: its channel; `i`: messages read.
+struct Receiver {
+    ready: ChannelId,
+    wake: ChannelId,
+    messages: u32,
+    bytes: u32,
+    fifo: bool,
+}
+
+impl Program for Receiver {
+    #[inline]
+    fn next(&self, r: &mut Regs) -> Op {
+        if let Some(op) = start(r, self.ready, self.wake, self.fifo) {
+            return op;
+        }
+        if r.i == self.messages {
+            return Op::Exit;
+        }
+        r.i += 1;
+        Op::Read { from: ChannelId(r.k), bytes: self.bytes }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn steps(p: &dyn Program, mut r: Regs) -> Vec<String> {
+        let mut out = Vec::new();
+        loop {
+            let op = p.next(&mut r);
+            out.push(match op {
+                Op::Write { to, bytes } => format!("write {}: {bytes}", to.0),
+                Op::Read { from, bytes } => format!("read {}: {bytes}", from.0),
+                Op::Poll(ch) => format!("poll {}", ch.0),
+                Op::Fork { program, regs, .. } => format!("fork {} at {}", program.0, regs.k),
+                op => format!("{op:?}"),
+            });
+            if matches!(op, Op::Exit) {
+                return out;
+            }
+        }
+    }
+
+    #[test]
+    fn one_group_of_two() {
+        let (ready, wake) = (ChannelId(0), ChannelId(1));
+        let s = Sender { ready, wake, fds: 2, loops: 2, bytes: 100, fifo: false };
+        assert_eq!(
+            steps(&s, Regs { k: 2, ..Regs::default() }),
+            [
+                "write 0: 1", "poll 1", "write 2: 100", "write 3: 100", "write 2: 100",
+                "write 3: 100", "Exit"
+            ]
+        );
+        let r = Receiver { ready, wake, messages: 4, bytes: 100, fifo: false };
+        assert_eq!(
+            steps(&r, Regs { k: 3, ..Regs::default() }),
+            [
+                "write 0: 1", "poll 1", "read 3: 100", "read 3: 100", "read 3: 100",
+                "read 3: 100", "Exit"
+            ]
+        );
+    }
+
+    #[test]
+    fn main_makes_receivers_first() {
+        let shape = Messaging {
+            groups: 1,
+            fds: 2,
+            loops: 1,
+            bytes: 100,
+            kind: ChannelKind::Pipe,
+            threads: true,
+            fifo: false,
+            launch: Launch { pin: None, policy: vruntime_sched::task::Policy::Normal, nice: 0 },
+        };
+        let m = Main {
+            shape,
+            ready: ChannelId(0),
+            wake: ChannelId(1),
+            first: ChannelId(2),
+            sender: ProgramId(7),
+            receiver: ProgramId(8),
+        };
+        assert_eq!(
+            steps(&m, Regs::default()),
+            [
+                "fork 8 at 2", "fork 8 at 3", "fork 7 at 2", "fork 7 at 2", "read 0: 1",
+                "read 0: 1", "read 0: 1", "read 0: 1", "MarkStart", "write 1: 1",
+                "WaitChildren", "MarkStop", "Exit"
+            ]
+        );
+    }
+}
