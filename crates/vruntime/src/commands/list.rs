@@ -63,14 +63,15 @@ fn items(what: What) -> Result<Vec<Item>, Failure> {
         }
         What::Workloads => WORKLOADS
             .iter()
-            .map(|e| (format!("{} {}", e.name, e.synopsis), e.description.to_string()))
+            .map(|e| (e.name.to_string(), format!("{}: {}", e.description, e.synopsis)))
             .collect(),
         What::Features => Release::FIELDS
             .iter()
             .map(|&(name, text)| (name.to_string(), text.trim().to_string()))
             .collect(),
-        What::Schedulers => {
-            registry::NAMES.iter().map(|name| (name.to_string(), String::new())).collect()
-        }
+        What::Schedulers => registry::SCHEDULERS
+            .iter()
+            .map(|&(name, _, text)| (name.to_string(), text.to_string()))
+            .collect(),
     })
 }

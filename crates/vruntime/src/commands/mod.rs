@@ -1,6 +1,7 @@
 //! One file per command.
 
 pub mod compare;
+pub mod compare_rows;
 pub mod completions;
 pub mod list;
 pub mod man;

@@ -9,6 +9,7 @@ use vruntime_base::{Cpu, CpuMask};
 use vruntime_formats::kernel_file::kernel;
 use vruntime_machine::{MachineSpec, Topology};
 use vruntime_sched::release::Release;
+use vruntime_workload::WORKLOADS;
 
 /// Shows one thing in full.
 pub fn show(command: &ShowCommand) -> Result<Done, Failure> {
@@ -117,6 +118,18 @@ fn show_kernel(args: &ShowArgs) -> Result<Done, Failure> {
 }
 
 fn show_workload(args: &ShowArgs) -> Result<Done, Failure> {
+    if let Some(e) = WORKLOADS.iter().find(|e| e.name == args.name) {
+        if args.json {
+            return Ok(Done::json(&json!({
+                "schema": "vruntime/show/1",
+                "kind": "workload",
+                "name": e.name,
+                "synopsis": e.synopsis,
+                "description": e.description,
+            })));
+        }
+        return Ok(Done::new(format!("{}\n{}\n", e.synopsis, e.description)));
+    }
     let w = super::workload(&args.name)?;
     if args.json {
         return Ok(Done::json(&json!({
