@@ -19,6 +19,7 @@ fn main() {
         }),
         seed: 1,
         sampling: Sampling::Full { limit: Ns::from_ms(1_000_000) },
+        checks: false,
         timeline: 0,
     };
     let mut x = 88172645463325252u64;

@@ -129,6 +129,7 @@ impl Sim {
         self.stats.exited += 1;
         if self.tasks[p.ix()].ends_run {
             self.stats.over = true;
+            self.stats.look = true;
         }
         if parent.is_some() {
             let k = &mut self.tasks[parent.ix()];

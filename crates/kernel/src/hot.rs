@@ -73,7 +73,10 @@ impl Hot<'_> {
         let program = &self.programs[self.k.program.ix()];
         let op = loop {
             match program.next(&mut self.k.regs) {
-                Op::MarkStart => self.stats.mark_start = Some(at),
+                Op::MarkStart => {
+                    self.stats.mark_start = Some(at);
+                    self.stats.look = true;
+                }
                 Op::MarkStop => self.stats.mark_stop = Some(at),
                 op => break op,
             }

@@ -8,6 +8,7 @@
 mod act;
 mod balance;
 mod boot;
+mod checks;
 mod event;
 mod fork;
 mod frame;

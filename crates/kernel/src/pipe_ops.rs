@@ -32,14 +32,18 @@ impl Sim {
     pub(crate) fn pipe_lock(&mut self, c: Cpu, p: TaskId, at: Ns) {
         let ch = self.channel_of(p);
         let at = at + self.work(c, Func::MutexLock, self.machine.costs.pipe_lock);
-        let m = self.pipe(ch).mutex;
-        if m.free_at <= at && m.spin_head.is_none() {
-            let cost = self.transfer(m.last_cpu, c);
-            let at = at + self.waited(c, Func::MutexLock, Resource::PipeMutex, cost);
+        let m = &self.pipe(ch).mutex;
+        let (free, last, owner) = (m.free_at <= at && m.spin_head.is_none(), m.last_cpu, m.owner);
+        if free {
+            let mut at = at;
+            if last != c {
+                let cost = self.transfer(last, c);
+                at += self.waited(c, Func::MutexLock, Resource::PipeMutex, cost);
+            }
             self.pipe_locked(c, p, ch, at);
             return;
         }
-        let owner_runs = self.sh.tasks[m.owner.ix()].on_cpu_until >= Ns::NEVER;
+        let owner_runs = self.sh.tasks[owner.ix()].on_cpu_until >= Ns::NEVER;
         if owner_runs && !self.sh.rqs[c.ix()].need_resched {
             self.spin_join(c, p, ch, at);
         } else {

@@ -1,5 +1,6 @@
 //! What goes into a run and what comes out of it: plain data.
 
+pub use crate::checks::CheckReport;
 use crate::program::Workload;
 use std::sync::Arc;
 use vruntime_base::{Func, Histogram, Ns, Resource, Timeline};
@@ -19,6 +20,8 @@ pub struct RunSpec {
     pub seed: u64,
     /// How much to simulate.
     pub sampling: Sampling,
+    /// Let the checkers look at the run every millisecond (slow; changes nothing else).
+    pub checks: bool,
     /// Keep a [`Timeline`] of at most this many events.
     pub timeline: usize,
 }
@@ -148,6 +151,8 @@ pub struct RunRecord {
     pub bytes_per_task: u64,
     /// The largest difference on any CPU between booked time and time elapsed or planned: zero.
     pub ledger_gap: u64,
+    /// What the checkers found, if they were asked.
+    pub checks: Option<CheckReport>,
     /// Events, if asked for.
     pub timeline: Timeline,
 }

@@ -108,15 +108,19 @@ impl Sim {
                 self.interrupt(c);
             } else {
                 debug_assert!(cpu.op_end == t);
-                self.act(c);
+                if cpu.level == 0 && matches!(cpu.frames[0], Frame::Task) {
+                    self.task_step(c);
+                } else {
+                    self.act(c);
+                }
             }
             self.arm(c);
-            if self.stats.mark_seen != self.stats.mark_start {
-                self.stats.mark_seen = self.stats.mark_start;
+            if self.stats.look {
+                self.stats.look = false;
                 self.events.set(nr_cpus, self.now);
-            }
-            if self.stats.over {
-                return;
+                if self.stats.over {
+                    return;
+                }
             }
         }
     }

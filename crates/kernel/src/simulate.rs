@@ -1,5 +1,6 @@
 //! `run`: one simulated run from its specification to its record, and nothing else.
 
+use crate::checks::{CheckReport, Checker};
 use crate::record::{GroupProgress, RunRecord, RunSpec, Sampling};
 use crate::sim::{Channel, Sim};
 use crate::stats::Snapshot;
@@ -38,9 +39,16 @@ pub fn run_watched(spec: &RunSpec, progress: &Progress) -> Result<RunRecord, Set
     let mut sim = Sim::boot(spec)?;
     let control = sim.cpus.len();
     sim.events.set(control, CHECK);
-    let mut watch = Watch { progress, sampling: spec.sampling, last_done: 0, last_moved: Ns::ZERO };
+    let mut watch = Watch {
+        progress,
+        sampling: spec.sampling,
+        last_done: 0,
+        last_moved: Ns::ZERO,
+        checker: spec.checks.then(Checker::default),
+    };
     sim.run(&mut watch);
-    Ok(sim.into_record(spec))
+    let checks = watch.checker.map(|k| k.report);
+    Ok(sim.into_record(spec, checks))
 }
 
 /// State of the control slot.
@@ -49,6 +57,7 @@ pub(crate) struct Watch<'a> {
     sampling: Sampling,
     last_done: u64,
     last_moved: Ns,
+    checker: Option<Checker>,
 }
 
 impl Sim {
@@ -66,6 +75,9 @@ impl Sim {
         } else if t.saturating_sub(w.last_moved) > STUCK && self.stats.count.syscalls > 0 {
             eprintln!("{}", self.describe());
             return true;
+        }
+        if let Some(k) = &mut w.checker {
+            self.check(k, t);
         }
         let mut next = t + CHECK;
         match w.sampling {
@@ -168,18 +180,7 @@ impl Sim {
         }
     }
 
-    /// Booked time that is neither elapsed nor planned, over all CPUs: the largest difference.
-    fn ledger_gap(&self) -> u64 {
-        let now = self.now;
-        let gap = |c: usize| {
-            let cpu = &self.cpus[c];
-            let booked = self.sh.ledger.total(Cpu::from_ix(c));
-            (now + cpu.planned(now)).0.abs_diff(booked.0)
-        };
-        (0..self.cpus.len()).map(gap).max().unwrap_or(0)
-    }
-
-    fn into_record(mut self, spec: &RunSpec) -> RunRecord {
+    fn into_record(mut self, spec: &RunSpec, checks: Option<CheckReport>) -> RunRecord {
         let end = self.now;
         self.settle_all(end);
         if self.stats.window.is_none() {
@@ -194,7 +195,8 @@ impl Sim {
                 events: 0,
             });
         }
-        let ledger_gap = self.ledger_gap();
+        let gaps = (0..self.cpus.len()).map(|c| self.ledger_gap(Cpu::from_ix(c)));
+        let ledger_gap = gaps.max().unwrap_or(0);
         let bytes = self.bytes_per_task();
         let nr_cpus = self.cpus.len();
         let nr_tasks = self.tasks.len() - 2 * nr_cpus;
@@ -239,6 +241,7 @@ impl Sim {
             hash: s.hash,
             bytes_per_task: bytes,
             ledger_gap,
+            checks,
             timeline: s.timeline,
         }
     }

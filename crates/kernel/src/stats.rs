@@ -26,8 +26,8 @@ pub(crate) struct Stats {
     pub events: u64,
     pub hash: u64,
     pub mark_start: Option<Ns>,
-    /// `mark_start` as the loop last saw it.
-    pub mark_seen: Option<Ns>,
+    /// The loop shall call the control slot now.
+    pub look: bool,
     pub mark_stop: Option<Ns>,
     /// The task that ends the run has exited.
     pub over: bool,
@@ -66,7 +66,7 @@ impl Stats {
             events: 0,
             hash: 0xcbf2_9ce4_8422_2325,
             mark_start: None,
-            mark_seen: None,
+            look: false,
             mark_stop: None,
             over: false,
             exited: 0,

@@ -18,11 +18,12 @@ fn every_message_arrives() {
                     machine: Arc::new(
                         vruntime_formats::machine_file::builtin_machine(machine).unwrap(),
                     ),
-                    release: Arc::new(toml::from_str(&text).unwrap()),
+                    release: Arc::new(toml::from_str(&text.replace("\"linux\"", "\"rr\"")).unwrap()),
                     workload: Arc::new(Messaging { groups: 3, fds: 10, loops: 300, bytes: 100, kind }),
                     seed: 1,
                     sampling: Sampling::Full { limit: Ns::from_ms(60_000) },
-                    timeline: 0,
+                    checks: true,
+            timeline: 0,
                 };
                 let t0 = std::time::Instant::now();
                 let a = run(&spec).unwrap();
@@ -37,6 +38,7 @@ fn every_message_arrives() {
                 assert!(a.complete);
                 assert!(a.groups.iter().all(|g| g.at_window_end == 10 * 10 * 300));
                 assert_eq!(a.ledger_gap, 0);
+                println!("{:?}", a.checks);
             }
         }
     }

@@ -112,10 +112,18 @@ impl Cx<'_> {
         let c = self.machine.write(line, self.cpu);
         self.wait(func, on, c.own + c.wait);
     }
-    /// Asks for a reschedule of `cpu`; what that means is the preemption model's business.
+    /// Asks for a reschedule of `cpu`; what that means is the preemption model's business. The
+    /// first reason counts: nothing happens if a reschedule is due already.
     #[inline]
     pub fn resched_curr(&mut self, cpu: Cpu, why: &'static Cause) {
-        self.resched.push((cpu, why));
+        if !self.need_resched(cpu) {
+            self.resched.push((cpu, why));
+        }
+    }
+    /// A reschedule of `cpu` is due, or was asked for in this call.
+    #[inline]
+    pub fn need_resched(&self, cpu: Cpu) -> bool {
+        self.sh.rqs[cpu.ix()].need_resched || self.resched.iter().any(|r| r.0 == cpu)
     }
     /// `jiffies`.
     #[inline(always)]

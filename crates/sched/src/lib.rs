@@ -2,6 +2,7 @@
 //! schedulers. Knows nothing of the event queue, of system calls or of benchmarks.
 #![allow(missing_docs)]
 
+pub mod balance;
 pub mod cx;
 pub mod domains;
 pub mod fair;

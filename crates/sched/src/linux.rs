@@ -1,195 +1,288 @@
-//! The class stack of Linux: stop above RT above fair above idle.
+//! The class stack of Linux: stop > rt > fair > idle, behind the seam.
 //!
-//! *What.* Sends each hook to the class of the task, and asks the classes from the top when a CPU
-//! needs something to run.
-//! *Source.* facts/fair.md 8.2, 9 (kernel/sched/core.c).
-//! *Equations.* None.
-//! *Departures.* D1: no deadline class and no fair server. D2: the stopper's queue is one flag.
-//! *Example.* A FIFO task wakes on a CPU with a fair task: `wakeup_preempt` sees a higher class and
-//! asks for a reschedule; `pick_next_task` finds it in the RT queue.
+//! **What.** Each hook goes to the class of the task; a class with something to run beats all below
+//! it; a waking task of a higher class always preempts.
+//! **Source.** Linux 6.1.192 and 6.12.117, kernel/sched/core.c: `__pick_next_task`,
+//! `check_preempt_curr`, `__sched_setscheduler`; stop_task.c, idle.c.
+//! **Equations.** None.
+//! **Departures.** D1: no deadline class, no sched_ext. D2: the class of the task that ran is left
+//! (`put_prev_task`) only when its successor is known, also over a newidle balance.
+//! **Example.** A stopper wakes on a CPU that runs a FIFO task: it runs next, then the FIFO task.
 
-use crate::balance::Balancer;
+use crate::balance::{Balancer, nr_running_grew};
 use crate::cx::Cx;
 use crate::domains::Domains;
-use crate::fair::Fair;
+use crate::fair::{Fair, SeId};
 use crate::release::Release;
 use crate::rt::Rt;
-use crate::scheduler::*;
-use crate::task::{Policy, TaskState, TgId};
-use vruntime_base::{Cause, CauseKind, Cpu, TaskId};
+use crate::scheduler::{
+    BalanceKind, BalanceStep, DequeueFlags, EnqueueFlags, Moved, Pick, Placement, Scheduler,
+    TickWork, WakeFlags,
+};
+use crate::task::{Policy, Task, TaskState, TgId};
+use vruntime_base::{Cause, CauseKind, Cpu, Func, Ns, TaskId};
 use vruntime_machine::Topology;
 
-/// The idle task never keeps a CPU.
-pub static IDLE_CURR: Cause = Cause::new(CauseKind::Switch, "idle CPU got work");
-/// A task of a higher class was woken.
-pub static HIGHER_CLASS: Cause = Cause::new(CauseKind::Switch, "higher class woken");
-/// Only one CPU is allowed.
-pub static ONLY_ALLOWED: Cause = Cause::new(CauseKind::Placement, "only allowed CPU");
+/// The CPU was idle.
+pub static WAS_IDLE: Cause = Cause::new(CauseKind::Resched, "wakeup: CPU was idle");
+/// The wakee is of a higher class.
+pub static HIGHER_CLASS: Cause = Cause::new(CauseKind::Resched, "wakeup: higher class");
+/// The running task changed its policy and is no longer the most important one.
+pub static POLICY_CHANGED: Cause = Cause::new(CauseKind::Resched, "policy changed");
+/// The task may run on this CPU only.
+pub static PINNED: Cause = Cause::new(CauseKind::Placement, "pinned");
 
-/// All classes on all CPUs.
+/// The classes of a Linux kernel.
 pub struct Linux {
     /// The fair class.
     pub fair: Fair,
     /// The real-time class.
     pub rt: Rt,
-    /// Balancing of the fair class.
+    /// The stopper of each CPU while it is queued, else NONE.
+    stop: Vec<TaskId>,
+    /// Load balancing of the fair class.
     pub balancer: Balancer,
-    /// The stopper of the CPU is queued.
-    stop: Vec<bool>,
+    nr_cpus: usize,
+}
+
+/// The classes with tasks.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Class {
+    Idle,
+    Fair,
+    Rt,
+    Stop,
 }
 
 impl Linux {
-    /// The stack for a machine and a release.
+    /// The stack of this release.
     pub fn new(topo: &Topology, domains: &Domains, release: &Release) -> Linux {
         let nr_cpus = topo.nr_cpus();
         Linux {
             fair: Fair::new(nr_cpus, release),
             rt: Rt::new(nr_cpus),
+            stop: vec![TaskId::NONE; nr_cpus],
             balancer: Balancer::new(domains, nr_cpus),
-            stop: vec![false; nr_cpus],
+            nr_cpus,
+        }
+    }
+
+    #[inline(always)]
+    fn class_of(&self, p: TaskId, t: &Task) -> Class {
+        if p.ix() < self.nr_cpus {
+            return Class::Idle;
+        }
+        match t.policy {
+            Policy::Normal | Policy::Batch | Policy::Idle => Class::Fair,
+            Policy::Fifo | Policy::Rr => Class::Rt,
+            Policy::Stop => Class::Stop,
+        }
+    }
+
+    #[inline(always)]
+    fn class(&self, cx: &Cx, p: TaskId) -> Class {
+        self.class_of(p, &cx.sh.tasks[p.ix()])
+    }
+
+    /// `put_prev_task` where the next task is of another class.
+    #[inline]
+    fn put_prev(&mut self, cx: &mut Cx, prev: TaskId) {
+        if self.class(cx, prev) == Class::Fair {
+            self.fair.put_prev_task_fair(cx, prev);
+        }
+    }
+
+    /// The most important class with something to run on `cpu`.
+    fn top_class(&self, cpu: Cpu) -> Class {
+        if self.stop[cpu.ix()].is_some() {
+            Class::Stop
+        } else if self.rt.first(cpu).is_some() {
+            Class::Rt
+        } else {
+            Class::Fair
         }
     }
 }
 
 impl Scheduler for Linux {
     fn task_group_new(&mut self, cx: &mut Cx, parent: TgId) -> TgId {
-        self.fair.task_group_new(cx, parent)
+        let tg = self.fair.new_group(parent);
+        cx.machine.lines.grow_groups(self.fair.groups.len());
+        tg
     }
 
     fn task_new(&mut self, cx: &mut Cx, p: TaskId, parent: Option<TaskId>) {
-        self.fair.task_new(cx, p, parent);
+        if !matches!(self.class(cx, p), Class::Fair | Class::Rt) {
+            return;
+        }
+        let cpu = if parent.is_some() { cx.cpu } else { cx.sh.tasks[p.ix()].cpu };
+        self.fair.task_new_fair(cx, p, cpu);
     }
 
     fn task_fork_place(&mut self, cx: &mut Cx, p: TaskId) {
-        if cx.sh.task(p).policy.is_fair() {
-            self.fair.task_fork_place(cx, p);
+        if self.class(cx, p) == Class::Fair {
+            self.fair.task_fork_place_fair(cx, p);
         }
     }
 
     fn task_dead(&mut self, cx: &mut Cx, p: TaskId) {
-        if cx.sh.task(p).policy.is_fair() {
-            self.fair.task_dead(cx, p);
+        if self.class(cx, p) == Class::Fair {
+            self.fair.task_dead_fair(p, cx.sh);
         }
     }
 
-    fn select_task_rq(&mut self, cx: &mut Cx, p: TaskId, prev: Cpu, f: WakeFlags) -> Placement {
-        let t = cx.sh.task(p);
-        if t.nr_cpus_allowed == 1 {
+    fn select_task_rq(&mut self, cx: &mut Cx, p: TaskId, prev: Cpu, flags: WakeFlags) -> Placement {
+        if cx.sh.tasks[p.ix()].nr_cpus_allowed <= 1 {
             let cpu = cx.sh.allowed(p).first().unwrap_or(prev);
-            return Placement { cpu, rule: &ONLY_ALLOWED };
+            return Placement { cpu, rule: &PINNED };
         }
-        match t.policy {
-            Policy::Fifo | Policy::Rr => self.rt.select(cx, p, prev),
-            Policy::Stop => Placement { cpu: prev, rule: &ONLY_ALLOWED },
-            _ => self.fair.select_task_rq_fair(cx, p, prev, f),
+        match self.class(cx, p) {
+            Class::Fair => self.fair.select_task_rq_fair(cx, p, prev, flags),
+            Class::Rt => self.rt.select_task_rq(cx, p, prev, flags),
+            Class::Stop | Class::Idle => Placement { cpu: prev, rule: &PINNED },
         }
     }
 
     fn migrate_task_rq(&mut self, cx: &mut Cx, p: TaskId, new_cpu: Cpu) {
-        if cx.sh.task(p).policy.is_fair() {
+        if self.class(cx, p) == Class::Fair {
             self.fair.migrate_task_rq_fair(cx, p, new_cpu);
         }
     }
 
     fn enqueue_task(&mut self, cx: &mut Cx, cpu: Cpu, p: TaskId, flags: EnqueueFlags) {
-        match cx.sh.task(p).policy {
-            Policy::Stop => {
-                self.stop[cpu.ix()] = true;
+        let before = cx.sh.loads[cpu.ix()].nr_running;
+        match self.class(cx, p) {
+            Class::Fair => self.fair.enqueue_task_fair(cx, cpu, p, flags),
+            Class::Rt => self.rt.enqueue_task(cx, cpu, p, flags),
+            Class::Stop => {
+                cx.charge(Func::EnqueueTask, cx.machine.costs.enqueue_base);
+                self.stop[cpu.ix()] = p;
                 cx.sh.loads[cpu.ix()].nr_running += 1;
             }
-            Policy::Fifo | Policy::Rr => self.rt.enqueue(cx, cpu, p),
-            _ => self.fair.enqueue_task_fair(cx, cpu, p, flags),
+            Class::Idle => unreachable!("the idle task is never enqueued"),
         }
-        self.balancer.note_nr_running(cx, cpu);
+        nr_running_grew(cx, cpu, before);
     }
 
     fn dequeue_task(&mut self, cx: &mut Cx, cpu: Cpu, p: TaskId, flags: DequeueFlags) -> bool {
-        match cx.sh.task(p).policy {
-            Policy::Stop => {
-                self.stop[cpu.ix()] = false;
+        match self.class(cx, p) {
+            Class::Fair => return self.fair.dequeue_task_fair(cx, cpu, p, flags),
+            Class::Rt => self.rt.dequeue_task(cx, cpu, p),
+            Class::Stop => {
+                cx.charge(Func::DequeueTask, cx.machine.costs.dequeue_base);
+                self.stop[cpu.ix()] = TaskId::NONE;
                 cx.sh.loads[cpu.ix()].nr_running -= 1;
-                true
             }
-            Policy::Fifo | Policy::Rr => {
-                self.rt.dequeue(cx, cpu, p);
-                true
-            }
-            _ => self.fair.dequeue_task_fair(cx, cpu, p, flags),
+            Class::Idle => unreachable!("the idle task is never dequeued"),
         }
+        true
+    }
+
+    fn wakeup_preempt(&mut self, cx: &mut Cx, cpu: Cpu, p: TaskId, flags: WakeFlags) {
+        let curr = cx.sh.rqs[cpu.ix()].curr;
+        let (ours, theirs) = (self.class(cx, p), self.class(cx, curr));
+        if theirs == Class::Idle {
+            cx.resched_curr(cpu, &WAS_IDLE);
+        } else if ours > theirs {
+            cx.resched_curr(cpu, &HIGHER_CLASS);
+        } else if ours == theirs {
+            match ours {
+                Class::Fair => self.fair.wakeup_preempt_fair(cx, cpu, p, flags),
+                Class::Rt => self.rt.wakeup_preempt(cx, cpu, p),
+                Class::Stop | Class::Idle => {}
+            }
+        }
+    }
+
+    fn pick_next_task(&mut self, cx: &mut Cx, cpu: Cpu) -> Pick {
+        cx.charge(Func::PickNext, cx.machine.costs.pick_base);
+        let prev = cx.sh.rqs[cpu.ix()].curr;
+        let stopper = self.stop[cpu.ix()];
+        let above = if stopper.is_some() { Some(stopper) } else { self.rt.first(cpu) };
+        if let Some(p) = above {
+            if p != prev {
+                self.put_prev(cx, prev);
+            }
+            return Pick::Task(p);
+        }
+        let prev_se = match self.class(cx, prev) {
+            Class::Fair => cx.sh.tasks[prev.ix()].se,
+            _ => SeId::NONE,
+        };
+        match self.fair.pick_next_task_fair(cx, cpu, prev_se) {
+            Some(p) => Pick::Task(p),
+            None => Pick::Nothing,
+        }
+    }
+
+    fn set_idle(&mut self, cx: &mut Cx, cpu: Cpu) {
+        let prev = cx.sh.rqs[cpu.ix()].curr;
+        self.put_prev(cx, prev);
+        self.balancer.set_idle(cx, cpu);
     }
 
     fn is_delayed(&self, p: TaskId) -> bool {
         self.fair.is_delayed(p)
     }
 
-    fn wakeup_preempt(&mut self, cx: &mut Cx, cpu: Cpu, p: TaskId, flags: WakeFlags) {
-        if cx.sh.curr_is_idle(cpu) {
-            cx.resched_curr(cpu, &IDLE_CURR);
-            return;
-        }
-        let curr = cx.sh.rq(cpu).curr;
-        let (wakee, running) = (cx.sh.task(p).policy, cx.sh.task(curr).policy);
-        if wakee.class_rank() > running.class_rank() {
-            cx.resched_curr(cpu, &HIGHER_CLASS);
-        } else if wakee.class_rank() == running.class_rank() {
-            match wakee {
-                Policy::Fifo | Policy::Rr => self.rt.wakeup_preempt(cx, cpu, p),
-                Policy::Stop => {}
-                _ => self.fair.wakeup_preempt_fair(cx, cpu, p, flags),
-            }
-        }
-    }
-
-    fn pick_next_task(&mut self, cx: &mut Cx, cpu: Cpu) -> Pick {
-        let stopper = TaskId::from_ix(cx.sh.rqs.len() + cpu.ix());
-        let above = if self.stop[cpu.ix()] { Some(stopper) } else { self.rt.pick(cx, cpu) };
-        if let Some(next) = above {
-            self.fair.put_prev_for(cx, cpu, next);
-            return Pick::Task(next);
-        }
-        match self.fair.pick_next_task_fair(cx, cpu) {
-            Some(next) => Pick::Task(next),
-            None => Pick::Nothing,
-        }
-    }
-
-    fn set_idle(&mut self, cx: &mut Cx, cpu: Cpu) {
-        self.balancer.set_idle(cx, cpu);
-    }
-
     fn set_policy(&mut self, cx: &mut Cx, p: TaskId, policy: Policy, prio: i8) {
-        let cpu = cx.sh.task(p).cpu;
-        // The task runs: off its class's queue, changed, and on the new one.
-        debug_assert!(cx.sh.task(p).state == TaskState::Running);
-        self.dequeue_task(cx, cpu, p, DequeueFlags::default());
+        let t = &cx.sh.tasks[p.ix()];
+        let (cpu, queued) = (t.cpu, t.on_rq && t.state != TaskState::New);
+        let running = cx.sh.rqs[cpu.ix()].curr == p;
+        let rq = &mut cx.sh.rqs[cpu.ix()];
+        rq.clock = Ns(rq.clock.0.max(cx.now.0));
+        if queued {
+            self.dequeue_task(cx, cpu, p, DequeueFlags::default());
+        }
+        if running {
+            self.put_prev(cx, p);
+        }
         let t = &mut cx.sh.tasks[p.ix()];
         t.policy = policy;
         if policy.is_fair() {
-            t.nice = prio;
-            t.rt_priority = 0;
+            (t.nice, t.rt_priority) = (prio, 0);
+            let nice = t.nice;
+            let se = t.se;
+            self.fair.set_task_weight(se, nice, policy == Policy::Idle);
         } else {
             t.rt_priority = prio.max(1) as u8;
         }
-        self.fair.set_params(cx, p);
-        self.enqueue_task(cx, cpu, p, EnqueueFlags::default());
-        self.fair.set_curr_task(cx, cpu, p);
+        if queued {
+            self.enqueue_task(cx, cpu, p, EnqueueFlags::default());
+        }
+        let class = self.class(cx, p);
+        if running && class == Class::Fair {
+            self.fair.set_next_task_fair(cx, p);
+        }
+        let beaten = match class {
+            Class::Rt => self.rt.first(cpu) != Some(p),
+            _ => false,
+        };
+        if running && (beaten || self.top_class(cpu) > class) {
+            cx.resched_curr(cpu, &POLICY_CHANGED);
+        } else if queued && !running {
+            self.wakeup_preempt(cx, cpu, p, WakeFlags::default());
+        }
     }
 
     fn yield_task(&mut self, cx: &mut Cx, cpu: Cpu) {
-        match cx.sh.task(cx.sh.rq(cpu).curr).policy {
-            Policy::Fifo | Policy::Rr => self.rt.yield_task(cx, cpu),
-            Policy::Stop => {}
-            _ => self.fair.yield_task_fair(cx, cpu),
+        let p = cx.sh.rqs[cpu.ix()].curr;
+        match self.class(cx, p) {
+            Class::Fair => self.fair.yield_task_fair(cx, cpu, p),
+            Class::Rt => self.rt.yield_task(cpu, p),
+            Class::Stop | Class::Idle => {}
         }
     }
 
     fn task_tick(&mut self, cx: &mut Cx, cpu: Cpu) -> TickWork {
-        if !cx.sh.curr_is_idle(cpu) {
-            match cx.sh.task(cx.sh.rq(cpu).curr).policy {
-                Policy::Fifo | Policy::Rr => self.rt.tick(cx, cpu),
-                Policy::Stop => {}
-                _ => self.fair.task_tick_fair(cx, cpu),
-            }
+        let rq = &mut cx.sh.rqs[cpu.ix()];
+        rq.clock = Ns(rq.clock.0.max(cx.now.0));
+        let p = rq.curr;
+        cx.charge(Func::Tick, cx.machine.costs.tick_base);
+        match self.class(cx, p) {
+            Class::Fair => self.fair.task_tick_fair(cx, p),
+            Class::Rt => self.rt.task_tick(cx, cpu, p),
+            Class::Stop | Class::Idle => {}
         }
         self.balancer.tick(&self.fair, cx, cpu)
     }

@@ -123,6 +123,8 @@ release! {
     wakeup_preemption: bool,
     /// CFS: period from the number of tasks in the whole hierarchy.
     alt_period: bool,
+    /// CFS: at the tick a slice counts as at most `latency_ns` (6.5).
+    tick_slice_capped: bool,
     /// CFS: a slice is at least `min_granularity_ns`.
     base_slice: bool,
     /// EEVDF: keep the lag over a sleep.
@@ -135,6 +137,8 @@ release! {
     run_to_parity: bool,
     /// EEVDF: a wakee with a shorter slice ends that protection.
     preempt_short: bool,
+    /// EEVDF: SCHED_IDLE counts only where the paths of the two tasks meet (6.12 on).
+    idle_test_at_common_level: bool,
     /// EEVDF: a task that blocks while ineligible stays in the queue.
     delay_dequeue: bool,
     /// EEVDF: such a task keeps no positive lag.
@@ -183,6 +187,8 @@ release! {
     idlest_group_allowed_only: bool,
     /// Utilisation estimate.
     util_est: bool,
+    /// Utilisation estimate: one value per task, which waiting tasks keep (6.8 on).
+    util_est_single: bool,
     /// Utilisation as the balancer sees it takes the maximum with `runnable_avg` (6.5 on).
     util_boosted_by_runnable: bool,
 

@@ -1,145 +1,175 @@
-//! The real-time class: SCHED_FIFO and SCHED_RR on per-CPU priority lists.
+//! The real-time class: SCHED_FIFO and SCHED_RR.
 //!
-//! *What.* The highest priority runs; equal priorities in order of arrival (FIFO) or in turns of
-//! 100 ms (RR). A preempted task keeps its place at the head.
-//! *Source.* facts/fair.md 9 (kernel/sched/rt.c).
-//! *Equations.* A bitmap of non-empty lists; the pick is the head of the list of its highest bit.
-//! *Departures.* D1: no push and pull between CPUs: a task that cannot run at once waits where
-//! `select_task_rq_rt` put it. D2: no throttling. D3: the lowest CPU is the first one that runs
-//! nothing of this class, near before far, without the cpupri table.
-//! *Example.* A FIFO 80 task wakes on a CPU that runs a fair task: it preempts at once.
+//! **What.** Every CPU keeps its RT tasks, the running one included, by priority and within a
+//! priority in order of arrival; the first runs. FIFO tasks run until they block or yield, RR tasks
+//! go behind their equals when their slice is used up.
+//! **Source.** Linux 6.1.192, kernel/sched/rt.c: `enqueue_task_rt`, `check_preempt_curr_rt`,
+//! `task_tick_rt`, `select_task_rq_rt`, `find_lowest_rq`; facts/fair.md 9.
+//! **Equations.** RR slice = 100 ms, counted in ticks.
+//! **Departures.** D1: one sorted list a CPU instead of a bitmap over 100 lists; same order. D2: no
+//! push and pull: a waking task is placed once and then stays until it sleeps. D3:
+//! `find_lowest_rq` takes the first fitting CPU after prev where the kernel rotates. D4: no
+//! throttling. D5: a wakee of equal priority never moves ahead of a running task that could
+//! migrate.
+//! **Example.** FIFO 50 runs; FIFO 50 wakes: it queues behind. FIFO 51 wakes: it runs at once, and
+//! the first goes on when it blocks, before its equal.
 
 use crate::cx::Cx;
-use crate::scheduler::Placement;
+use crate::domains::SdFlags;
+use crate::scheduler::{EnqueueFlags, Placement, WakeFlags};
 use crate::task::Policy;
 use std::collections::VecDeque;
-use vruntime_base::{Cause, CauseKind, Cpu, Func, Ns, TaskId};
+use vruntime_base::{Cause, CauseKind, Cpu, Func, TaskId};
 
-/// Turn of a SCHED_RR task.
-const RR_TIMESLICE: Ns = Ns::from_ms(100);
-
-/// RT: stays where it last ran.
+/// A task of higher priority woke up.
+pub static HIGHER_PRIO: Cause = Cause::new(CauseKind::Resched, "rt: higher priority");
+/// The slice of an RR task is used up, and an equal waits.
+pub static RR_SLICE: Cause = Cause::new(CauseKind::Resched, "rt: round-robin slice used up");
+/// The task stays where it was.
 pub static RT_PREV: Cause = Cause::new(CauseKind::Placement, "rt: prev");
-/// RT: a CPU that runs nothing of this class.
-pub static RT_LOWEST: Cause = Cause::new(CauseKind::Placement, "rt: lowest CPU");
-/// RT: a higher priority arrived.
-pub static RT_HIGHER: Cause = Cause::new(CauseKind::Switch, "rt: higher priority woken");
-/// RT: the turn of a SCHED_RR task is over.
-pub static RR_TURN: Cause = Cause::new(CauseKind::Switch, "rt: SCHED_RR turn over");
+/// It goes to the CPU with the least important work.
+pub static RT_LOWEST: Cause = Cause::new(CauseKind::Placement, "rt: lowest priority CPU");
 
-/// The run queue of one CPU.
-struct RtRq {
-    /// Bit p set: list of priority p is not empty (99 is the highest).
-    bitmap: u128,
-    lists: Vec<VecDeque<TaskId>>,
-    /// When the current task's turn began.
-    turn_began: Ns,
+/// RR slice in ms.
+const RR_TIMESLICE_MS: u32 = 100;
+
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    prio: u8,
+    p: TaskId,
 }
 
-/// The class on all CPUs.
+/// The RT class of all CPUs.
 pub struct Rt {
-    cpus: Vec<RtRq>,
+    queues: Vec<VecDeque<Entry>>,
+    /// Ticks left of an RR task's slice, by task.
+    ticks_left: Vec<u16>,
 }
 
 impl Rt {
-    /// Empty queues.
+    /// No RT task anywhere.
     pub fn new(nr_cpus: usize) -> Rt {
-        let rq = || RtRq { bitmap: 0, lists: Vec::new(), turn_began: Ns::ZERO };
-        Rt { cpus: (0..nr_cpus).map(|_| rq()).collect() }
+        Rt { queues: vec![VecDeque::new(); nr_cpus], ticks_left: Vec::new() }
     }
 
-    /// Queued tasks of the class are on `cpu` (the running one included).
-    pub fn has_tasks(&self, cpu: Cpu) -> bool {
-        self.cpus[cpu.ix()].bitmap != 0
+    /// The most important task of `cpu`.
+    #[inline(always)]
+    pub fn first(&self, cpu: Cpu) -> Option<TaskId> {
+        self.queues[cpu.ix()].front().map(|e| e.p)
     }
 
-    /// `enqueue_task_rt`: at the tail of its priority.
-    pub fn enqueue(&mut self, cx: &mut Cx, cpu: Cpu, p: TaskId) {
+    /// Priority of the most important task of `cpu`; 0 if there is none.
+    #[inline]
+    fn top_prio(&self, cpu: Cpu) -> u8 {
+        self.queues[cpu.ix()].front().map_or(0, |e| e.prio)
+    }
+
+    fn push_tail(&mut self, cpu: Cpu, e: Entry) {
+        let q = &mut self.queues[cpu.ix()];
+        let i = q.partition_point(|o| o.prio >= e.prio);
+        q.insert(i, e);
+    }
+
+    fn remove(&mut self, cpu: Cpu, p: TaskId) -> Entry {
+        let q = &mut self.queues[cpu.ix()];
+        let i = q.iter().position(|e| e.p == p).expect("the RT task is queued on this CPU");
+        q.remove(i).expect("the position was just found")
+    }
+
+    /// `enqueue_task_rt`.
+    pub fn enqueue_task(&mut self, cx: &mut Cx, cpu: Cpu, p: TaskId, _flags: EnqueueFlags) {
         cx.charge(Func::EnqueueTask, cx.machine.costs.enqueue_base);
-        let prio = cx.sh.task(p).rt_priority as usize;
-        let rq = &mut self.cpus[cpu.ix()];
-        if rq.lists.is_empty() {
-            rq.lists = vec![VecDeque::new(); 100];
-        }
-        rq.lists[prio].push_back(p);
-        rq.bitmap |= 1 << prio;
+        self.push_tail(cpu, Entry { prio: cx.sh.task(p).rt_priority, p });
         cx.sh.loads[cpu.ix()].nr_running += 1;
     }
 
     /// `dequeue_task_rt`.
-    pub fn dequeue(&mut self, cx: &mut Cx, cpu: Cpu, p: TaskId) {
+    pub fn dequeue_task(&mut self, cx: &mut Cx, cpu: Cpu, p: TaskId) {
         cx.charge(Func::DequeueTask, cx.machine.costs.dequeue_base);
-        let prio = cx.sh.task(p).rt_priority as usize;
-        let rq = &mut self.cpus[cpu.ix()];
-        rq.lists[prio].retain(|&x| x != p);
-        if rq.lists[prio].is_empty() {
-            rq.bitmap &= !(1 << prio);
-        }
+        self.remove(cpu, p);
         cx.sh.loads[cpu.ix()].nr_running -= 1;
     }
 
-    /// `wakeup_preempt_rt`: a higher priority takes the CPU.
+    /// `yield_task_rt`: behind all equals.
+    pub fn yield_task(&mut self, cpu: Cpu, p: TaskId) {
+        let e = self.remove(cpu, p);
+        self.push_tail(cpu, e);
+    }
+
+    /// `check_preempt_curr_rt`; both tasks are of this class.
     pub fn wakeup_preempt(&self, cx: &mut Cx, cpu: Cpu, p: TaskId) {
         let curr = cx.sh.rq(cpu).curr;
         if cx.sh.task(p).rt_priority > cx.sh.task(curr).rt_priority {
-            cx.resched_curr(cpu, &RT_HIGHER);
+            cx.resched_curr(cpu, &HIGHER_PRIO);
         }
     }
 
-    /// The head of the highest list.
-    pub fn pick(&mut self, cx: &mut Cx, cpu: Cpu) -> Option<TaskId> {
-        let rq = &mut self.cpus[cpu.ix()];
-        if rq.bitmap == 0 {
-            return None;
-        }
-        let prio = 127 - rq.bitmap.leading_zeros() as usize;
-        let next = *rq.lists[prio].front()?;
-        if cx.sh.rq(cpu).curr != next {
-            rq.turn_began = cx.now;
-        }
-        Some(next)
-    }
-
-    /// `task_tick_rt`: SCHED_RR goes to the tail after its turn.
-    pub fn tick(&mut self, cx: &mut Cx, cpu: Cpu) {
-        let curr = cx.sh.rq(cpu).curr;
-        let t = cx.sh.task(curr);
-        let rq = &mut self.cpus[cpu.ix()];
-        if t.policy != Policy::Rr || cx.now.saturating_sub(rq.turn_began) < RR_TIMESLICE {
+    /// `task_tick_rt`.
+    pub fn task_tick(&mut self, cx: &mut Cx, cpu: Cpu, p: TaskId) {
+        if cx.sh.task(p).policy != Policy::Rr {
             return;
         }
-        rq.turn_began = cx.now;
-        let list = &mut rq.lists[t.rt_priority as usize];
-        if list.len() > 1 {
-            list.rotate_left(1);
-            cx.resched_curr(cpu, &RR_TURN);
+        if self.ticks_left.len() <= p.ix() {
+            self.ticks_left.resize(p.ix() + 1, 0);
+        }
+        let slice = (RR_TIMESLICE_MS * cx.sh.release.hz / 1000).max(1) as u16;
+        let left = &mut self.ticks_left[p.ix()];
+        if *left == 0 {
+            *left = slice;
+        }
+        *left -= 1;
+        if *left != 0 {
+            return;
+        }
+        *left = slice;
+        let q = &self.queues[cpu.ix()];
+        let prio = cx.sh.task(p).rt_priority;
+        if q.iter().filter(|e| e.prio == prio).count() > 1 {
+            self.yield_task(cpu, p);
+            cx.resched_curr(cpu, &RR_SLICE);
         }
     }
 
-    /// `sched_yield`: to the tail of its priority.
-    pub fn yield_task(&mut self, cx: &mut Cx, cpu: Cpu) {
-        let prio = cx.sh.task(cx.sh.rq(cpu).curr).rt_priority as usize;
-        self.cpus[cpu.ix()].lists[prio].rotate_left(1);
-    }
-
-    /// `select_task_rq_rt`: prev, unless an equal or higher priority runs there.
-    pub fn select(&self, cx: &mut Cx, p: TaskId, prev: Cpu) -> Placement {
+    /// `select_task_rq_rt`.
+    pub fn select_task_rq(&self, cx: &mut Cx, p: TaskId, prev: Cpu, flags: WakeFlags) -> Placement {
         cx.charge(Func::SelectTaskRq, cx.machine.costs.select_base);
-        let allowed = *cx.sh.allowed(p);
-        let mine = cx.sh.task(p).rt_priority;
-        let curr = cx.sh.task(cx.sh.rq(prev).curr);
-        if allowed.has(prev) && curr.rt_priority < mine {
-            return Placement { cpu: prev, rule: &RT_PREV };
+        let stay = Placement { cpu: prev, rule: &RT_PREV };
+        let (t, curr) = (cx.sh.task(p), cx.sh.task(cx.sh.rq(prev).curr));
+        let curr_is_rt = matches!(curr.policy, Policy::Fifo | Policy::Rr);
+        let must_share = curr.nr_cpus_allowed < 2 || curr.rt_priority >= t.rt_priority;
+        if flags.exec || !(curr_is_rt && must_share) {
+            return stay;
         }
-        let llc = *cx.machine.topo.llc(prev);
-        let lowest = |set: vruntime_base::CpuMask| {
-            set.iter_wrap(prev.ix()).find(|&c| cx.sh.task(cx.sh.rq(c).curr).rt_priority == 0)
-        };
-        let found = lowest(llc.and(&allowed)).or_else(|| lowest(allowed));
-        match found {
-            Some(cpu) => Placement { cpu, rule: &RT_LOWEST },
-            None if allowed.has(prev) => Placement { cpu: prev, rule: &RT_PREV },
-            None => Placement { cpu: allowed.first().unwrap_or(prev), rule: &RT_PREV },
+        match self.find_lowest_rq(cx, p, prev) {
+            Some(cpu) if self.top_prio(cpu) < t.rt_priority => Placement { cpu, rule: &RT_LOWEST },
+            _ => stay,
         }
+    }
+
+    /// `find_lowest_rq`: a CPU whose most important task matters least, near `prev`.
+    fn find_lowest_rq(&self, cx: &Cx, p: TaskId, prev: Cpu) -> Option<Cpu> {
+        let allowed = cx.sh.allowed(p);
+        let least = allowed.iter().map(|c| self.top_prio(c)).min()?;
+        if least >= cx.sh.task(p).rt_priority {
+            return None;
+        }
+        let lowest = |c: &Cpu| allowed.has(*c) && self.top_prio(*c) == least;
+        if lowest(&prev) {
+            return Some(prev);
+        }
+        let domains = &cx.sh.domains;
+        for slot in domains.slots(prev) {
+            let sd = domains.at(slot);
+            if !sd.flags.has(SdFlags::WAKE_AFFINE) {
+                continue;
+            }
+            if sd.span.has(cx.cpu) && lowest(&cx.cpu) {
+                return Some(cx.cpu);
+            }
+            if let Some(c) = sd.span.iter_wrap(prev.ix() + 1).find(lowest) {
+                return Some(c);
+            }
+        }
+        if lowest(&cx.cpu) { Some(cx.cpu) } else { allowed.iter().find(lowest) }
     }
 }

@@ -48,6 +48,7 @@ impl Domains {
             smt_active: topo.smt_width() > 1,
             cluster_active: false,
             shared: Vec::new(),
+            overload: false,
         };
         // The domain at (level, lowest CPU of the span, node of an overlapping level), if built.
         let mut known: Vec<Vec<Option<SdId>>> = vec![vec![None; topo.nr_cpus()]; levels.len()];

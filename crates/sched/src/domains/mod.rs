@@ -3,8 +3,8 @@
 //! **What.** Every CPU has a list of domains, smallest first. A domain's span is cut into groups,
 //! the spans of the domains below. Domains are immutable and shared by all CPUs of a span; what
 //! changes (intervals, failures, costs) belongs to [`crate::balance`], in a table with the same
-//! index as the lists here ([`Domains::slots`]). The one exception is [`LlcShared`], which
-//! placement reads.
+//! index as the lists here ([`Domains::slots`]). The exceptions are [`LlcShared`], which placement
+//! reads, and `overload`, which every enqueue may set.
 //! **Source.** Linux 6.1.192 and 6.12.117, kernel/sched/topology.c: `default_topology`, `sd_init`,
 //! `sd_degenerate`, `cpu_attach_domain`, `update_top_cache_domain`, `sched_init_numa`;
 //! arch/x86/kernel/smpboot.c; arch/powerpc/kernel/smp.c.
@@ -169,6 +169,8 @@ pub struct Domains {
     cluster_active: bool,
     /// By [`LlcId`].
     pub shared: Vec<LlcShared>,
+    /// `rd->overload`: some CPU has had two tasks since a pass over all CPUs found none.
+    pub overload: bool,
 }
 
 impl Domains {
@@ -195,6 +197,11 @@ impl Domains {
     #[inline(always)]
     pub fn sd(&self, id: SdId) -> &Domain {
         &self.sds[id.ix()]
+    }
+    /// The id of the domain at `slot`.
+    #[inline(always)]
+    pub fn id_at(&self, slot: usize) -> SdId {
+        self.ids[slot]
     }
     /// Number of different domains.
     pub fn nr_domains(&self) -> usize {

@@ -14,6 +14,7 @@
 //! | `select` | `select_task_rq_fair`: wake_affine, select_idle_sibling |
 //! | `idlest` | its slow path for fork and exec |
 
+use crate::release::{FairKind, Release};
 use crate::task::TgId;
 use vruntime_base::{Cpu, Ns, TaskId, VTime, id_type};
 
@@ -90,6 +91,10 @@ pub struct Entity {
     pub custom_slice: bool,
     /// SCHED_IDLE task, or group with cpu.idle.
     pub idle: bool,
+    /// A group's runnable tasks when its average was last brought up to date (`runnable_weight`).
+    pub runnable_weight: u32,
+    /// Its utilisation changed since util_est last looked (UTIL_AVG_UNCHANGED is clear).
+    pub util_changed: bool,
 }
 
 /// What migrated sleepers leave behind for the queue to subtract (`cfs_rq->removed`).
@@ -134,6 +139,8 @@ pub struct CfsRq {
     pub sum_w_vruntime: i64,
     /// EEVDF: Σ w_i over the queue (not curr).
     pub sum_weight: u64,
+    /// EEVDF: entities on this level whose slice is not the default one.
+    pub nr_odd_slices: u32,
     /// Load tracking.
     pub avg: SchedAvg,
     /// Utilisation estimate of the tasks below (root: of the CPU).
@@ -179,6 +186,42 @@ pub struct TaskGroup {
     pub idle: bool,
 }
 
+/// Tunables with CPU scaling applied, in ns.
+#[derive(Clone, Debug)]
+pub struct Tunables {
+    /// CFS: `sched_latency`.
+    pub latency: u64,
+    /// CFS: `sched_min_granularity`.
+    pub min_granularity: u64,
+    /// CFS: the same for SCHED_IDLE.
+    pub idle_min_granularity: u64,
+    /// CFS: `sched_wakeup_granularity`.
+    pub wakeup_granularity: u64,
+    /// CFS: `sched_nr_latency`.
+    pub nr_latency: u32,
+    /// EEVDF: `sched_base_slice`.
+    pub base_slice: u64,
+    /// Length of a tick.
+    pub tick: u64,
+}
+
+impl Tunables {
+    /// Those of `release` on `nr_cpus` CPUs.
+    pub fn new(release: &Release, nr_cpus: usize) -> Tunables {
+        let factor = release.scaling(nr_cpus);
+        let nr_latency = release.latency_ns.div_ceil(release.min_granularity_ns.max(1));
+        Tunables {
+            latency: release.latency_ns * factor,
+            min_granularity: release.min_granularity_ns * factor,
+            idle_min_granularity: release.idle_min_granularity_ns,
+            wakeup_granularity: release.wakeup_granularity_ns * factor,
+            nr_latency: nr_latency as u32,
+            base_slice: release.base_slice_ns * factor,
+            tick: release.tick_ns(),
+        }
+    }
+}
+
 /// The fair class: all entities, queues and groups.
 pub struct Fair {
     /// Number of CPUs.
@@ -191,7 +234,262 @@ pub struct Fair {
     pub groups: Vec<TaskGroup>,
     /// Per CPU: the queues that still decay, children before parents.
     pub leaf_lists: Vec<Vec<CfsId>>,
+    /// EEVDF, not CFS.
+    pub eevdf: bool,
+    /// EEVDF: the reference point follows V (see the release switch).
+    pub zero_vruntime: bool,
+    /// Tunables of this machine.
+    pub tun: Tunables,
+    /// Entities of tasks that are gone.
+    free_ses: Vec<SeId>,
+    /// Entity of each task.
+    se_of_task: Vec<SeId>,
 }
 
+impl Entity {
+    /// A nice-0 entity of nobody, not queued.
+    pub fn new() -> Entity {
+        let (weight, inv_weight) = weight::task_weight(0, false);
+        Entity {
+            vruntime: VTime(0),
+            deadline: VTime(0),
+            vlag: 0,
+            slice: 0,
+            exec_start: Ns::ZERO,
+            sum_exec: Ns::ZERO,
+            prev_sum_exec: Ns::ZERO,
+            avg: SchedAvg::default(),
+            weight,
+            inv_weight,
+            cfs_rq: CfsId::NONE,
+            parent: SeId::NONE,
+            my_q: CfsId::NONE,
+            task: TaskId::NONE,
+            depth: 0,
+            on_rq: false,
+            sched_delayed: false,
+            rel_deadline: false,
+            custom_slice: false,
+            idle: false,
+            runnable_weight: 0,
+            util_changed: false,
+        }
+    }
+    /// It belongs to a task, not to a group.
+    #[inline(always)]
+    pub fn is_task(&self) -> bool {
+        self.my_q.is_none()
+    }
+    /// Weight without the extra resolution.
+    #[inline(always)]
+    pub fn load(&self) -> u64 {
+        weight::scale_load_down(u64::from(self.weight))
+    }
+    /// Real time `d` as this entity's virtual time.
+    #[inline(always)]
+    pub fn virtual_time(&self, d: u64) -> u64 {
+        weight::calc_delta_fair(d, self.weight, self.inv_weight)
+    }
+    /// Changes the weight.
+    pub fn set_weight(&mut self, weight: u32) {
+        self.weight = weight;
+        self.inv_weight = weight::inv_weight(u64::from(weight));
+    }
+}
+
+impl Default for Entity {
+    fn default() -> Self {
+        Entity::new()
+    }
+}
+
+impl CfsRq {
+    /// An empty queue of `tg` on `cpu`.
+    pub fn new(tg: TgId, cpu: Cpu, se: SeId) -> CfsRq {
+        CfsRq {
+            queue: queue::Queue::default(),
+            curr: SeId::NONE,
+            next: SeId::NONE,
+            last: SeId::NONE,
+            skip: SeId::NONE,
+            nr_queued: 0,
+            h_nr_queued: 0,
+            h_nr_runnable: 0,
+            idle_h_nr: 0,
+            load_weight: 0,
+            // The kernel starts close to the wrap so that mistakes show early.
+            min_vruntime: VTime((-(1i64 << 20)) as u64),
+            sum_w_vruntime: 0,
+            sum_weight: 0,
+            nr_odd_slices: 0,
+            avg: SchedAvg::default(),
+            util_est_enqueued: 0,
+            removed: Removed::default(),
+            prop_runnable_sum: 0,
+            propagate: false,
+            tg_load_avg_contrib: 0,
+            last_update_tg_load_avg: Ns::ZERO,
+            h_load: 0,
+            last_h_load_update: u64::MAX,
+            on_list: false,
+            tg,
+            cpu,
+            se,
+        }
+    }
+}
+
+impl Fair {
+    /// An empty class with the root group only.
+    pub fn new(nr_cpus: usize, release: &Release) -> Fair {
+        let root = TaskGroup {
+            parent: TgId(0),
+            shares: u64::from(weight::NICE_0_LOAD),
+            load_avg: 0,
+            first_cfs: CfsId(0),
+            first_se: SeId::NONE,
+            idle: false,
+        };
+        let queue = |c| CfsRq::new(TgId(0), Cpu::from_ix(c), SeId::NONE);
+        Fair {
+            nr_cpus,
+            ses: Vec::new(),
+            cfs: (0..nr_cpus).map(queue).collect(),
+            groups: vec![root],
+            leaf_lists: vec![Vec::new(); nr_cpus],
+            eevdf: release.fair == FairKind::Eevdf,
+            zero_vruntime: release.zero_vruntime,
+            tun: Tunables::new(release, nr_cpus),
+            free_ses: Vec::new(),
+            se_of_task: Vec::new(),
+        }
+    }
+
+    /// Makes a group below `parent` with the default weight.
+    pub fn new_group(&mut self, parent: TgId) -> TgId {
+        let tg = TgId::from_ix(self.groups.len());
+        let (first_cfs, first_se) = (CfsId::from_ix(self.cfs.len()), SeId::from_ix(self.ses.len()));
+        self.groups.push(TaskGroup {
+            parent,
+            shares: u64::from(weight::NICE_0_LOAD),
+            load_avg: 0,
+            first_cfs,
+            first_se,
+            idle: false,
+        });
+        for c in 0..self.nr_cpus {
+            let cpu = Cpu::from_ix(c);
+            let (my_q, se) = (CfsId::from_ix(self.cfs.len()), SeId::from_ix(self.ses.len()));
+            self.cfs.push(CfsRq::new(tg, cpu, se));
+            let mut e = Entity { my_q, slice: self.tun.base_slice, ..Entity::new() };
+            self.place_below(&mut e, parent, cpu);
+            e.vruntime = self.cfs[e.cfs_rq.ix()].min_vruntime;
+            self.ses.push(e);
+        }
+        tg
+    }
+
+    /// Gives a task an entity of its own, not queued.
+    pub fn new_entity(&mut self, task: TaskId, tg: TgId, cpu: Cpu) -> SeId {
+        let mut e = Entity { task, slice: self.tun.base_slice, ..Entity::new() };
+        self.place_below(&mut e, tg, cpu);
+        if let Some(se) = self.free_ses.pop() {
+            self.ses[se.ix()] = e;
+            return se;
+        }
+        self.ses.push(e);
+        SeId::from_ix(self.ses.len() - 1)
+    }
+
+    /// The queue of `tg` on `cpu`.
+    #[inline(always)]
+    pub fn queue_of(&self, tg: TgId, cpu: Cpu) -> CfsId {
+        CfsId(self.groups[tg.ix()].first_cfs.0 + u32::from(cpu.0))
+    }
+
+    fn place_below(&self, e: &mut Entity, tg: TgId, cpu: Cpu) {
+        e.cfs_rq = self.queue_of(tg, cpu);
+        e.parent = self.cfs[e.cfs_rq.ix()].se;
+        e.depth = if e.parent.is_some() { self.ses[e.parent.ix()].depth + 1 } else { 0 };
+    }
+
+    /// `set_task_rq`: the entity belongs to `cpu` from now on.
+    #[inline]
+    pub fn set_task_rq(&mut self, se: SeId, tg: TgId, cpu: Cpu) {
+        let cfs = self.queue_of(tg, cpu);
+        if self.ses[se.ix()].cfs_rq != cfs {
+            let parent = self.cfs[cfs.ix()].se;
+            let e = &mut self.ses[se.ix()];
+            e.cfs_rq = cfs;
+            e.parent = parent;
+        }
+    }
+
+    /// A queue of the root group.
+    #[inline(always)]
+    pub fn is_root(&self, cfs: CfsId) -> bool {
+        cfs.ix() < self.nr_cpus
+    }
+
+    /// `cfs_rq_is_idle`: all of the queue is SCHED_IDLE because its group is.
+    #[inline(always)]
+    pub(crate) fn cfs_rq_is_idle(&self, cfs: CfsId) -> bool {
+        self.groups[self.cfs[cfs.ix()].tg.ix()].idle
+    }
+
+    /// The entities of two tasks (or their ancestors) that meet on one queue
+    /// (`find_matching_se`).
+    pub fn matching(&self, mut a: SeId, mut b: SeId) -> (SeId, SeId) {
+        while self.ses[a.ix()].depth > self.ses[b.ix()].depth {
+            a = self.ses[a.ix()].parent;
+        }
+        while self.ses[b.ix()].depth > self.ses[a.ix()].depth {
+            b = self.ses[b.ix()].parent;
+        }
+        while self.ses[a.ix()].cfs_rq != self.ses[b.ix()].cfs_rq {
+            a = self.ses[a.ix()].parent;
+            b = self.ses[b.ix()].parent;
+        }
+        (a, b)
+    }
+
+    /// Puts an entity whose fields hold a recorded state into the queue it belongs to, without
+    /// placing it, aging it or asking for anything: for checkers that rebuild a moment.
+    ///
+    /// `cfs_rq`, `vruntime`, `weight`, and for EEVDF `deadline` and `slice`, must be set; the
+    /// queue's `min_vruntime` as well.
+    pub fn restore_queued(&mut self, se: SeId) {
+        self.account_enqueue(se);
+        self.ses[se.ix()].on_rq = true;
+        self.tree_insert(se);
+    }
+
+    /// The same for the running entity.
+    pub fn restore_curr(&mut self, se: SeId) {
+        self.account_enqueue(se);
+        self.ses[se.ix()].on_rq = true;
+        let cfs = self.ses[se.ix()].cfs_rq;
+        self.cfs[cfs.ix()].curr = se;
+    }
+
+    /// Empties a queue for the next recorded moment. The entities stay.
+    pub fn restore_empty(&mut self, cfs: CfsId) {
+        let q = &mut self.cfs[cfs.ix()];
+        q.queue.clear();
+        (q.curr, q.next, q.last, q.skip) = (SeId::NONE, SeId::NONE, SeId::NONE, SeId::NONE);
+        (q.nr_queued, q.nr_odd_slices, q.load_weight) = (0, 0, 0);
+        (q.sum_w_vruntime, q.sum_weight) = (0, 0);
+    }
+}
+
+pub mod cfs;
+pub mod class;
+pub mod eevdf;
+pub mod entity;
+pub mod group;
+pub mod idlest;
+pub mod load;
+pub mod pelt;
 pub mod queue;
 pub mod select;
+pub mod weight;

@@ -17,6 +17,7 @@
 
 pub mod affine;
 pub mod idle_sibling;
+mod sim;
 #[cfg(test)]
 mod tests;
 

@@ -30,6 +30,12 @@ pub static WEIGHT: Cause = Cause::new(CauseKind::Placement, "wake_affine: less l
 /// Nothing speaks for this CPU: prev.
 pub static UNDECIDED: Cause = Cause::new(CauseKind::Placement, "wake_affine: undecided");
 
+/// The rule is one of this file: the comparison was made.
+pub(super) fn ran(rule: &Cause) -> bool {
+    let rules = [&THIS_IDLE, &BOTH_IDLE, &SYNC_ALONE, &PREV_IDLE, &SYNC_LOAD, &WEIGHT, &UNDECIDED];
+    rules.iter().any(|r| r.id == rule.id)
+}
+
 /// Prev or this CPU, at the domain with this slot of this CPU.
 pub(super) fn wake_affine<S: PlacementView + Facts>(
     s: &mut S,

@@ -1,0 +1,93 @@
+//! Checkers that look at a run from outside, once a millisecond.
+//!
+//! *What.* Is every runnable task on exactly one run queue; does an idle CPU sit beside a waiting
+//! task of its LLC, and for how long; is the ledger closed.
+//! *Source.* DESIGN.md, invariant 6 and "Conservation".
+//! *Equations.* On each CPU: tasks with `on_rq` there = `rq->nr_running`.
+//! *Departures.* D1: a task in flight between two queues is on none for a moment, so a difference
+//! counts only if it lasts for two looks.
+//! *Example.* A scheduler that forgets a preempted task: `nr_running` says 1, two tasks say `on_rq`.
+
+use crate::sim::Sim;
+use vruntime_base::{Cpu, Ns, TaskId};
+use vruntime_sched::task::TaskState;
+
+/// What the checkers found; all zero is well.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CheckReport {
+    /// Looks at which a CPU's `nr_running` did not fit its tasks, twice in a row.
+    pub nr_running_wrong: u64,
+    /// The longest time that a runnable task waited while a CPU of its LLC that it may use was
+    /// idle, to a millisecond.
+    pub idle_beside_waiting: Ns,
+    /// The task that waited so long.
+    pub waiting_task: TaskId,
+    /// The largest gap of the ledger.
+    pub ledger_gap: u64,
+}
+
+/// State of the checkers between two looks.
+pub(crate) struct Checker {
+    pub report: CheckReport,
+    wrong: Vec<bool>,
+    /// By task: since when it has been waiting beside an idle CPU.
+    since: Vec<Ns>,
+}
+
+impl Default for Checker {
+    fn default() -> Self {
+        let report = CheckReport {
+            nr_running_wrong: 0,
+            idle_beside_waiting: Ns::ZERO,
+            waiting_task: TaskId::NONE,
+            ledger_gap: 0,
+        };
+        Checker { report, wrong: Vec::new(), since: Vec::new() }
+    }
+}
+
+impl Sim {
+    /// One look at time `t`.
+    pub(crate) fn check(&mut self, k: &mut Checker, t: Ns) {
+        self.settle_all(t);
+        let nr_cpus = self.cpus.len();
+        k.wrong.resize(nr_cpus, false);
+        k.since.resize(self.tasks.len(), Ns::NEVER);
+        let mut count = vec![0u32; nr_cpus];
+        for (i, task) in self.sh.tasks.iter().enumerate().skip(nr_cpus) {
+            if task.on_rq {
+                count[task.cpu.ix()] += 1;
+            }
+            let waits = task.on_rq
+                && task.state == TaskState::Running
+                && self.sh.rqs[task.cpu.ix()].curr != TaskId::from_ix(i);
+            let idle_near = waits && {
+                let near = self.machine.topo.llc(task.cpu).and(self.sh.affinities.get(task.affinity));
+                near.iter().any(|c| self.cpus[c.ix()].is_stopped() && self.sh.idle_cpu(c))
+            };
+            if !idle_near {
+                k.since[i] = Ns::NEVER;
+            } else if k.since[i] == Ns::NEVER {
+                k.since[i] = t;
+            } else if t - k.since[i] > k.report.idle_beside_waiting {
+                k.report.idle_beside_waiting = t - k.since[i];
+                k.report.waiting_task = TaskId::from_ix(i);
+            }
+        }
+        for (c, &n) in count.iter().enumerate() {
+            let wrong = n != self.sh.loads[c].nr_running;
+            if wrong && k.wrong[c] {
+                k.report.nr_running_wrong += 1;
+            }
+            k.wrong[c] = wrong;
+        }
+        let gap = (0..nr_cpus).map(|c| self.ledger_gap(Cpu::from_ix(c))).max().unwrap_or(0);
+        k.report.ledger_gap = k.report.ledger_gap.max(gap);
+    }
+
+    /// Booked time of `c` that is neither elapsed nor planned.
+    pub(crate) fn ledger_gap(&self, c: Cpu) -> u64 {
+        let booked = self.sh.ledger.total(c);
+        (self.now + self.cpus[c.ix()].planned(self.now)).0.abs_diff(booked.0)
+    }
+}

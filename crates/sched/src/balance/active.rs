@@ -1,0 +1,60 @@
+//! Active balancing: the stopper of a CPU pushes a task away.
+//!
+//! **What.** Asked for by a pass that failed too often, the stopper (which has preempted whatever
+//! ran) moves the first task from the tail that may run on the other CPU, hot or not.
+//! **Source.** Linux 6.1.192 and 6.12.117, kernel/sched/fair.c: `active_load_balance_cpu_stop`,
+//! `detach_one_task`, `attach_one_task`.
+//! **Equations.** None.
+//! **Departures.** D1: taking off and putting on are one step, the caller holds both locks.
+//! **Example.** A and the stopper are on CPU 1, CPU 0 is idle and asked: A goes to 0.
+
+use super::detach::{attach_task, can_migrate_task, detach_task};
+use super::{Env, IdleType, Path, World, cause};
+use crate::cx::Cx;
+use vruntime_base::{Cpu, TaskId};
+
+/// Moves one task from `cpu` to its `push_cpu`.
+pub(super) fn push(env: &mut Env, w: &mut World, cx: &mut Cx, cpu: Cpu) -> Option<TaskId> {
+    let to = cx.sh.rq(cpu).push_cpu;
+    if !std::mem::take(&mut cx.sh.rqs[cpu.ix()].active_balance)
+        || cx.sh.loads[cpu.ix()].nr_running <= 1
+    {
+        return None;
+    }
+    let slot = cx.sh.domains.lowest_common(to, cpu)?;
+    // The CPU may be in the middle of a balancing of its own.
+    let mut push = Env {
+        slot,
+        idle: IdleType::Idle,
+        dst_cpu: to,
+        src_cpu: cpu,
+        active: true,
+        cause: cause(Path::Active, cx.sh.domains.at(slot).name),
+        tasks: std::mem::take(&mut env.tasks),
+        ..env.clone()
+    };
+    w.t.stats[slot].alb_count += 1;
+    let mut p = cx.sh.rq(cpu).cfs_tasks_tail;
+    let state = w.t.sds[slot];
+    while p.is_some()
+        && !can_migrate_task(&mut push, &state, &mut w.t.stats[slot], w.fair, cx.sh, p)
+    {
+        p = cx.sh.task(p).cfs_tasks_prev;
+    }
+    if p.is_some() {
+        let before = push.tasks.len();
+        detach_task(&mut push, w.moved, w.fair, cx, p);
+        // A task in delayed dequeue has arrived already.
+        if push.tasks.len() > before {
+            push.tasks.pop();
+            attach_task(to, w.fair, cx, p);
+        }
+        w.t.stats[slot].lb[IdleType::Idle as usize].gained += 1;
+        w.t.stats[slot].alb_pushed += 1;
+        w.t.sds[slot].nr_balance_failed = 0;
+    } else {
+        w.t.stats[slot].alb_failed += 1;
+    }
+    env.tasks = push.tasks;
+    p.is_some().then_some(p)
+}

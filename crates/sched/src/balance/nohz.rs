@@ -1,0 +1,254 @@
+//! Balancing on behalf of CPUs that have stopped their tick.
+//!
+//! **What.** A busy CPU that has too much kicks one idle CPU, which balances for all idle CPUs
+//! whose turn it is, itself last. The same visit lets their blocked averages decay.
+//! **Source.** Linux 6.1.192 and 6.12.117, kernel/sched/fair.c: `nohz_balancer_kick`, `kick_ilb`,
+//! `find_new_ilb`, `_nohz_idle_balance`, `nohz_balance_enter_idle`, `nohz_balance_exit_idle`.
+//! **Equations.** A kick balances if now ≥ nohz.next_balance and the CPU has two tasks, or more than
+//! one CPU of its LLC is busy; it updates averages if some may still decay and 32 ms have passed.
+//! **Departures.** D1: no kick for capacity, packing or misfit. D2: updating another CPU's averages
+//! takes no lock. D3: no housekeeping mask. D4: newidle does not update averages of others.
+//! **Example.** CPU 0 runs two tasks, 1 and 2 are tickless: at its tick 0 kicks 1, which balances for
+//! 2, then for itself.
+
+use super::{IdleType, Run, Tables, World, periodic};
+use crate::cx::Cx;
+use vruntime_base::{Cpu, Func, Resource};
+use vruntime_machine::Line;
+
+/// LOAD_AVG_PERIOD, ms.
+const LOAD_AVG_PERIOD: u64 = 32;
+
+/// What a kick asks for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+struct Flags {
+    /// NOHZ_STATS_KICK.
+    stats: bool,
+    /// NOHZ_BALANCE_KICK.
+    balance: bool,
+    /// NOHZ_NEXT_KICK.
+    next: bool,
+}
+
+impl Flags {
+    fn any(self) -> bool {
+        self.stats || self.balance || self.next
+    }
+}
+
+/// The structure `nohz`.
+#[derive(Clone, Debug)]
+pub(super) struct Global {
+    nr_cpus: u32,
+    next_balance: u64,
+    next_blocked: u64,
+    has_blocked: bool,
+    needs_update: bool,
+    /// `rq->nohz_flags` of every CPU.
+    flags: Vec<Flags>,
+}
+
+impl Global {
+    pub(super) fn new(nr_cpus: usize) -> Global {
+        Global {
+            nr_cpus: 0,
+            next_balance: 0,
+            next_blocked: 0,
+            has_blocked: false,
+            needs_update: false,
+            flags: vec![Flags::default(); nr_cpus],
+        }
+    }
+}
+
+/// What a visit of all tickless CPUs keeps between passes.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct State {
+    flags: Flags,
+    /// Where the search for the next CPU goes on.
+    from: usize,
+    wrapped: bool,
+    next_balance: u64,
+    has_blocked: bool,
+    /// A walk over the domains of `run.on` is under way.
+    walking: bool,
+}
+
+/// The CPU stops its tick, or takes it up again (which only the next busy tick notices).
+pub(super) fn tick_stopped(t: &mut Tables, cx: &mut Cx, cpu: Cpu, stopped: bool) {
+    if !stopped {
+        cx.charge(Func::Nohz, cx.machine.costs.nohz_exit);
+        return;
+    }
+    cx.charge(Func::Nohz, cx.machine.costs.nohz_enter);
+    t.nohz.has_blocked = true;
+    if cx.sh.nohz_idle.has(cpu) {
+        return;
+    }
+    cx.write(Line::Nohz, Func::Nohz, Resource::Global);
+    cx.sh.nohz_idle.set(cpu);
+    t.nohz.nr_cpus += 1;
+    t.nohz.needs_update = true;
+    count_busy(cx, cpu, false);
+}
+
+/// A tick on a busy CPU: it is tickless no longer (`nohz_balance_exit_idle`).
+fn exit_idle(t: &mut Tables, cx: &mut Cx, cpu: Cpu) {
+    if cx.sh.nohz_idle.has(cpu) {
+        cx.write(Line::Nohz, Func::Tick, Resource::Global);
+        cx.sh.nohz_idle.clear(cpu);
+        t.nohz.nr_cpus -= 1;
+        count_busy(cx, cpu, true);
+    }
+}
+
+fn count_busy(cx: &mut Cx, cpu: Cpu, busy: bool) {
+    if cx.sh.domains.sd_llc(cpu).is_none() {
+        return;
+    }
+    let llc = cx.sh.domains.llc_id(cpu);
+    cx.write(Line::LlcShared(llc), Func::Nohz, Resource::LlcShared);
+    let n = &mut cx.sh.domains.shared_of_mut(cpu).nr_busy_cpus;
+    *n = if busy { *n + 1 } else { *n - 1 };
+}
+
+/// `nohz_balancer_kick` at a tick of a busy CPU: the CPU to be kicked, if any.
+pub(super) fn kick(t: &mut Tables, cx: &mut Cx, cpu: Cpu) -> Option<Cpu> {
+    exit_idle(t, cx, cpu);
+    if t.nohz.nr_cpus == 0 {
+        return None;
+    }
+    let now = cx.jiffies();
+    let mut flags =
+        Flags { stats: t.nohz.has_blocked && now > t.nohz.next_blocked, ..Flags::default() };
+    if now >= t.nohz.next_balance {
+        let d = &cx.sh.domains;
+        let two_tasks = cx.sh.loads[cpu.ix()].nr_running >= 2;
+        if two_tasks || (d.sd_llc(cpu).is_some() && d.shared_of(cpu).nr_busy_cpus > 1) {
+            flags.stats = true;
+            flags.balance = true;
+        }
+    }
+    flags.next = t.nohz.needs_update;
+    if !flags.any() {
+        return None;
+    }
+    if flags.balance {
+        t.nohz.next_balance = now + 1;
+    }
+    cx.read(Line::Nohz, Func::Tick, Resource::Global);
+    let mut from = 0;
+    let ilb = loop {
+        let c = cx.sh.nohz_idle.next(from)?;
+        from = c.ix() + 1;
+        if c != cpu && cx.sh.idle_cpu(c) {
+            break c;
+        }
+    };
+    let pending = std::mem::replace(&mut t.nohz.flags[ilb.ix()], flags);
+    let all = &mut t.nohz.flags[ilb.ix()];
+    all.stats |= pending.stats;
+    all.balance |= pending.balance;
+    all.next |= pending.next;
+    (!pending.any()).then_some(ilb)
+}
+
+/// The kicked CPU begins. False: it has work of its own.
+pub(super) fn begin(run: &mut Run, w: &mut World, cx: &mut Cx) -> bool {
+    let flags = std::mem::take(&mut w.t.nohz.flags[run.cpu.ix()]);
+    run.pulled = 0;
+    if !flags.any() || !cx.sh.idle_cpu(run.cpu) || cx.sh.rq(run.cpu).need_resched {
+        return false;
+    }
+    if flags.stats {
+        w.t.nohz.has_blocked = false;
+    }
+    if flags.next {
+        w.t.nohz.needs_update = false;
+    }
+    run.nohz = State {
+        flags,
+        from: run.cpu.ix() + 1,
+        wrapped: false,
+        next_balance: cx.jiffies() + 60 * u64::from(cx.sh.release.hz),
+        has_blocked: false,
+        walking: false,
+    };
+    true
+}
+
+/// Goes to the next domain of the next CPU whose turn it is. False: over.
+pub(super) fn next(run: &mut Run, w: &mut World, cx: &mut Cx) -> bool {
+    loop {
+        if run.nohz.walking {
+            if periodic::next(run, w, cx) {
+                return true;
+            }
+            run.nohz.walking = false;
+            note_next(run, cx);
+        }
+        let Some(c) = next_cpu(run, cx) else { break };
+        if !cx.sh.idle_cpu(c) {
+            continue;
+        }
+        if cx.sh.rq(run.cpu).need_resched {
+            abort(run, w);
+            return false;
+        }
+        if run.nohz.flags.stats {
+            run.nohz.has_blocked |= w.fair.update_blocked_averages(cx, c);
+        }
+        run.on = c;
+        if cx.jiffies() >= cx.sh.rq(c).next_balance && run.nohz.flags.balance {
+            periodic::walk(run, cx, c, IdleType::Idle);
+            run.nohz.walking = true;
+        } else {
+            note_next(run, cx);
+        }
+    }
+    finish(run, w, cx);
+    false
+}
+
+/// The next tickless CPU, round from the one after this; this one last.
+fn next_cpu(run: &mut Run, cx: &Cx) -> Option<Cpu> {
+    let n = &mut run.nohz;
+    if !n.wrapped {
+        if let Some(c) = cx.sh.nohz_idle.next(n.from) {
+            n.from = c.ix() + 1;
+            return Some(c);
+        }
+        n.wrapped = true;
+        n.from = 0;
+    }
+    let c = cx.sh.nohz_idle.next(n.from).filter(|c| c.ix() <= run.cpu.ix())?;
+    n.from = c.ix() + 1;
+    Some(c)
+}
+
+fn note_next(run: &mut Run, cx: &Cx) {
+    run.nohz.next_balance = run.nohz.next_balance.min(cx.sh.rq(run.on).next_balance);
+}
+
+/// This CPU got work: the next kick does the rest.
+fn abort(run: &mut Run, w: &mut World) {
+    if run.nohz.flags.stats || run.nohz.has_blocked {
+        w.t.nohz.has_blocked = true;
+    }
+    if run.nohz.flags.next {
+        w.t.nohz.needs_update = true;
+    }
+}
+
+fn finish(run: &mut Run, w: &mut World, cx: &Cx) {
+    let (now, hz) = (cx.jiffies(), u64::from(cx.sh.release.hz));
+    if run.nohz.next_balance < now + 60 * hz {
+        w.t.nohz.next_balance = run.nohz.next_balance;
+    }
+    if run.nohz.flags.stats {
+        w.t.nohz.next_blocked = now + (LOAD_AVG_PERIOD * hz).div_ceil(1000);
+    }
+    if run.nohz.has_blocked {
+        w.t.nohz.has_blocked = true;
+    }
+}

@@ -1,0 +1,401 @@
+//! Earliest eligible virtual deadline first.
+//!
+//! **What.** Every entity has a lag, what it is owed. Whoever is owed something is eligible; of those
+//! the one with the earliest virtual deadline runs, and once picked it is protected until its
+//! deadline. A task that blocks while it owes stays in the queue until it owes nothing.
+//! **Source.** Linux 6.12.117, kernel/sched/fair.c: `avg_vruntime`, `entity_eligible`,
+//! `update_entity_lag`, `place_entity`, `pick_eevdf`, `update_deadline`, `reweight_eevdf`,
+//! `requeue_delayed_entity`, `check_preempt_wakeup_fair`; switches for 6.6 and 6.10.
+//! **Equations.** V = ref + floor(Σ(v_i − ref)·w_i / Σ w_i). eligible ⇔ Σ(v_j − ref)·w_j ≥
+//! (v_i − ref)·Σ w_j. lag = clamp(V − v, ± virtual(max(2·slice, tick))). Placement:
+//! v = V − lag · (W + w)/W; deadline = v + virtual(slice).
+//! **Departures.** D1: 6.6 picks from a tree ordered by vruntime and resolves equal deadlines
+//! differently. D2: no fair server (it changes no pick unless RT tasks starve the class).
+//! **Example.** A and B, nice 0, base slice 3 ms. A runs 3 ms: its deadline moves 3 ms on, V = 1.5 ms,
+//! A is not eligible, B is: B runs.
+
+use super::cfs::{
+    ALREADY, CURR_SCHED_IDLE, FEATURE_OFF, IDLE_GROUP, IDLE_WAKEE, NOT_NORMAL, PreemptDecision,
+    PreemptView, WAKEE_IS_CURR,
+};
+use super::load::AGE;
+use super::{CfsId, Fair, SeId};
+use crate::cx::Cx;
+use crate::release::Release;
+use crate::task::Policy;
+use vruntime_base::{Cause, CauseKind, VTime};
+
+/// The running entity reached its deadline.
+pub static SLICE_ENDED: Cause = Cause::new(CauseKind::Resched, "slice ended");
+/// It lost its protection to a shorter slice and is no longer eligible.
+pub static SHORT_ENDED: Cause = Cause::new(CauseKind::Resched, "unprotected and not eligible");
+/// The wakee would be picked.
+pub static WOULD_PICK: Cause = Cause::new(CauseKind::Resched, "wakeup: wakee is picked");
+/// Likewise, after its shorter slice ended the protection.
+pub static SHORTER: Cause = Cause::new(CauseKind::Resched, "wakeup: shorter slice is picked");
+/// It would not.
+pub static NOT_PICKED: Cause = Cause::new(CauseKind::Resched, "wakeup: wakee is not picked");
+
+/// Picked: nothing else is there.
+pub static ALONE: Cause = Cause::new(CauseKind::Pick, "only one");
+/// Picked: the running entity is protected.
+pub static PROTECTED: Cause = Cause::new(CauseKind::Pick, "protected until its deadline");
+/// Picked: earliest deadline among the eligible.
+pub static DEADLINE: Cause = Cause::new(CauseKind::Pick, "earliest eligible deadline");
+/// Picked: the running entity has the earliest deadline.
+pub static CURR_DEADLINE: Cause = Cause::new(CauseKind::Pick, "running, earliest deadline");
+/// Picked: an eligible next buddy.
+pub static BUDDY: Cause = Cause::new(CauseKind::Pick, "eligible next buddy");
+
+impl Fair {
+    /// Σ (v − ref)·w and Σ w of a queue, the running entity included.
+    #[inline]
+    fn sums(&self, cfs: CfsId) -> (i64, i64) {
+        let q = &self.cfs[cfs.ix()];
+        let (mut s, mut w) = (q.sum_w_vruntime, q.sum_weight as i64);
+        if q.curr.is_some() {
+            let e = &self.ses[q.curr.ix()];
+            if e.on_rq {
+                s += e.vruntime.since(q.min_vruntime) * e.load() as i64;
+                w += e.load() as i64;
+            }
+        }
+        (s, w)
+    }
+
+    /// V of a queue as it stands.
+    pub fn mean_vruntime(&self, cfs: CfsId) -> VTime {
+        let (s, w) = self.sums(cfs);
+        let d = if w == 0 { 0 } else { s.div_euclid(w) };
+        self.cfs[cfs.ix()].min_vruntime.plus(d)
+    }
+
+    /// `avg_vruntime`: V, and where the release says so the reference point goes there.
+    #[inline]
+    pub(crate) fn avg_vruntime(&mut self, cfs: CfsId) -> VTime {
+        let v = self.mean_vruntime(cfs);
+        if self.zero_vruntime {
+            self.move_reference(cfs, v);
+        }
+        v
+    }
+
+    #[inline]
+    fn move_reference(&mut self, cfs: CfsId, to: VTime) {
+        let q = &mut self.cfs[cfs.ix()];
+        let d = to.since(q.min_vruntime);
+        q.sum_w_vruntime -= q.sum_weight as i64 * d;
+        q.min_vruntime = to;
+    }
+
+    /// The reference point of releases where it follows the least vruntime and never goes back.
+    pub(crate) fn advance_min_vruntime(&mut self, cfs: CfsId) {
+        let q = &self.cfs[cfs.ix()];
+        let mut least = q.queue.iter().map(|n| n.vruntime).reduce(VTime::earlier);
+        if q.curr.is_some() && self.ses[q.curr.ix()].on_rq {
+            let v = self.ses[q.curr.ix()].vruntime;
+            least = Some(least.map_or(v, |l| l.earlier(v)));
+        }
+        if let Some(v) = least.filter(|v| q.min_vruntime.before(*v)) {
+            self.move_reference(cfs, v);
+        }
+    }
+
+    /// `vruntime_eligible`.
+    #[inline(always)]
+    fn eligible_at(&self, cfs: CfsId, sums: (i64, i64), v: VTime) -> bool {
+        let key = v.since(self.cfs[cfs.ix()].min_vruntime);
+        i128::from(sums.0) >= i128::from(key) * i128::from(sums.1)
+    }
+
+    /// `entity_eligible`: the entity is owed something, or nothing is owed either way.
+    #[inline]
+    pub fn entity_eligible(&self, cfs: CfsId, se: SeId) -> bool {
+        self.eligible_at(cfs, self.sums(cfs), self.ses[se.ix()].vruntime)
+    }
+
+    /// `entity_lag`: V − v within the bounds that one request can make.
+    #[inline]
+    fn entity_lag(&self, mean: VTime, se: SeId) -> i64 {
+        let e = &self.ses[se.ix()];
+        let limit = e.virtual_time((2 * e.slice).max(self.tun.tick)) as i64;
+        mean.since(e.vruntime).clamp(-limit, limit)
+    }
+
+    /// `update_entity_lag` when an entity leaves.
+    #[inline]
+    pub(crate) fn update_entity_lag(&mut self, se: SeId) {
+        let mean = self.avg_vruntime(self.ses[se.ix()].cfs_rq);
+        self.ses[se.ix()].vlag = self.entity_lag(mean, se);
+    }
+
+    /// `update_deadline`: true if the request was used up; then there is a new one.
+    #[inline]
+    pub(crate) fn update_deadline(&mut self, se: SeId) -> bool {
+        let e = &self.ses[se.ix()];
+        if e.vruntime.before(e.deadline) {
+            return false;
+        }
+        if !e.custom_slice {
+            self.set_slice(se, self.tun.base_slice);
+        }
+        let e = &mut self.ses[se.ix()];
+        e.deadline = e.vruntime.plus(e.virtual_time(e.slice) as i64);
+        true
+    }
+
+    /// The part of `update_curr` that may ask for a reschedule.
+    #[inline]
+    pub(crate) fn resched_at_slice_end(&mut self, cx: &mut Cx, cfs: CfsId, ended: bool) {
+        let q = &self.cfs[cfs.ix()];
+        let curr = q.curr;
+        if q.nr_queued <= 1 {
+            return;
+        }
+        let why = if ended {
+            &SLICE_ENDED
+        } else if cx.sh.release.preempt_short
+            && !self.is_protected(curr)
+            && !self.entity_eligible(cfs, curr)
+        {
+            &SHORT_ENDED
+        } else {
+            return;
+        };
+        cx.resched_curr(self.cfs[cfs.ix()].cpu, why);
+        self.clear_buddies(curr);
+    }
+
+    /// The running entity still has the deadline that it had when it was picked.
+    #[inline(always)]
+    pub fn is_protected(&self, se: SeId) -> bool {
+        let e = &self.ses[se.ix()];
+        e.vlag == e.deadline.0 as i64
+    }
+
+    /// Changes the slice of an entity, queued or not.
+    #[inline]
+    pub(crate) fn set_slice(&mut self, se: SeId, slice: u64) {
+        let e = &mut self.ses[se.ix()];
+        if e.slice == slice {
+            return;
+        }
+        if e.on_rq {
+            let base = self.tun.base_slice;
+            let q = &mut self.cfs[e.cfs_rq.ix()];
+            q.nr_odd_slices += u32::from(slice != base);
+            q.nr_odd_slices -= u32::from(e.slice != base);
+        }
+        e.slice = slice;
+    }
+
+    /// `cfs_rq_min_slice`: the shortest slice on a queue, None if nobody is there.
+    pub(crate) fn min_slice(&self, cfs: CfsId) -> Option<u64> {
+        let q = &self.cfs[cfs.ix()];
+        if q.nr_queued == 0 {
+            return None;
+        }
+        if q.nr_odd_slices == 0 {
+            return Some(self.tun.base_slice);
+        }
+        let curr = (q.curr.is_some() && self.ses[q.curr.ix()].on_rq).then_some(q.curr);
+        q.queue.iter().map(|n| n.se).chain(curr).map(|s| self.ses[s.ix()].slice).min()
+    }
+
+    /// `place_entity`: where a joining entity starts, given what it was owed when it left.
+    pub(crate) fn place_entity_eevdf(&mut self, cx: &Cx, se: SeId, initial: bool) {
+        let release = &cx.sh.release;
+        if !self.ses[se.ix()].custom_slice {
+            self.set_slice(se, self.tun.base_slice);
+        }
+        let cfs = self.ses[se.ix()].cfs_rq;
+        let mean = self.avg_vruntime(cfs);
+        let q = &self.cfs[cfs.ix()];
+        let mut lag = 0;
+        if release.place_lag && q.nr_queued != 0 {
+            // The newcomer pulls V towards itself; what it is owed must survive that.
+            let w = self.sums(cfs).1.max(1);
+            let e = &self.ses[se.ix()];
+            lag = e.vlag * (w + e.load() as i64) / w;
+        }
+        let e = &mut self.ses[se.ix()];
+        e.vruntime = mean.plus(-lag);
+        if e.rel_deadline {
+            e.deadline = e.deadline.plus(e.vruntime.0 as i64);
+            e.rel_deadline = false;
+            return;
+        }
+        let mut request = e.virtual_time(e.slice);
+        if release.place_deadline_initial && initial {
+            request /= 2;
+        }
+        e.deadline = e.vruntime.plus(request as i64);
+    }
+
+    /// `reweight_eevdf`: keeps what the entity is owed in real time. `mean` is V if it is queued.
+    pub(crate) fn reweight_eevdf(
+        &mut self,
+        release: &Release,
+        se: SeId,
+        mean: Option<VTime>,
+        weight: u32,
+    ) {
+        let e = &self.ses[se.ix()];
+        let scale = |d: i64| d * i64::from(e.weight) / i64::from(weight);
+        let Some(mean) = mean else {
+            let vlag = scale(e.vlag);
+            self.ses[se.ix()].vlag = vlag;
+            return;
+        };
+        let lag = if release.reweight_clamps_lag {
+            self.entity_lag(mean, se)
+        } else {
+            mean.since(e.vruntime)
+        };
+        let (v, deadline) = (mean.plus(-scale(lag)), mean.plus(scale(e.deadline.since(mean))));
+        let e = &mut self.ses[se.ix()];
+        (e.vruntime, e.deadline) = (v, deadline);
+    }
+
+    /// `pick_eevdf`: the eligible entity with the earliest deadline, or the protected one.
+    /// `protect`: whether protection counts.
+    pub fn pick_eevdf(
+        &self,
+        release: &Release,
+        cfs: CfsId,
+        protect: bool,
+    ) -> (SeId, &'static Cause) {
+        let q = &self.cfs[cfs.ix()];
+        let runs = q.curr.is_some() && self.ses[q.curr.ix()].on_rq;
+        if q.nr_queued == 1 {
+            return (if runs { q.curr } else { q.queue.first().map_or(q.curr, |n| n.se) }, &ALONE);
+        }
+        let sums = self.sums(cfs);
+        let curr =
+            (runs && self.eligible_at(cfs, sums, self.ses[q.curr.ix()].vruntime)).then_some(q.curr);
+        if let Some(c) = curr {
+            if protect && release.run_to_parity && self.is_protected(c) {
+                return (c, &PROTECTED);
+            }
+        }
+        let best = q.queue.iter().find(|n| self.eligible_at(cfs, sums, n.vruntime));
+        match (best, curr) {
+            (Some(b), Some(c)) if self.ses[c.ix()].deadline.before(b.key) => (c, &CURR_DEADLINE),
+            (Some(b), _) => (b.se, &DEADLINE),
+            (None, Some(c)) => (c, &CURR_DEADLINE),
+            // Somebody is always eligible: not all can be above their mean.
+            (None, None) => (q.queue.first().map_or(q.curr, |n| n.se), &DEADLINE),
+        }
+    }
+
+    /// `pick_next_entity`: the entity to run on this level, and why. It may be a delayed one,
+    /// which the caller takes off before it asks again.
+    pub fn decide_pick_eevdf(&self, release: &Release, cfs: CfsId) -> (SeId, &'static Cause) {
+        let next = self.cfs[cfs.ix()].next;
+        if (release.pick_buddy || release.next_buddy)
+            && next.is_some()
+            && self.ses[next.ix()].on_rq
+            && self.entity_eligible(cfs, next)
+        {
+            return (next, &BUDDY);
+        }
+        self.pick_eevdf(release, cfs, true)
+    }
+
+    /// `check_preempt_wakeup_fair` without its effects. The current entity's vruntime on the
+    /// level where both meet must be up to date.
+    pub fn decide_wakeup_preempt_eevdf(&self, v: &PreemptView) -> PreemptDecision {
+        let (curr, wakee) = (v.curr.se, v.wakee.se);
+        if curr == wakee {
+            return PreemptDecision::no(&WAKEE_IS_CURR, curr, wakee);
+        }
+        let mut d = self.decide_eevdf(v, curr, wakee);
+        if v.release.next_buddy && !v.fork && !self.ses[wakee.ix()].sched_delayed {
+            d.next = wakee;
+        }
+        d
+    }
+
+    fn decide_eevdf(&self, v: &PreemptView, curr: SeId, wakee: SeId) -> PreemptDecision {
+        if v.need_resched {
+            return PreemptDecision::no(&ALREADY, curr, wakee);
+        }
+        let late_idle_test = v.release.idle_test_at_common_level;
+        if !late_idle_test && v.curr.policy == Policy::Idle && v.wakee.policy != Policy::Idle {
+            return PreemptDecision::yes(&CURR_SCHED_IDLE, curr, wakee);
+        }
+        if !v.release.wakeup_preemption {
+            return PreemptDecision::no(&FEATURE_OFF, curr, wakee);
+        }
+        if !late_idle_test && v.wakee.policy != Policy::Normal {
+            return PreemptDecision::no(&NOT_NORMAL, curr, wakee);
+        }
+        let (se, pse) = self.matching(curr, wakee);
+        match (self.se_is_idle(se), self.se_is_idle(pse)) {
+            (true, false) => {
+                let rule = if self.ses[se.ix()].is_task() { &CURR_SCHED_IDLE } else { &IDLE_GROUP };
+                let d = PreemptDecision::yes(rule, se, pse);
+                return PreemptDecision { cancel_protection: late_idle_test, ..d };
+            }
+            (false, true) => return PreemptDecision::no(&IDLE_WAKEE, se, pse),
+            _ => {}
+        }
+        if v.wakee.policy != Policy::Normal {
+            return PreemptDecision::no(&NOT_NORMAL, se, pse);
+        }
+        let cfs = self.ses[se.ix()].cfs_rq;
+        let cancel = v.release.preempt_short && self.preempts_short(cfs, se, pse);
+        let picked = self.pick_eevdf(v.release, cfs, !cancel).0 == pse;
+        let rule = match (picked, cancel) {
+            (true, true) => &SHORTER,
+            (true, false) => &WOULD_PICK,
+            (false, _) => &NOT_PICKED,
+        };
+        PreemptDecision {
+            preempt: picked,
+            cancel_protection: cancel,
+            ..PreemptDecision::no(rule, se, pse)
+        }
+    }
+
+    /// PREEMPT_SHORT: an eligible wakee with a shorter slice that is due earlier.
+    fn preempts_short(&self, cfs: CfsId, se: SeId, pse: SeId) -> bool {
+        let (e, p) = (&self.ses[se.ix()], &self.ses[pse.ix()]);
+        p.slice < e.slice
+            && self.entity_eligible(cfs, pse)
+            && (p.deadline.before(e.deadline) || !self.entity_eligible(cfs, se))
+    }
+
+    /// Ends the protection of a running entity.
+    pub(crate) fn cancel_protection(&mut self, se: SeId) {
+        if self.is_protected(se) {
+            let e = &mut self.ses[se.ix()];
+            e.vlag = (e.deadline.0 as i64).wrapping_add(1);
+        }
+    }
+
+    /// `requeue_delayed_entity`: a task in delayed dequeue is woken before that has ended.
+    pub(crate) fn requeue_delayed_entity(&mut self, cx: &mut Cx, se: SeId) {
+        let cfs = self.ses[se.ix()].cfs_rq;
+        let is_curr = self.cfs[cfs.ix()].curr == se;
+        if cx.sh.release.delay_zero {
+            let mean = self.avg_vruntime(cfs);
+            self.ses[se.ix()].vlag = self.entity_lag(mean, se);
+            if self.ses[se.ix()].vlag > 0 {
+                // It stayed to work off what it owed, not to collect: it starts anew at V.
+                if !is_curr {
+                    self.tree_remove(se);
+                }
+                self.cfs[cfs.ix()].nr_queued -= 1;
+                self.ses[se.ix()].vlag = 0;
+                self.place_entity_eevdf(cx, se, false);
+                self.cfs[cfs.ix()].nr_queued += 1;
+                if !is_curr {
+                    self.tree_insert(se);
+                }
+            }
+        }
+        self.update_load_avg(cx, se, AGE);
+        self.ses[se.ix()].sched_delayed = false;
+    }
+}

@@ -1,0 +1,498 @@
+//! When averages are brought up to date, and how tasks carry their share from queue to queue.
+//!
+//! **What.** An update ages an entity and its queue, takes off what migrated sleepers left
+//! (`removed`), passes a child queue's change on to the group entity, and attaches or detaches the
+//! entity. Only then may the group's shared sum be written (see [`super::group`]).
+//! **Source.** Linux 6.1.192 and 6.12.117, kernel/sched/fair.c: `update_load_avg`,
+//! `update_cfs_rq_load_avg`, `attach_entity_load_avg`, `detach_entity_load_avg`,
+//! `propagate_entity_load_avg`, `update_blocked_averages`, `update_cfs_rq_h_load`,
+//! `post_init_entity_util_avg`, `util_est_*`.
+//! **Equations.** New task: util = min(cap, cfs.util · w / (cfs.load + 1)), cap = (1024 − cfs.util)/2.
+//! Hierarchical load: h(child) = h(parent) · se.load / (parent.load + 1).
+//! **Departures.** D1: `migrate_se_pelt_lag` is left out: all CPUs' clocks are one clock, and what
+//! it estimates is the time since an idle CPU last updated. D2: utilisation changes do not drive a
+//! frequency governor. D3: irq, RT and thermal pressure have no averages.
+//! **Example.** A task that sleeps on CPU 0 is woken on CPU 1: its averages go to `removed` of CPU 0
+//! and are subtracted there at the next tick; CPU 1 adds them at the enqueue.
+
+use super::pelt::{self, MIN_DIVIDER};
+use super::weight::scale_load_down;
+use super::{CfsId, Fair, Removed, SeId};
+use crate::cx::{Cx, Shared};
+use vruntime_base::{Cpu, Ns, TaskId};
+
+/// What an update may do besides aging.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct UpdateFlags {
+    /// UPDATE_TG: `tg->load_avg` may be written.
+    pub tg: bool,
+    /// DO_ATTACH: attach the entity if it is not attached anywhere.
+    pub attach: bool,
+    /// DO_DETACH: detach it, it migrates while queued.
+    pub detach: bool,
+}
+
+/// Age only.
+pub const AGE: UpdateFlags = UpdateFlags { tg: false, attach: false, detach: false };
+/// UPDATE_TG.
+pub const UPDATE_TG: UpdateFlags = UpdateFlags { tg: true, attach: false, detach: false };
+
+/// The smallest difference of utilisation that util_est reacts to.
+const UTIL_EST_MARGIN: u32 = 1024 / 100;
+
+/// `sub_positive`.
+#[inline(always)]
+fn sub(a: &mut u64, b: u64) {
+    *a = a.saturating_sub(b);
+}
+#[inline(always)]
+fn sub32(a: &mut u32, b: u64) {
+    *a = u64::from(*a).saturating_sub(b) as u32;
+}
+/// `add_positive`.
+#[inline(always)]
+fn add(a: u64, d: i64) -> u64 {
+    (a as i64 + d).max(0) as u64
+}
+
+impl Fair {
+    /// `cfs_rq_clock_pelt`.
+    #[inline(always)]
+    fn clock_pelt(&self, sh: &Shared, cfs: CfsId) -> Ns {
+        sh.rqs[self.cfs[cfs.ix()].cpu.ix()].clock
+    }
+
+    /// `update_load_avg` of `se` and its queue.
+    #[inline]
+    pub(crate) fn update_load_avg(&mut self, cx: &mut Cx, se: SeId, flags: UpdateFlags) {
+        let cfs = self.ses[se.ix()].cfs_rq;
+        let now = self.clock_pelt(cx.sh, cfs);
+        if self.ses[se.ix()].avg.last_update_time != Ns::ZERO {
+            self.age_entity(now, se);
+        }
+        let mut decayed = self.update_cfs_rq_load_avg(now, cfs);
+        decayed |= self.propagate_entity_load_avg(se);
+        if flags.attach && self.ses[se.ix()].avg.last_update_time == Ns::ZERO {
+            self.attach_entity_load_avg(se);
+            self.update_tg_load_avg(cx, cfs);
+        } else if flags.detach {
+            self.detach_entity_load_avg(se);
+            self.update_tg_load_avg(cx, cfs);
+        } else if decayed {
+            if flags.tg {
+                self.update_tg_load_avg(cx, cfs);
+            }
+        } else {
+            return;
+        }
+        self.mirror_averages(cx.sh, cfs);
+    }
+
+    #[inline]
+    fn age_entity(&mut self, now: Ns, se: SeId) {
+        let e = &mut self.ses[se.ix()];
+        let running = self.cfs[e.cfs_rq.ix()].curr == se;
+        let runnable = if !e.is_task() {
+            u64::from(e.runnable_weight)
+        } else {
+            u64::from(e.on_rq && !e.sched_delayed)
+        };
+        if pelt::update_sum(now, &mut e.avg, u64::from(e.on_rq), runnable, running) {
+            let w = e.load();
+            pelt::update_avg(&mut e.avg, w);
+            e.util_changed = true;
+        }
+    }
+
+    /// `update_cfs_rq_load_avg`. True if averages changed ("decayed").
+    #[inline]
+    fn update_cfs_rq_load_avg(&mut self, now: Ns, cfs: CfsId) -> bool {
+        let mut decayed = false;
+        if self.cfs[cfs.ix()].removed.nr != 0 {
+            self.subtract_removed(cfs);
+            decayed = true;
+        }
+        let q = &mut self.cfs[cfs.ix()];
+        let load = scale_load_down(q.load_weight);
+        let running = q.curr.is_some();
+        if pelt::update_sum(now, &mut q.avg, load, u64::from(q.h_nr_runnable), running) {
+            pelt::update_avg(&mut q.avg, 1);
+            decayed = true;
+        }
+        decayed
+    }
+
+    fn subtract_removed(&mut self, cfs: CfsId) {
+        let q = &mut self.cfs[cfs.ix()];
+        let r = std::mem::replace(&mut q.removed, Removed::default());
+        let sa = &mut q.avg;
+        let d = pelt::divider(sa);
+        sub(&mut sa.load_avg, r.load_avg);
+        sub(&mut sa.load_sum, r.load_avg * d);
+        sa.load_sum = sa.load_sum.max(sa.load_avg * MIN_DIVIDER);
+        sub32(&mut sa.util_avg, r.util_avg);
+        sub32(&mut sa.util_sum, r.util_avg * d);
+        sa.util_sum = sa.util_sum.max((u64::from(sa.util_avg) * MIN_DIVIDER) as u32);
+        sub32(&mut sa.runnable_avg, r.runnable_avg);
+        sub(&mut sa.runnable_sum, r.runnable_avg * d);
+        sa.runnable_sum = sa.runnable_sum.max(u64::from(sa.runnable_avg) * MIN_DIVIDER);
+        // Runnable is load without weight: what the group entity above loses.
+        q.propagate = true;
+        q.prop_runnable_sum += -((r.runnable_avg * d) as i64) >> 10;
+    }
+
+    /// `propagate_entity_load_avg`: a group entity takes over what changed in the queue below it.
+    #[inline]
+    fn propagate_entity_load_avg(&mut self, se: SeId) -> bool {
+        let my_q = self.ses[se.ix()].my_q;
+        if my_q.is_none() || !self.cfs[my_q.ix()].propagate {
+            return false;
+        }
+        self.propagate_up(my_q, se);
+        true
+    }
+
+    fn propagate_up(&mut self, child: CfsId, se: SeId) {
+        let cfs = self.ses[se.ix()].cfs_rq;
+        let c = &mut self.cfs[child.ix()];
+        c.propagate = false;
+        let mut runnable_sum = std::mem::take(&mut c.prop_runnable_sum);
+        let (util, runnable) = (c.avg.util_avg, c.avg.runnable_avg);
+        let (child_load_sum, child_weight) = (c.avg.load_sum, scale_load_down(c.load_weight));
+        let e = &mut self.ses[se.ix()];
+        let q = &mut self.cfs[cfs.ix()];
+        q.propagate = true;
+        q.prop_runnable_sum += runnable_sum;
+        let d = pelt::divider(&q.avg);
+
+        let delta = i64::from(util) - i64::from(e.avg.util_avg);
+        if delta != 0 {
+            let sum = (u64::from(util) * d) as u32;
+            let delta_sum = i64::from(sum) - i64::from(e.avg.util_sum);
+            (e.avg.util_avg, e.avg.util_sum) = (util, sum);
+            q.avg.util_avg = add(u64::from(q.avg.util_avg), delta) as u32;
+            let sum = add(u64::from(q.avg.util_sum), delta_sum);
+            q.avg.util_sum = sum.max(u64::from(q.avg.util_avg) * MIN_DIVIDER) as u32;
+        }
+        let delta = i64::from(runnable) - i64::from(e.avg.runnable_avg);
+        if delta != 0 {
+            let sum = u64::from(runnable) * d;
+            let delta_sum = sum as i64 - e.avg.runnable_sum as i64;
+            (e.avg.runnable_avg, e.avg.runnable_sum) = (runnable, sum);
+            q.avg.runnable_avg = add(u64::from(q.avg.runnable_avg), delta) as u32;
+            let sum = add(q.avg.runnable_sum, delta_sum);
+            q.avg.runnable_sum = sum.max(u64::from(q.avg.runnable_avg) * MIN_DIVIDER);
+        }
+        if runnable_sum == 0 {
+            return;
+        }
+        if runnable_sum >= 0 {
+            // Until the CPU is saturated runnable time adds up; after that it is all of the time.
+            runnable_sum = (runnable_sum + e.avg.load_sum as i64).min(d as i64);
+        } else {
+            // What is left, if all tasks below are equally runnable; never more than before.
+            let estimate = child_load_sum.checked_div(child_weight).unwrap_or(0);
+            runnable_sum = (e.avg.load_sum as i64).min(estimate as i64);
+        }
+        let running_sum = i64::from(e.avg.util_sum >> 10);
+        let runnable_sum = runnable_sum.max(running_sum) as u64;
+        let w = e.load();
+        let load_avg = w * runnable_sum / d;
+        let delta = load_avg as i64 - e.avg.load_avg as i64;
+        if delta == 0 {
+            return;
+        }
+        let delta_sum = (w * runnable_sum) as i64 - (w * e.avg.load_sum) as i64;
+        e.avg.load_sum = runnable_sum;
+        e.avg.load_avg = load_avg;
+        q.avg.load_avg = add(q.avg.load_avg, delta);
+        q.avg.load_sum = add(q.avg.load_sum, delta_sum).max(q.avg.load_avg * MIN_DIVIDER);
+    }
+
+    /// `attach_entity_load_avg`: the entity's averages join its queue's.
+    pub(crate) fn attach_entity_load_avg(&mut self, se: SeId) {
+        let e = &mut self.ses[se.ix()];
+        let q = &mut self.cfs[e.cfs_rq.ix()];
+        let d = pelt::divider(&q.avg);
+        let w = e.load();
+        let sa = &mut e.avg;
+        sa.last_update_time = q.avg.last_update_time;
+        sa.period_contrib = q.avg.period_contrib;
+        sa.util_sum = (u64::from(sa.util_avg) * d) as u32;
+        sa.runnable_sum = u64::from(sa.runnable_avg) * d;
+        let sum = sa.load_avg * d;
+        sa.load_sum = if w < sum { sum / w } else { 1 };
+        q.avg.load_avg += sa.load_avg;
+        q.avg.load_sum += w * sa.load_sum;
+        q.avg.util_avg += sa.util_avg;
+        q.avg.util_sum += sa.util_sum;
+        q.avg.runnable_avg += sa.runnable_avg;
+        q.avg.runnable_sum += sa.runnable_sum;
+        q.propagate = true;
+        q.prop_runnable_sum += sa.load_sum as i64;
+    }
+
+    /// `detach_entity_load_avg`: the reverse; the entity belongs to no queue afterwards.
+    pub(crate) fn detach_entity_load_avg(&mut self, se: SeId) {
+        self.dequeue_load_avg(se);
+        let e = &mut self.ses[se.ix()];
+        let q = &mut self.cfs[e.cfs_rq.ix()];
+        let (sa, a) = (&mut q.avg, &mut e.avg);
+        sub32(&mut sa.util_avg, u64::from(a.util_avg));
+        sub32(&mut sa.util_sum, u64::from(a.util_sum));
+        sa.util_sum = sa.util_sum.max((u64::from(sa.util_avg) * MIN_DIVIDER) as u32);
+        sub32(&mut sa.runnable_avg, u64::from(a.runnable_avg));
+        sub(&mut sa.runnable_sum, a.runnable_sum);
+        sa.runnable_sum = sa.runnable_sum.max(u64::from(sa.runnable_avg) * MIN_DIVIDER);
+        q.propagate = true;
+        q.prop_runnable_sum -= a.load_sum as i64;
+        a.last_update_time = Ns::ZERO;
+    }
+
+    /// Takes the entity's load (not its utilisation) off its queue.
+    #[inline]
+    pub(crate) fn dequeue_load_avg(&mut self, se: SeId) {
+        let e = &self.ses[se.ix()];
+        let sa = &mut self.cfs[e.cfs_rq.ix()].avg;
+        sub(&mut sa.load_avg, e.avg.load_avg);
+        sub(&mut sa.load_sum, e.load() * e.avg.load_sum);
+        sa.load_sum = sa.load_sum.max(sa.load_avg * MIN_DIVIDER);
+    }
+
+    /// Adds the entity's load to its queue after a change of weight.
+    #[inline]
+    pub(crate) fn enqueue_load_avg(&mut self, se: SeId) {
+        let e = &mut self.ses[se.ix()];
+        let w = e.load();
+        e.avg.load_avg = w * e.avg.load_sum / pelt::divider(&e.avg);
+        let sa = &mut self.cfs[e.cfs_rq.ix()].avg;
+        sa.load_avg += e.avg.load_avg;
+        sa.load_sum += w * e.avg.load_sum;
+    }
+
+    /// `sync_entity_load_avg`: ages a sleeping entity to the last update of its queue.
+    pub fn sync_entity_load_avg(&mut self, se: SeId) {
+        let e = &mut self.ses[se.ix()];
+        let now = self.cfs[e.cfs_rq.ix()].avg.last_update_time;
+        if e.avg.last_update_time != Ns::ZERO && pelt::update_sum(now, &mut e.avg, 0, 0, false) {
+            let w = e.load();
+            pelt::update_avg(&mut e.avg, w);
+            e.util_changed = true;
+        }
+    }
+
+    /// `remove_entity_load_avg`: a sleeper leaves; its queue subtracts its share later.
+    pub(crate) fn remove_entity_load_avg(&mut self, se: SeId) {
+        if self.ses[se.ix()].avg.last_update_time == Ns::ZERO {
+            return;
+        }
+        self.sync_entity_load_avg(se);
+        let e = &self.ses[se.ix()];
+        let r = &mut self.cfs[e.cfs_rq.ix()].removed;
+        r.nr += 1;
+        r.util_avg += u64::from(e.avg.util_avg);
+        r.load_avg += e.avg.load_avg;
+        r.runnable_avg += u64::from(e.avg.runnable_avg);
+    }
+
+    /// `init_entity_runnable_average` of a new task: it starts with the load of its weight.
+    pub(crate) fn init_entity_runnable_average(&mut self, se: SeId) {
+        let e = &mut self.ses[se.ix()];
+        e.avg = super::SchedAvg { load_avg: e.load(), ..Default::default() };
+    }
+
+    /// `post_init_entity_util_avg`: what a new task is expected to use, when its CPU is known.
+    pub(crate) fn post_init_entity_util_avg(&mut self, sh: &Shared, se: SeId) {
+        let e = &mut self.ses[se.ix()];
+        let q = &self.cfs[e.cfs_rq.ix()].avg;
+        let cap = (1024 - i64::from(q.util_avg)) / 2;
+        if cap > 0 {
+            let cap = cap as u64;
+            e.avg.util_avg = if q.util_avg == 0 {
+                cap as u32
+            } else {
+                let w =
+                    if sh.release.new_task_util_scaled { e.load() } else { u64::from(e.weight) };
+                (u64::from(q.util_avg) * w / (q.load_avg + 1)).min(cap) as u32
+            };
+        }
+        e.avg.runnable_avg = e.avg.util_avg;
+    }
+
+    /// `update_blocked_averages`: brings all queues of `cpu` that still decay up to date, and
+    /// forgets those that are down to nothing. True if something is left to decay.
+    pub fn update_blocked_averages(&mut self, cx: &mut Cx, cpu: Cpu) -> bool {
+        let rq = &mut cx.sh.rqs[cpu.ix()];
+        rq.clock = Ns(rq.clock.0.max(cx.now.0));
+        let now = rq.clock;
+        let mut left = false;
+        let mut i = 0;
+        while i < self.leaf_lists[cpu.ix()].len() {
+            let cfs = self.leaf_lists[cpu.ix()][i];
+            if self.update_cfs_rq_load_avg(now, cfs) {
+                self.update_tg_load_avg(cx, cfs);
+            }
+            let q = &self.cfs[cfs.ix()];
+            let (se, propagate) = (q.se, q.propagate);
+            if se.is_some() {
+                let a = &self.ses[se.ix()].avg;
+                if a.load_avg != 0 || a.util_avg != 0 || propagate {
+                    self.update_load_avg(cx, se, UPDATE_TG);
+                }
+            }
+            let q = &self.cfs[cfs.ix()];
+            let a = &q.avg;
+            left |= a.load_avg != 0 || a.util_avg != 0;
+            let decayed = a.load_sum == 0 && a.util_sum == 0 && a.runnable_sum == 0;
+            if decayed && q.load_weight == 0 && q.removed.nr == 0 {
+                self.cfs[cfs.ix()].on_list = false;
+                self.leaf_lists[cpu.ix()].remove(i);
+            } else {
+                i += 1;
+            }
+        }
+        self.mirror_averages(cx.sh, CfsId(u32::from(cpu.0)));
+        left
+    }
+
+    /// `list_add_leaf_cfs_rq`: the queue and its ancestors decay from now on.
+    pub(crate) fn list_add_leaf_cfs_rq(&mut self, mut cfs: CfsId) {
+        loop {
+            let q = &mut self.cfs[cfs.ix()];
+            if !q.on_list {
+                q.on_list = true;
+                let (cpu, level) = (q.cpu.ix(), self.level(cfs));
+                let list = &self.leaf_lists[cpu];
+                let at = list.iter().position(|&c| self.level(c) <= level).unwrap_or(list.len());
+                self.leaf_lists[cpu].insert(at, cfs);
+            }
+            let se = self.cfs[cfs.ix()].se;
+            if se.is_none() {
+                return;
+            }
+            cfs = self.ses[se.ix()].cfs_rq;
+        }
+    }
+
+    /// Distance of a queue from the root queue.
+    fn level(&self, cfs: CfsId) -> u8 {
+        let se = self.cfs[cfs.ix()].se;
+        if se.is_some() { self.ses[se.ix()].depth + 1 } else { 0 }
+    }
+
+    /// What the rest of the system reads of a CPU's load.
+    #[inline]
+    pub(crate) fn mirror_averages(&self, sh: &mut Shared, cfs: CfsId) {
+        if self.is_root(cfs) {
+            let a = &self.cfs[cfs.ix()].avg;
+            let l = &mut sh.loads[cfs.ix()];
+            l.load_avg = a.load_avg;
+            l.util_avg = a.util_avg;
+            l.runnable_avg = a.runnable_avg;
+        }
+    }
+
+    /// What the rest of the system reads of a CPU's number of fair tasks.
+    #[inline]
+    pub(crate) fn mirror_counts(&self, sh: &mut Shared, cpu: Cpu) {
+        let q = &self.cfs[cpu.ix()];
+        let l = &mut sh.loads[cpu.ix()];
+        l.h_nr_queued = q.h_nr_queued;
+        l.h_nr_delayed = q.h_nr_queued - q.h_nr_runnable;
+        l.idle_h_nr = q.idle_h_nr;
+    }
+
+    /// `task_h_load`: the part of the CPU's load that is `p`'s, through all groups. The queues'
+    /// shares are computed at most once a jiffy.
+    pub fn task_h_load(&mut self, cx: &mut Cx, p: TaskId) -> u64 {
+        let se = cx.sh.tasks[p.ix()].se;
+        let jiffy = cx.jiffies();
+        let cfs = self.ses[se.ix()].cfs_rq;
+        let h = self.h_load(cfs, jiffy);
+        self.ses[se.ix()].avg.load_avg * h / (self.cfs[cfs.ix()].avg.load_avg + 1)
+    }
+
+    fn h_load(&mut self, cfs: CfsId, jiffy: u64) -> u64 {
+        let q = &self.cfs[cfs.ix()];
+        if q.last_h_load_update == jiffy {
+            return q.h_load;
+        }
+        let h = if q.se.is_none() {
+            q.avg.load_avg
+        } else {
+            let e = &self.ses[q.se.ix()];
+            let (load, parent) = (e.avg.load_avg, e.cfs_rq);
+            self.h_load(parent, jiffy) * load / (self.cfs[parent.ix()].avg.load_avg + 1)
+        };
+        let q = &mut self.cfs[cfs.ix()];
+        (q.h_load, q.last_h_load_update) = (h, jiffy);
+        h
+    }
+
+    /// `_task_util_est`: the estimate alone.
+    #[inline]
+    fn estimate(sh: &Shared, p: TaskId) -> u32 {
+        let t = &sh.tasks[p.ix()];
+        t.util_est_ewma.max(t.util_est_enqueued)
+    }
+
+    /// `task_util_est`: the larger of utilisation and its estimate.
+    pub fn task_util_est(&self, sh: &Shared, p: TaskId) -> u32 {
+        self.ses[sh.tasks[p.ix()].se.ix()].avg.util_avg.max(Self::estimate(sh, p))
+    }
+
+    #[inline]
+    pub(crate) fn util_est_enqueue(&mut self, sh: &mut Shared, cpu: Cpu, p: TaskId) {
+        if sh.release.util_est {
+            let q = &mut self.cfs[cpu.ix()];
+            q.util_est_enqueued += Self::estimate(sh, p);
+            sh.loads[cpu.ix()].util_est = q.util_est_enqueued;
+        }
+    }
+
+    #[inline]
+    pub(crate) fn util_est_dequeue(&mut self, sh: &mut Shared, cpu: Cpu, p: TaskId) {
+        if sh.release.util_est {
+            let q = &mut self.cfs[cpu.ix()];
+            q.util_est_enqueued = q.util_est_enqueued.saturating_sub(Self::estimate(sh, p));
+            sh.loads[cpu.ix()].util_est = q.util_est_enqueued;
+        }
+    }
+
+    /// `util_est_update` at the end of an activation.
+    #[inline]
+    pub(crate) fn util_est_update(&mut self, sh: &mut Shared, p: TaskId) {
+        let t = &mut sh.tasks[p.ix()];
+        let e = &mut self.ses[t.se.ix()];
+        if !sh.release.util_est || !e.util_changed {
+            return;
+        }
+        let (util, runnable) = (e.avg.util_avg, e.avg.runnable_avg);
+        if sh.release.util_est_single {
+            if t.util_est_ewma <= util {
+                t.util_est_ewma = util;
+            } else {
+                let diff = t.util_est_ewma - util;
+                // Less use while the task had to wait for the CPU says nothing about its needs.
+                if diff >= UTIL_EST_MARGIN && util + UTIL_EST_MARGIN >= runnable {
+                    t.util_est_ewma = (4 * t.util_est_ewma - diff) / 4;
+                }
+            }
+            e.util_changed = false;
+            return;
+        }
+        let last = std::mem::replace(&mut t.util_est_enqueued, util);
+        if t.util_est_ewma < util {
+            t.util_est_ewma = util;
+        } else if t.util_est_ewma - util < UTIL_EST_MARGIN {
+            if last.abs_diff(util) < UTIL_EST_MARGIN {
+                // Nothing worth storing: the next dequeue looks again.
+                t.util_est_enqueued = last;
+                return;
+            }
+        } else {
+            t.util_est_ewma = (3 * t.util_est_ewma + util) / 4;
+        }
+        e.util_changed = false;
+    }
+}
