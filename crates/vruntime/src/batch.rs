@@ -80,6 +80,7 @@ impl Batch {
             seed: seed.wrapping_add(kernel.seed_offset),
             sampling: self.sampling,
             timeline: 0,
+            checks: false,
         }
     }
 

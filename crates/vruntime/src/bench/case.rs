@@ -87,6 +87,7 @@ impl Case {
             seed: 1,
             sampling: Sampling::Window { warmup: self.warmup, window },
             timeline: 0,
+            checks: false,
         })
     }
 }

@@ -98,6 +98,7 @@ fn modelled(spec: &MachineSpec, release: &Arc<Release>) -> Option<f64> {
         seed: 1,
         sampling: Sampling::Window { warmup: Ns::from_ms(5), window: Ns::from_ms(20) },
         timeline: 0,
+        checks: false,
     })
     .ok()?;
     let span = record.window.1.saturating_sub(record.window.0).0 as f64;
