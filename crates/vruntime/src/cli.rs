@@ -129,6 +129,9 @@ pub struct TraceCheckArgs {
     /// Directories of recordings
     #[arg(required = true, value_name = "DIR")]
     pub paths: Vec<PathBuf>,
+    /// Kernel expression to decide as, instead of the release that a recording names
+    #[arg(short, long, value_name = "KERNEL")]
+    pub kernel: Option<String>,
     /// Print one JSON object
     #[arg(long)]
     pub json: bool,

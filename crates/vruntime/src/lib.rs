@@ -13,6 +13,8 @@ pub mod failure;
 pub mod interrupt;
 pub mod machine_choice;
 pub mod progress;
+pub mod replay;
+pub mod trace_check;
 
 pub use vruntime_base as base;
 pub use vruntime_formats as formats;
