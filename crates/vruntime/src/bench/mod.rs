@@ -9,11 +9,11 @@ mod alloc;
 mod callgrind;
 mod case;
 
-pub use alloc::CountingAllocator;
+pub use alloc::{CountingAllocator, allocations};
 
 use crate::cli::BenchArgs;
 use crate::failure::{Done, Failure};
-use alloc::allocations;
+
 use case::{CASES, Case, KERNELS};
 use nix::sys::resource::{UsageWho, getrusage};
 use nix::time::{ClockId, clock_gettime};
