@@ -117,10 +117,10 @@ impl Sim {
     /// The child is complete: woken by its parent, which then returns from `fork`.
     pub(crate) fn fork_end(&mut self, c: Cpu, p: TaskId) {
         let child = self.copy_process(c, p);
-        hook!(self, c, self.now, |s, cx| s.task_new(cx, child, Some(p)));
+        let ((), cost) = hook!(self, c, self.now, |s, cx| s.task_new(cx, child, Some(p)));
         self.tasks[p.ix()].step = Step::Woken;
         self.cpus[c.ix()].wakes.push((child, false));
-        self.plan_wakes(c, self.now, Frame::Task);
+        self.plan_wakes(c, self.now + cost, Frame::Task);
     }
 
     /// `do_exit` is done but for the last `schedule()`.

@@ -71,28 +71,32 @@ impl Sim {
 
     /// Out of the idle state by a store: the tick, the wake list, then `schedule()`.
     pub(crate) fn idle_exit(&mut self, c: Cpu) {
-        self.restart_tick(c, self.now);
-        self.flush(c);
+        let at = self.restart_tick(c, self.now);
+        if at > self.now {
+            self.plan(c, at, Frame::Flush);
+        } else {
+            self.flush(c);
+        }
     }
 
     /// An interrupt in idle is over at `at`.
     pub(crate) fn after_irq_in_idle(&mut self, c: Cpu, at: Ns) {
         if self.sh.rqs[c.ix()].need_resched || !self.cpus[c.ix()].wake_list.is_empty() {
-            self.restart_tick(c, at);
             self.plan(c, at, Frame::IdleExit);
         } else {
             self.plan(c, at, Frame::EnterIdle);
         }
     }
 
-    /// The tick runs again, on the common grid.
-    fn restart_tick(&mut self, c: Cpu, at: Ns) {
+    /// The tick runs again, on the common grid, from `at` on; returns when that is done.
+    fn restart_tick(&mut self, c: Cpu, mut at: Ns) -> Ns {
         if !self.sh.rqs[c.ix()].tick_stopped && self.cpus[c.ix()].tick_at < Ns::NEVER {
-            return;
+            return at;
         }
         if self.sh.rqs[c.ix()].tick_stopped {
             self.sh.rqs[c.ix()].tick_stopped = false;
-            hook!(self, c, at, |s, cx| s.tick_stopped(cx, c, false));
+            let ((), cost) = hook!(self, c, at, |s, cx| s.tick_stopped(cx, c, false));
+            at += cost;
         }
         let tick = self.sh.release.tick_ns();
         let cpu = &mut self.cpus[c.ix()];
@@ -100,6 +104,7 @@ impl Sim {
         let n = (at.0.saturating_sub(phase)) / tick + 1;
         cpu.tick_at = Ns(n * tick + phase);
         cpu.update_irq();
+        at
     }
 
     /// `c` becomes busy or idle: its siblings slow down or speed up from now on.

@@ -109,7 +109,8 @@ impl Sim {
                 self.sh.tasks[prev.ix()].on_rq = false;
             }
             if special {
-                hook!(self, c, at, |s, cx| s.task_dead(cx, prev));
+                let ((), cost) = hook!(self, c, at, |s, cx| s.task_dead(cx, prev));
+                at += cost;
             }
         }
         if prev.ix() < self.cpus.len()

@@ -18,7 +18,7 @@ fn every_message_arrives() {
                     machine: Arc::new(
                         vruntime_formats::machine_file::builtin_machine(machine).unwrap(),
                     ),
-                    release: Arc::new(toml::from_str(&text.replace("\"linux\"", "\"rr\"")).unwrap()),
+                    release: Arc::new(toml::from_str(&text).unwrap()),
                     workload: Arc::new(Messaging { groups: 3, fds: 10, loops: 300, bytes: 100, kind }),
                     seed: 1,
                     sampling: Sampling::Full { limit: Ns::from_ms(60_000) },

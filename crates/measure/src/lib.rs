@@ -1,1 +1,21 @@
-//! (skeleton)
+//! What a run says: metrics, causes and the comparison of kernels, as plain data.
+//!
+//! Nothing here knows how a [`RunRecord`](vruntime_kernel::record::RunRecord) came about, prints
+//! or reads a file. Reading order: [`metrics`] turns one run into named numbers, [`stats`] and
+//! [`interval`] hold the arithmetic, [`compare`] sets kernels side by side, [`causes`] adds up why and
+//! where, [`run`] is one run for machines to read.
+
+pub mod causes;
+pub mod compare;
+pub mod interval;
+pub mod metrics;
+pub mod run;
+#[cfg(test)]
+mod sample;
+pub mod stats;
+
+pub use causes::{CauseTables, CpuTime};
+pub use compare::{Comparison, Row, compare};
+pub use interval::Sig;
+pub use metrics::{Better, Counting, Metric, metrics};
+pub use run::RunJson;

@@ -1,3 +1,16 @@
-//! What people read: tables and pages. No statistics are made here.
+//! What people read: plain text, at most 110 columns wide. It prints what `measure` found and
+//! calculates nothing but shares.
+//!
+//! [`compare_text`] sets kernels side by side, [`run_text`] describes one run; both print causes and
+//! CPU time with [`blocks`] and numbers with [`numbers`]. [`check`] is the report of `trace check`.
 
+pub mod blocks;
 pub mod check;
+pub mod compare;
+pub mod numbers;
+pub mod run;
+#[cfg(test)]
+mod sample;
+
+pub use compare::compare_text;
+pub use run::run_text;

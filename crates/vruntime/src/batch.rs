@@ -28,6 +28,8 @@ pub struct Batch {
     pub sampling: Sampling,
     /// Threads; 0 for one per CPU.
     pub threads: usize,
+    /// Let the checkers look at every run.
+    pub checks: bool,
     /// No progress bar.
     pub quiet: bool,
 }
@@ -80,7 +82,7 @@ impl Batch {
             seed: seed.wrapping_add(kernel.seed_offset),
             sampling: self.sampling,
             timeline: 0,
-            checks: false,
+            checks: self.checks,
         }
     }
 

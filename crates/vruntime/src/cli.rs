@@ -71,6 +71,9 @@ pub struct Simulation {
     /// Threads; 0 for one per CPU. The result does not depend on it
     #[arg(short = 'j', long, value_name = "N", default_value_t = 0)]
     pub threads: usize,
+    /// Look at the run's invariants every simulated millisecond (slow; changes nothing else)
+    #[arg(long)]
+    pub checks: bool,
     /// No progress bar
     #[arg(short, long)]
     pub quiet: bool,

@@ -1,5 +1,6 @@
 //! `vruntime show`
 
+use super::to_json;
 use crate::cli::{ShowArgs, ShowCommand};
 use crate::failure::{Done, Failure};
 use crate::machine_choice::machine;
@@ -18,10 +19,6 @@ pub fn show(command: &ShowCommand) -> Result<Done, Failure> {
         ShowCommand::Kernel(args) => show_kernel(args),
         ShowCommand::Workload(args) => show_workload(args),
     }
-}
-
-fn to_json(value: &impl serde::Serialize) -> Result<Value, Failure> {
-    serde_json::to_value(value).map_err(|e| Failure::Input(format!("JSON: {e}")))
 }
 
 fn show_machine(args: &ShowArgs) -> Result<Done, Failure> {

@@ -12,8 +12,7 @@ pub fn check(args: &TraceCheckArgs) -> Result<Done, Failure> {
     let report = trace_check(&args.paths, args.kernel.as_deref())
         .map_err(|e| Failure::Input(e.to_string()))?;
     if args.json {
-        let value = serde_json::to_value(&report);
-        return Ok(Done::json(&value.map_err(|e| Failure::Input(format!("JSON: {e}")))?));
+        return Ok(Done::json(&super::to_json(&report)?));
     }
     Ok(Done::new(report.text()))
 }

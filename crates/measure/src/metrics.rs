@@ -1,0 +1,179 @@
+//! One run as named numbers.
+//!
+//! *Equations.* Shares are of all CPU time that is not idle, in %: `scheduler` = Σ time of
+//! functions of that category / Σ time of non-idle functions, waiting included; `rq_lock_wait` =
+//! Σ time waited for run queue locks / the same. `idle` is of all CPU time.
+
+use crate::stats::ratio;
+use serde::Serialize;
+use vruntime_base::{Category, Func, Histogram, Ns, Resource};
+use vruntime_kernel::record::RunRecord;
+
+/// Which direction of a metric is the better one.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Better {
+    /// Less is better (times, latencies).
+    Lower,
+    /// More is better (throughput).
+    Higher,
+    /// Neither: a count that explains.
+    None,
+}
+
+/// How counts of events are given. A comparison uses one form for all its runs.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Counting {
+    /// As they are: comparable if every run did the whole benchmark.
+    Totals,
+    /// Per second of the measured window.
+    Rates,
+}
+
+impl Counting {
+    /// Totals if every run measured the whole of its benchmark, otherwise rates.
+    pub fn of<'a>(mut runs: impl Iterator<Item = &'a RunRecord>) -> Counting {
+        match runs.all(whole) {
+            true => Counting::Totals,
+            false => Counting::Rates,
+        }
+    }
+}
+
+/// True if the window covers the benchmark from its start to its end.
+pub fn whole(r: &RunRecord) -> bool {
+    r.complete && r.window.0 <= r.started
+}
+
+/// A named number.
+#[derive(Clone, Copy, PartialEq, Debug, Serialize)]
+pub struct Metric {
+    /// Name, as in `--json` and tables.
+    #[serde(rename = "metric")]
+    pub name: &'static str,
+    /// Unit: `s`, `ns`, `1` (a count or a ratio), `1/s`, `%`.
+    pub unit: &'static str,
+    /// Better direction.
+    pub better: Better,
+    /// Value in `unit`; finite.
+    pub value: f64,
+}
+
+/// Length of the measured window.
+pub fn window(r: &RunRecord) -> Ns {
+    r.window.1.saturating_sub(r.window.0)
+}
+
+/// The metrics of one run in the order of reports. What the run cannot tell (the time of a run that
+/// was given up, latencies without a wakeup, ratios per message without messages) is absent.
+pub fn metrics(r: &RunRecord, counting: Counting) -> Vec<Metric> {
+    let mut out = Vec::new();
+    let mut put = |name, unit, better, value: Option<f64>| {
+        if let Some(value) = value {
+            out.push(Metric { name, unit, better, value });
+        }
+    };
+    let seconds = window(r).0 as f64 / 1e9;
+    let messages = r.counters.messages as f64;
+    put("time", "s", Better::Lower, r.time.map(|t| t.0 as f64 / 1e9));
+
+    let (count_unit, per) = match counting {
+        Counting::Totals => ("1", 1.0),
+        Counting::Rates => ("1/s", seconds),
+    };
+    let c = &r.counters;
+    for (name, n) in [
+        ("context_switches", c.context_switches),
+        ("voluntary_switches", c.voluntary_switches),
+        ("involuntary_switches", c.involuntary_switches),
+        ("migrations", c.cpu_migrations),
+    ] {
+        put(name, count_unit, Better::None, ratio(n as f64, per));
+    }
+
+    let latency = Better::Lower;
+    put("wakeup_latency_p50", "ns", latency, percentile(&r.wakeup_latency, 500));
+    put("wakeup_latency_p99", "ns", latency, percentile(&r.wakeup_latency, 990));
+    put("sched_delay_p99", "ns", latency, percentile(&r.sched_delay, 990));
+
+    let switches = ratio(c.context_switches as f64, messages);
+    put("switches_per_message", "1", Better::None, switches);
+    put("migrations_per_message", "1", Better::None, ratio(c.cpu_migrations as f64, messages));
+    if c.messages > 0 {
+        put("messages_per_second", "1/s", Better::Higher, ratio(messages, seconds));
+    }
+
+    let of = |f: &dyn Fn(Func, Resource) -> bool| -> f64 {
+        r.cpu_time.iter().filter(|e| f(e.0, e.1)).map(|e| e.2.0 as f64).sum()
+    };
+    let all = of(&|_, _| true);
+    let busy = of(&|f, _| f.category() != Category::Idle);
+    let share = |part: f64, whole: f64| ratio(100.0 * part, whole);
+    for (name, category) in [
+        ("user", Category::User),
+        ("syscall", Category::Syscall),
+        ("scheduler", Category::Scheduler),
+        ("irq", Category::Irq),
+    ] {
+        put(name, "%", Better::None, share(of(&|f, _| f.category() == category), busy));
+    }
+    for (name, resource) in [
+        ("rq_lock_wait", Resource::RqLock),
+        ("tg_load_avg", Resource::TgLoadAvg),
+        ("pipe_mutex_wait", Resource::PipeMutex),
+    ] {
+        let waited = of(&|f, on| on == resource && f.category() != Category::Idle);
+        put(name, "%", Better::None, share(waited, busy));
+    }
+    put("idle", "%", Better::None, share(all - busy, all));
+    out
+}
+
+/// Percentile in ns; `None` for an empty histogram.
+fn percentile(h: &Histogram, per_mille: u64) -> Option<f64> {
+    (h.count() > 0).then(|| h.per_mille(per_mille).0 as f64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sample::record;
+
+    fn value(m: &[Metric], name: &str) -> Option<f64> {
+        m.iter().find(|m| m.name == name).map(|m| m.value)
+    }
+
+    #[test]
+    fn shares_close() {
+        let m = metrics(&record("a", 1, 2.0), Counting::Totals);
+        let sum: f64 =
+            ["user", "syscall", "scheduler", "irq"].iter().filter_map(|n| value(&m, n)).sum();
+        assert!((sum - 100.0).abs() < 1e-9, "{sum}");
+        assert_eq!(value(&m, "idle"), Some(20.0));
+        assert_eq!(value(&m, "rq_lock_wait"), Some(12.5));
+    }
+
+    #[test]
+    fn counts_are_totals_or_rates() {
+        let mut r = record("a", 1, 2.0);
+        assert_eq!(value(&metrics(&r, Counting::Totals), "context_switches"), Some(4000.0));
+        assert_eq!(value(&metrics(&r, Counting::Rates), "context_switches"), Some(2000.0));
+        assert_eq!(Counting::of([&r].into_iter()), Counting::Totals);
+        r.complete = false;
+        assert_eq!(Counting::of([&r].into_iter()), Counting::Rates);
+    }
+
+    #[test]
+    fn unknown_is_absent() {
+        let mut r = record("a", 1, 2.0);
+        r.time = None;
+        r.counters = Default::default();
+        r.wakeup_latency = Histogram::default();
+        r.cpu_time.clear();
+        r.window.1 = r.window.0;
+        let m = metrics(&r, Counting::Rates);
+        let names: Vec<_> = m.iter().map(|m| m.name).collect();
+        assert_eq!(names, ["sched_delay_p99"]);
+    }
+}

@@ -1,0 +1,205 @@
+//! One run for machines to read: the JSON of `vruntime run`.
+
+use crate::causes::place_name;
+use crate::metrics::{Counting, Metric, metrics, window};
+use serde::Serialize;
+use std::collections::BTreeMap;
+use vruntime_base::Histogram;
+use vruntime_kernel::record::{Counters, RunRecord};
+
+/// What is known of a distribution of durations.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[allow(missing_docs)]
+pub struct Percentiles {
+    pub count: u64,
+    pub mean_ns: u64,
+    pub p50_ns: u64,
+    pub p90_ns: u64,
+    pub p99_ns: u64,
+    pub p999_ns: u64,
+    pub max_ns: u64,
+}
+
+impl From<&Histogram> for Percentiles {
+    fn from(h: &Histogram) -> Percentiles {
+        Percentiles {
+            count: h.count(),
+            mean_ns: h.mean().0,
+            p50_ns: h.per_mille(500).0,
+            p90_ns: h.per_mille(900).0,
+            p99_ns: h.per_mille(990).0,
+            p999_ns: h.per_mille(999).0,
+            max_ns: h.max().0,
+        }
+    }
+}
+
+/// Causes of one run, name → count.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct RunCauses {
+    /// Context switches by cause.
+    pub switches: BTreeMap<&'static str, u64>,
+    /// Wakeup placements by rule.
+    pub placements: BTreeMap<&'static str, u64>,
+    /// Migrations by cause.
+    pub migrations: BTreeMap<&'static str, u64>,
+}
+
+/// What the checkers found; all zero is well.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Checks {
+    /// Looks at which a CPU's `nr_running` did not fit its tasks.
+    pub nr_running_wrong: u64,
+    /// The longest time that a task waited while a CPU of its LLC was idle.
+    pub idle_beside_waiting_ns: u64,
+    /// The largest gap of the ledger.
+    pub ledger_gap_ns: u64,
+}
+
+/// A run; prints as the JSON of `vruntime run`.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct RunJson {
+    /// `vruntime/run/1`.
+    pub schema: &'static str,
+    /// Machine name.
+    pub machine: String,
+    /// Kernel expression.
+    pub kernel: String,
+    /// Command line of the workload.
+    pub workload: String,
+    /// Seed.
+    pub seed: u64,
+    /// CPUs of the machine.
+    pub nr_cpus: usize,
+    /// Tasks that ever existed, idle tasks and stoppers not counted.
+    pub nr_tasks: usize,
+    /// Measured window, from and to, in ns since boot of the model.
+    pub window: (u64, u64),
+    /// From the benchmark's start to the window.
+    pub warmup_ns: u64,
+    /// Length of the window.
+    pub window_ns: u64,
+    /// The benchmark ended within the run.
+    pub complete: bool,
+    /// `time_ns` is extrapolated from the window.
+    pub extrapolated: bool,
+    /// The benchmark's time; null if it cannot be known.
+    pub time_ns: Option<u64>,
+    /// Metrics; counts are totals if `counting` says so, otherwise per second.
+    pub metrics: Vec<Metric>,
+    /// Form of the counts in `metrics`.
+    pub counting: Counting,
+    /// Counters over the window.
+    pub counters: BTreeMap<&'static str, u64>,
+    /// Causes over the window.
+    pub causes: RunCauses,
+    /// ns by `function` or `function: resource`, all CPUs.
+    pub cpu_time: BTreeMap<String, u64>,
+    /// From the wakeup's start until the wakee runs.
+    pub wakeup_latency: Percentiles,
+    /// From becoming runnable until running.
+    pub sched_delay: Percentiles,
+    /// Hash over all events, 16 hexadecimal digits.
+    pub hash: String,
+    /// Model events in the window.
+    pub events: u64,
+    /// Model memory per task in bytes.
+    pub bytes_per_task: u64,
+    /// The largest gap of the ledger on any CPU in ns: zero.
+    pub ledger_gap_ns: u64,
+    /// What the checkers found; null if they were not asked.
+    pub checks: Option<Checks>,
+}
+
+impl From<&RunRecord> for RunJson {
+    fn from(r: &RunRecord) -> RunJson {
+        let counting = Counting::of(std::iter::once(r));
+        let mut cpu_time = BTreeMap::new();
+        for &(func, resource, d) in r.cpu_time.iter().filter(|e| e.2.0 > 0) {
+            *cpu_time.entry(place_name(func, resource)).or_default() += d.0;
+        }
+        RunJson {
+            schema: "vruntime/run/1",
+            machine: r.machine.clone(),
+            kernel: r.kernel.clone(),
+            workload: r.workload.clone(),
+            seed: r.seed,
+            nr_cpus: r.nr_cpus,
+            nr_tasks: r.nr_tasks,
+            window: (r.window.0.0, r.window.1.0),
+            warmup_ns: r.window.0.saturating_sub(r.started).0,
+            window_ns: window(r).0,
+            complete: r.complete,
+            extrapolated: r.time.is_some() && !r.complete,
+            time_ns: r.time.map(|t| t.0),
+            metrics: metrics(r, counting),
+            counting,
+            counters: counters(&r.counters).into_iter().collect(),
+            causes: RunCauses {
+                switches: r.switches.iter().copied().collect(),
+                placements: r.placements.iter().copied().collect(),
+                migrations: r.migrations.iter().copied().collect(),
+            },
+            cpu_time,
+            wakeup_latency: (&r.wakeup_latency).into(),
+            sched_delay: (&r.sched_delay).into(),
+            hash: format!("{:016x}", r.hash),
+            events: r.events,
+            bytes_per_task: r.bytes_per_task,
+            ledger_gap_ns: r.ledger_gap,
+            checks: r.checks.as_ref().map(|c| Checks {
+                nr_running_wrong: c.nr_running_wrong,
+                idle_beside_waiting_ns: c.idle_beside_waiting.0,
+                ledger_gap_ns: c.ledger_gap,
+            }),
+        }
+    }
+}
+
+/// Every counter under its field name.
+pub fn counters(c: &Counters) -> Vec<(&'static str, u64)> {
+    macro_rules! named {
+        ($($field:ident)*) => { vec![$((stringify!($field), c.$field)),*] };
+    }
+    named!(context_switches voluntary_switches involuntary_switches cpu_migrations wakeups
+        wakeups_local wakeups_queued wakeups_on_rq wakeups_on_cpu sched_count sched_goidle ipis
+        ticks messages forks syscalls)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sample::record;
+
+    #[test]
+    fn field_names_are_a_contract() {
+        let json = serde_json::to_value(RunJson::from(&record("v6.5", 3, 2.0))).unwrap();
+        for key in [
+            "schema",
+            "machine",
+            "kernel",
+            "workload",
+            "seed",
+            "window",
+            "complete",
+            "time_ns",
+            "metrics",
+            "counters",
+            "causes",
+            "cpu_time",
+            "wakeup_latency",
+            "hash",
+            "events",
+        ] {
+            assert!(json.get(key).is_some(), "{key}");
+        }
+        assert_eq!(json["schema"], "vruntime/run/1");
+        assert_eq!(json["hash"], "0000000000000abc");
+        assert!(json["checks"].is_null());
+        assert_eq!(json["time_ns"], 2_000_000_000_u64);
+        assert_eq!(json["metrics"][0]["metric"], "time");
+        assert_eq!(json["counters"]["context_switches"], 4000);
+        assert_eq!(json["cpu_time"]["pipe_read: pipe mutex"], 50);
+        assert!(json["wakeup_latency"]["p99_ns"].as_u64().unwrap() > 90_000);
+    }
+}

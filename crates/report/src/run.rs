@@ -1,0 +1,271 @@
+//! One run: the workload's own lines, then what perf stat, perf sched and the model's ledger say.
+
+use crate::blocks::{Columns, all_causes_text, cpu_time_text};
+use crate::numbers::{duration, si, thousands, value};
+use std::fmt::Write;
+use vruntime_base::{Category, Histogram};
+use vruntime_kernel::record::RunRecord;
+use vruntime_measure::metrics::window;
+use vruntime_measure::{CauseTables, CpuTime};
+
+/// The whole report. `result_lines` is what the real tool would have printed.
+pub fn run_text(r: &RunRecord, result_lines: &str) -> String {
+    let mut out = String::new();
+    if !result_lines.is_empty() {
+        out += result_lines.trim_end();
+        out += "\n\n";
+    }
+    out += &header(r);
+    out += &counters(r);
+    out += &time(r);
+    out += &latencies(r);
+    let runs = [std::slice::from_ref(r)];
+    let (names, messages) = ([r.kernel.clone()], [r.counters.messages]);
+    let measured_ns = [window(r).0];
+    let columns = Columns { names: &names, messages: &messages, measured_ns: &measured_ns };
+    out += &all_causes_text(&CauseTables::of(&runs), columns);
+    out += &cpu_time_text(&CpuTime::of(&runs), columns);
+    out += &checks(r);
+    writeln!(out, "{} model events, hash {:016x}", thousands(r.events), r.hash).unwrap();
+    out
+}
+
+fn header(r: &RunRecord) -> String {
+    format!(
+        " Performance counter stats for '{}'\n on {} ({} CPUs), kernel {}, {} tasks, seed {}:\n\n",
+        r.workload,
+        r.machine,
+        r.nr_cpus,
+        r.kernel,
+        thousands(r.nr_tasks as u64),
+        r.seed
+    )
+}
+
+/// perf stat's lines: count, event, rate per second of the window, rate per message.
+fn counters(r: &RunRecord) -> String {
+    let seconds = window(r).0 as f64 / 1e9;
+    let busy: u64 =
+        r.cpu_time.iter().filter(|e| e.0.category() != Category::Idle).map(|e| e.2.0).sum();
+    let mut out = String::new();
+    let clock = format!("{:.2}", busy as f64 / 1e6);
+    write!(out, "{clock:>18} msec {:<24}", "task-clock").unwrap();
+    if seconds > 0.0 {
+        write!(out, "# {:>9.3} CPUs utilized", busy as f64 / 1e9 / seconds).unwrap();
+    }
+    out = out.trim_end().to_string() + "\n";
+    let c = &r.counters;
+    for (name, n) in [
+        ("context-switches", c.context_switches),
+        ("  voluntary", c.voluntary_switches),
+        ("  involuntary", c.involuntary_switches),
+        ("cpu-migrations", c.cpu_migrations),
+        ("wakeups", c.wakeups),
+        ("  local", c.wakeups_local),
+        ("  queued", c.wakeups_queued),
+        ("  on its rq", c.wakeups_on_rq),
+        ("  on its CPU", c.wakeups_on_cpu),
+        ("ipis", c.ipis),
+        ("ticks", c.ticks),
+        ("syscalls", c.syscalls),
+        ("messages", c.messages),
+        ("forks", c.forks),
+    ] {
+        let mut line = format!("{:>18}      {name:<24}", thousands(n));
+        if seconds > 0.0 && n > 0 {
+            write!(line, "#{:>12}/sec", si(n as f64 / seconds)).unwrap();
+            if c.messages > 0 && name != "messages" {
+                write!(line, "{:>12} per message", value(n as f64 / c.messages as f64)).unwrap();
+            }
+        }
+        out += line.trim_end();
+        out.push('\n');
+    }
+    out
+}
+
+/// The benchmark's time and where it comes from.
+fn time(r: &RunRecord) -> String {
+    let measured = format!(
+        "measured {} after {}",
+        duration(window(r).0),
+        duration(r.window.0.saturating_sub(r.started).0)
+    );
+    match r.time {
+        Some(t) => {
+            let how = if r.complete {
+                "the benchmark ended".into()
+            } else {
+                format!("extrapolated: {measured}")
+            };
+            format!("\n{:>18.9} seconds time elapsed  ({how})\n\n", t.0 as f64 / 1e9)
+        }
+        None => format!("\n{:>18} the benchmark did not end: time unknown; {measured}\n\n", "-"),
+    }
+}
+
+fn latencies(r: &RunRecord) -> String {
+    let mut out = format!("{:<18}{:>12}", "latency", "count");
+    for name in ["mean", "p50", "p90", "p99", "p99.9", "max"] {
+        write!(out, "{name:>12}").unwrap();
+    }
+    out.push('\n');
+    for (name, h) in [("wakeup latency", &r.wakeup_latency), ("sched delay", &r.sched_delay)] {
+        out += &latency_line(name, h);
+    }
+    out + "\n"
+}
+
+fn latency_line(name: &str, h: &Histogram) -> String {
+    let mut out = format!("  {name:<16}{:>12}", thousands(h.count()));
+    if h.count() > 0 {
+        for d in [
+            h.mean(),
+            h.per_mille(500),
+            h.per_mille(900),
+            h.per_mille(990),
+            h.per_mille(999),
+            h.max(),
+        ] {
+            write!(out, "{:>12}", duration(d.0)).unwrap();
+        }
+    }
+    out + "\n"
+}
+
+/// What the checkers found, if they were asked; and the ledger, if it does not close.
+fn checks(r: &RunRecord) -> String {
+    let mut out = String::new();
+    if r.ledger_gap > 0 {
+        writeln!(out, "the ledger does not close: {} are missing", duration(r.ledger_gap)).unwrap();
+    }
+    if let Some(c) = &r.checks {
+        writeln!(
+            out,
+            "checks: nr_running wrong {} times; longest wait beside an idle CPU {}; ledger gap {}",
+            c.nr_running_wrong,
+            duration(c.idle_beside_waiting.0),
+            duration(c.ledger_gap)
+        )
+        .unwrap();
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sample::record;
+    use expect_test::expect;
+
+    #[test]
+    fn a_complete_run() {
+        expect![[r#"
+            Total time: 2.000 [sec]
+
+             Performance counter stats for 'perf bench sched pipe'
+             on two (2 CPUs), kernel v6.5, 2 tasks, seed 1:
+
+                          0.00 msec task-clock              #     0.000 CPUs utilized
+                         4,000      context-switches        #     2.000 K/sec       2.000 per message
+                         3,000        voluntary             #     1.500 K/sec       1.500 per message
+                         1,000        involuntary           #    500.000 /sec      0.5000 per message
+                           100      cpu-migrations          #     50.000 /sec      0.0500 per message
+                             0      wakeups
+                             0        local
+                             0        queued
+                             0        on its rq
+                             0        on its CPU
+                             0      ipis
+                             0      ticks
+                             0      syscalls
+                         2,000      messages                #     1.000 K/sec
+                             0      forks
+
+                   2.000000000 seconds time elapsed  (the benchmark ended)
+
+            latency                  count        mean         p50         p90         p99       p99.9         max
+              wakeup latency           100    50.50 us    50.18 us    88.06 us   100.00 us   100.00 us   100.00 us
+              sched delay              100    50.50 us    50.18 us    88.06 us   100.00 us   100.00 us   100.00 us
+
+            switches by cause, per message
+              blocks                                     1.500    75.0 %
+              preempted                                 0.5000    25.0 %
+              total                                      2.000   100.0 %
+
+            placements by rule, per message
+              prev idle                                  1.000   100.0 %
+              total                                      1.000   100.0 %
+
+            migrations by cause, per message
+              wakeup                                    0.0500   100.0 %
+              total                                     0.0500   100.0 %
+
+            CPU time, % of non-idle
+              user                                               50.00 %
+              pipe_read                                          25.00 %
+              raw_spin_rq_lock: rq lock                          12.50 %
+              pipe_read: pipe mutex                               6.25 %
+              scheduler_tick                                      5.00 %
+              __schedule                                          1.25 %
+              idle, % of all                                     20.00 %
+
+            12,345 model events, hash 0000000000000abc
+        "#]].assert_eq(&run_text(&record("v6.5", 1, 2.0), "Total time: 2.000 [sec]\n"));
+    }
+
+    #[test]
+    fn a_run_that_was_given_up() {
+        let mut r = record("v6.5", 1, 2.0);
+        (r.time, r.complete) = (None, false);
+        (r.counters, r.wakeup_latency) = Default::default();
+        r.switches.clear();
+        r.placements.clear();
+        r.cpu_time.clear();
+        r.ledger_gap = 1500;
+        expect![[r#"
+             Performance counter stats for 'perf bench sched pipe'
+             on two (2 CPUs), kernel v6.5, 2 tasks, seed 1:
+
+                          0.00 msec task-clock              #     0.000 CPUs utilized
+                             0      context-switches
+                             0        voluntary
+                             0        involuntary
+                             0      cpu-migrations
+                             0      wakeups
+                             0        local
+                             0        queued
+                             0        on its rq
+                             0        on its CPU
+                             0      ipis
+                             0      ticks
+                             0      syscalls
+                             0      messages
+                             0      forks
+
+                             - the benchmark did not end: time unknown; measured 2.000 s after 0 ns
+
+            latency                  count        mean         p50         p90         p99       p99.9         max
+              wakeup latency             0
+              sched delay              100    50.50 us    50.18 us    88.06 us   100.00 us   100.00 us   100.00 us
+
+            migrations by cause, per second
+              wakeup                                     50.00   100.0 %
+              total                                      50.00   100.0 %
+
+            the ledger does not close: 1.50 us are missing
+            12,345 model events, hash 0000000000000abc
+        "#]].assert_eq(&run_text(&r, ""));
+    }
+
+    #[test]
+    fn extrapolated() {
+        let mut r = record("v6.5", 1, 2.0);
+        r.complete = false;
+        r.window.0 = vruntime_base::Ns::from_ms(500);
+        expect![
+            "2.000000000 seconds time elapsed  (extrapolated: measured 1.500 s after 500.00 ms)"
+        ]
+        .assert_eq(time(&r).trim());
+    }
+}

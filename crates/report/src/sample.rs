@@ -1,0 +1,54 @@
+//! A small made-up run for snapshots.
+
+use vruntime_base::{Func, Histogram, Ns, Resource, Timeline};
+use vruntime_kernel::record::{Counters, RunRecord};
+
+/// A complete run of 2 CPUs that took `seconds`; counts do not depend on it.
+pub fn record(kernel: &str, seed: u64, seconds: f64) -> RunRecord {
+    let end = Ns((seconds * 1e9).round() as u64);
+    let mut latency = Histogram::default();
+    for i in 1..=100 {
+        latency.record(Ns(i * 1000));
+    }
+    RunRecord {
+        machine: "two".into(),
+        kernel: kernel.into(),
+        workload: "perf bench sched pipe".into(),
+        seed,
+        nr_cpus: 2,
+        nr_tasks: 2,
+        started: Ns::ZERO,
+        window: (Ns::ZERO, end),
+        complete: true,
+        time: Some(end),
+        groups: Vec::new(),
+        counters: Counters {
+            context_switches: 4000,
+            voluntary_switches: 3000,
+            involuntary_switches: 1000,
+            cpu_migrations: 100,
+            messages: 2000,
+            ..Counters::default()
+        },
+        switches: vec![("blocks", 3000), ("preempted", 1000)],
+        placements: vec![("prev idle", 2000)],
+        migrations: vec![("wakeup", 100)],
+        cpu_time: vec![
+            (Func::User, Resource::None, Ns(400)),
+            (Func::PipeRead, Resource::None, Ns(200)),
+            (Func::PipeRead, Resource::PipeMutex, Ns(50)),
+            (Func::Schedule, Resource::None, Ns(10)),
+            (Func::RqLock, Resource::RqLock, Ns(100)),
+            (Func::Tick, Resource::None, Ns(40)),
+            (Func::Idle, Resource::None, Ns(200)),
+        ],
+        wakeup_latency: latency.clone(),
+        sched_delay: latency,
+        events: 12345,
+        hash: 0xabc,
+        bytes_per_task: 192,
+        ledger_gap: 0,
+        checks: None,
+        timeline: Timeline::default(),
+    }
+}
