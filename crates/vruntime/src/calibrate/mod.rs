@@ -131,7 +131,8 @@ fn report(path: &Path, m: &Measured, d: &Derived) -> String {
     }
     line(match &d.fit {
         Some(f) => format!(
-            "\nfit: scheduler paths times {:.3}, so that `{}` under {} takes {:.0} ns ({:.0} measured)",
+            "\nfit: scheduler paths times {:.3}, so that `{}` under {} takes {:.0} ns\n\
+             ({:.0} measured)",
             f.factor,
             fit::PING_PONG,
             f.kernel,
@@ -147,7 +148,10 @@ fn report(path: &Path, m: &Measured, d: &Derived) -> String {
 }
 
 fn report_json(path: &Path, m: &Measured, d: &Derived, load: f64) -> Value {
-    let sample = |(name, s): (String, Sample)| json!({"name": name, "low": s.low, "median": s.mid, "high": s.high});
+    let sample = |(name, s): (String, Sample)| {
+        let (low, median, high) = (s.low, s.mid, s.high);
+        json!({"name": name, "low": low, "median": median, "high": high})
+    };
     json!({
         "schema": "vruntime/calibrate/1",
         "file": path,
