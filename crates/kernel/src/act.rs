@@ -29,7 +29,7 @@ impl Sim {
             Frame::IrqExit => self.irq_exit(c, self.now),
             Frame::MutexWake(ch) => self.mutex_wake(c, ch),
             Frame::Rest => {
-                let rest = self.cpus[c.ix()].rest;
+                let rest = std::mem::take(&mut self.cpus[c.ix()].rest);
                 self.plan(c, self.now + rest, Frame::Task);
             }
             Frame::StopLocked => self.stop_locked(c),

@@ -88,6 +88,8 @@ impl Sim {
     /// Booked time of `c` that is neither elapsed nor planned.
     pub(crate) fn ledger_gap(&self, c: Cpu) -> u64 {
         let booked = self.sh.ledger.total(c);
-        (self.now + self.cpus[c.ix()].planned(self.now)).0.abs_diff(booked.0)
+        // A task about to be preempted keeps what is left of its operation.
+        let kept = self.tasks[self.curr(c).ix()].remaining;
+        (self.now + self.cpus[c.ix()].planned(self.now) + kept).0.abs_diff(booked.0)
     }
 }

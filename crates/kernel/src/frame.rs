@@ -276,13 +276,13 @@ impl CpuSim {
             sum += self.saved[1];
         }
         let waits_below = self.waiting != Waiting::Nothing && self.wait_level() == 0;
-        if self.level > 0 && !waits_below && ends(self.saved[0]) {
+        if self.level > 0 && waits_below {
+            // Work planned before the wait began.
+            sum += self.wait_since.saturating_sub(self.suspended_at[0]);
+        } else if self.level > 0 && ends(self.saved[0]) {
             sum += self.saved[0];
         }
-        if matches!(self.frames[0], Frame::MutexWake(_)) {
-            sum += self.rest;
-        }
-        sum
+        sum + self.rest
     }
     /// The level on which it waits: mutexes are waited for on level 0 only, run queue locks on
     /// the current level (interrupts are off then).

@@ -192,7 +192,10 @@ impl Sim {
             if matches!(cpu.waiting, Waiting::Mutex(_)) {
                 // Spinning for a mutex: look again when it is granted, or at once to give up.
                 let granted = cpu.granted;
-                cpu.wait_since = at;
+                // Work that was planned before the wait began is still to be done.
+                let before = cpu.wait_since.saturating_sub(cpu.suspended_at[0]);
+                cpu.wait_since = at + before;
+                let at = cpu.wait_since;
                 cpu.op_end = if self.sh.rqs[c.ix()].need_resched { at } else { granted.max(at) };
                 if granted >= Ns::NEVER && !self.sh.rqs[c.ix()].need_resched {
                     cpu.op_end = Ns::NEVER;

@@ -169,6 +169,8 @@ impl Sim {
         let prev = self.curr(c);
         let cause = self.cpus[c.ix()].switch_cause.take();
         self.sh.rqs[c.ix()].need_resched = false;
+        // What hooks asked for on the way here is done by this very switch.
+        self.resched.clear();
         let prev_idle = prev.ix() < nr_cpus;
         let next_idle = next.ix() < nr_cpus;
         if prev != next {

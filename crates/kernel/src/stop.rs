@@ -104,6 +104,7 @@ impl Sim {
                 }
             }
         };
+        at = self.carry_out_resched(c, at);
         self.hold_rq(c, c, at);
         let Some(p) = moving else {
             self.stop_done(c, at);

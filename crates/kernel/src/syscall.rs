@@ -180,6 +180,7 @@ impl Sim {
     fn yield_with_lock(&mut self, c: Cpu, at: Ns) {
         self.sh.rqs[c.ix()].clock = at;
         let ((), cost) = hook!(self, c, at, |s, cx| s.yield_task(cx, c));
+        self.resched.clear();
         self.hold_rq(c, c, at + cost);
         self.cpus[c.ix()].switch_cause = Some(&crate::schedule::YIELDS);
         self.plan(c, at + cost, Frame::Schedule);
@@ -201,7 +202,8 @@ impl Sim {
     fn set_policy(&mut self, c: Cpu, p: TaskId, policy: Policy, prio: i8) {
         let at = self.now + self.work(c, Func::Yield, self.machine.costs.sched_yield);
         let ((), cost) = hook!(self, c, at, |s, cx| s.set_policy(cx, p, policy, prio));
-        self.syscall_return(c, p, at + cost);
+        let at = self.carry_out_resched(c, at + cost);
+        self.syscall_return(c, p, at);
     }
 
     fn exec(&mut self, c: Cpu, p: TaskId) {

@@ -21,6 +21,8 @@ use vruntime_sched::task::TaskState;
 
 /// Lines of a remote run queue that an enqueue from outside moves (facts/costs.md A.2: 6 to 10).
 const REMOTE_ENQUEUE_LINES: u64 = 8;
+/// How often a waker that spins for `p->on_cpu` looks again, in the model.
+const ON_CPU_LOOK: Ns = Ns(200);
 /// Lines of a task that its new CPU fetches from the waker's (facts/costs.md A.2: 3 to 5).
 const TASK_LINES: u64 = 4;
 
@@ -67,6 +69,16 @@ impl Sim {
             self.wake_done(c, at);
             return;
         }
+        let on_rq = self.sh.tasks[p.ix()].on_rq;
+        let leaving = !on_rq && self.sh.tasks[p.ix()].on_cpu_until >= Ns::NEVER;
+        let handover = self.sh.release.ttwu_on_cpu_handover && self.wants_wake_list(c, prev);
+        if leaving && !handover {
+            // Its CPU is still looking for something else to run: spin until it has switched.
+            at += self.waited(c, Func::TryToWakeUp, Resource::TaskLine, ON_CPU_LOOK);
+            self.cpus[c.ix()].wakes.insert(0, (p, sync));
+            self.plan(c, at, Frame::Wake);
+            return;
+        }
         self.stats.count.wakeups += 1;
         self.tasks[p.ix()].woken_at = self.now;
         self.stats.event(Event {
@@ -79,7 +91,7 @@ impl Sim {
             cause: None,
         });
         self.cpus[c.ix()].wake = WakeOp { p, target: prev, sync, migrated: false, new: false };
-        if self.sh.tasks[p.ix()].on_rq {
+        if on_rq {
             if let Some(at) = self.lock_rq(c, prev, at, Frame::WakeRunnableLocked) {
                 self.wake_runnable(c, at);
             }
@@ -88,7 +100,7 @@ impl Sim {
         self.sh.tasks[p.ix()].state = TaskState::Waking;
         let on_cpu_until = self.sh.tasks[p.ix()].on_cpu_until;
         if on_cpu_until > at {
-            if self.sh.release.ttwu_on_cpu_handover && self.wants_wake_list(c, prev) {
+            if handover {
                 self.stats.count.wakeups_on_cpu += 1;
                 self.queue_on_list(c, at);
                 return;
