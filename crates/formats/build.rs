@@ -1,4 +1,5 @@
-//! Embeds `machines/*.toml`, `machines/costs/*.toml` and `kernels/*.toml`, so that a new file needs no line of code.
+//! Embeds `machines/*.toml`, `machines/costs/*.toml` and `kernels/*.toml`, so that a new file
+//! needs no line of code.
 
 use std::fmt::Write;
 use std::path::{Path, PathBuf};

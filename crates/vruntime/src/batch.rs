@@ -28,6 +28,8 @@ pub struct Batch {
     pub sampling: Sampling,
     /// Threads; 0 for one per CPU.
     pub threads: usize,
+    /// Let the checkers look at every run.
+    pub checks: bool,
     /// No progress bar.
     pub quiet: bool,
 }
@@ -80,6 +82,7 @@ impl Batch {
             seed: seed.wrapping_add(kernel.seed_offset),
             sampling: self.sampling,
             timeline: 0,
+            checks: self.checks,
         }
     }
 
@@ -113,7 +116,10 @@ fn run_in_order(
             let progress = Arc::new(Progress::default());
             interrupt::watch(&progress);
             bar.add(&progress);
-            match run_watched(&specs[i], &progress) {
+            let blame = Blame(&specs[i]);
+            let result = run_watched(&specs[i], &progress);
+            drop(blame);
+            match result {
                 Ok(record) if !progress.stop.load(Ordering::Relaxed) => {
                     let _ = results[i].set(record);
                 }
@@ -129,5 +135,23 @@ fn run_in_order(
         Some(SetupError::Machine(e)) => Err(Failure::Input(e.to_string())),
         Some(e) => Err(Failure::Usage(e.to_string())),
         None => Ok(results.into_iter().map(OnceLock::into_inner).collect()),
+    }
+}
+
+/// Names the run in which the model panicked: that is a bug, and this line repeats it.
+struct Blame<'a>(&'a RunSpec);
+
+impl Drop for Blame<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            let RunSpec { machine, release, workload, seed, sampling, .. } = self.0;
+            eprintln!(
+                "vruntime: a bug in the model; it happened in: -m {} -k {} -w '{}' --seed {seed}, \
+                 {sampling:?}",
+                machine.name,
+                release.name,
+                workload.command_line()
+            );
+        }
     }
 }

@@ -9,8 +9,9 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use vruntime_base::Ns;
 
-const EXIT_CODES: &str = "Exit codes: 0 done, 1 a stated expectation failed, 2 usage, 3 a file cannot \
-be read or is not what it should be, 130 ended by ^C after reporting the seeds that were complete.";
+const EXIT_CODES: &str = "Exit codes: 0 done, 1 a stated expectation failed, 2 usage, 3 a file \
+cannot be read or is not what it should be, 130 ended by ^C after reporting the seeds that were \
+complete.";
 
 /// A laboratory for the Linux CPU scheduler.
 #[derive(Parser)]
@@ -70,6 +71,9 @@ pub struct Simulation {
     /// Threads; 0 for one per CPU. The result does not depend on it
     #[arg(short = 'j', long, value_name = "N", default_value_t = 0)]
     pub threads: usize,
+    /// Look at the run's invariants every simulated millisecond (slow; changes nothing else)
+    #[arg(long)]
+    pub checks: bool,
     /// No progress bar
     #[arg(short, long)]
     pub quiet: bool,
@@ -128,6 +132,9 @@ pub struct TraceCheckArgs {
     /// Directories of recordings
     #[arg(required = true, value_name = "DIR")]
     pub paths: Vec<PathBuf>,
+    /// Kernel expression to decide as, instead of the release that a recording names
+    #[arg(short, long, value_name = "KERNEL")]
+    pub kernel: Option<String>,
     /// Print one JSON object
     #[arg(long)]
     pub json: bool,
@@ -173,6 +180,9 @@ pub struct CalibrateArgs {
     /// Print one JSON object
     #[arg(long)]
     pub json: bool,
+    /// The other process of the ping-pong: send back what comes in, pinned to this CPU
+    #[arg(long, hide = true, value_name = "CPU")]
+    pub echo: Option<usize>,
 }
 
 /// `vruntime bench`

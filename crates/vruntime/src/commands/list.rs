@@ -9,6 +9,7 @@ use vruntime_formats::kernel_file::{builtin_kernels, kernel};
 use vruntime_formats::machine_file::{builtin, builtin_machine};
 use vruntime_sched::registry;
 use vruntime_sched::release::Release;
+use vruntime_workload::WORKLOADS;
 
 /// What can be listed.
 #[derive(Clone, Copy, ValueEnum)]
@@ -35,9 +36,7 @@ pub fn list(args: &ListArgs) -> Result<Done, Failure> {
         let kind = args.what.to_possible_value().map(|v| v.get_name().to_string());
         let items: Vec<Value> =
             items.iter().map(|(name, text)| json!({"name": name, "description": text})).collect();
-        return Ok(Done::json(
-            &json!({"schema": "vruntime/list/1", "kind": kind, "items": items}),
-        ));
+        return Ok(Done::json(&json!({"schema": "vruntime/list/1", "kind": kind, "items": items})));
     }
     let width = items.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
     let lines = items.iter().map(|(name, text)| format!("{name:width$}  {text}").trim_end().into());
@@ -62,16 +61,17 @@ fn items(what: What) -> Result<Vec<Item>, Failure> {
             }
             items
         }
-        What::Workloads => vruntime_workload::list()
+        What::Workloads => WORKLOADS
             .iter()
-            .map(|&(name, text)| (name.to_string(), text.to_string()))
+            .map(|e| (e.name.to_string(), format!("{}: {}", e.description, e.synopsis)))
             .collect(),
         What::Features => Release::FIELDS
             .iter()
             .map(|&(name, text)| (name.to_string(), text.trim().to_string()))
             .collect(),
-        What::Schedulers => {
-            registry::NAMES.iter().map(|name| (name.to_string(), String::new())).collect()
-        }
+        What::Schedulers => registry::SCHEDULERS
+            .iter()
+            .map(|&(name, _, text)| (name.to_string(), text.to_string()))
+            .collect(),
     })
 }

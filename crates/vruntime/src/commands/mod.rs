@@ -5,7 +5,6 @@ pub mod completions;
 pub mod list;
 pub mod man;
 pub mod run;
-pub mod run_text;
 pub mod show;
 pub mod trace;
 
@@ -40,6 +39,7 @@ fn batch(s: &Simulation, kernels: &[String], seeds: Vec<u64>) -> Result<Batch, F
             Sampling::Window { warmup: s.warmup, window: s.window }
         },
         threads: s.threads,
+        checks: s.checks,
         quiet: s.quiet,
     })
 }
@@ -52,4 +52,9 @@ fn sampling_json(s: Sampling) -> Value {
             json!({"mode": "window", "warmup": warmup.0, "window": window.0})
         }
     }
+}
+
+/// A result as JSON.
+fn to_json(value: &impl serde::Serialize) -> Result<Value, Failure> {
+    serde_json::to_value(value).map_err(|e| Failure::Input(format!("JSON: {e}")))
 }

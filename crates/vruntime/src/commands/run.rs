@@ -1,11 +1,16 @@
 //! `vruntime run`
 
-use super::run_text;
 use crate::cli::RunArgs;
 use crate::failure::{Done, Failure};
-use serde_json::{Map, Value, json};
-use vruntime_base::Histogram;
-use vruntime_kernel::record::{Counters, RunRecord, Sampling};
+use serde_json::{Value, json};
+use std::fmt::Write;
+use vruntime_base::Ns;
+use vruntime_kernel::program::Workload;
+use vruntime_kernel::record::{RunRecord, Sampling};
+use vruntime_measure::RunJson;
+use vruntime_measure::stats::{mean, sd};
+use vruntime_report::numbers::duration;
+use vruntime_report::run_text;
 
 /// Runs one kernel with one or several seeds.
 pub fn run(args: &RunArgs) -> Result<Done, Failure> {
@@ -15,69 +20,48 @@ pub fn run(args: &RunArgs) -> Result<Done, Failure> {
     let mut records = batch.run()?;
     let runs = records.by_kernel.remove(0);
     let done = if s.json {
-        Done::json(&run_json(&runs, batch.sampling, records.interrupted))
+        Done::json(&run_json(&runs, batch.sampling, records.interrupted)?)
     } else {
-        Done::new(run_text::text(&runs, batch.workload.as_ref(), batch.sampling))
+        Done::new(text(&runs, batch.workload.as_ref()))
     };
     Ok(done.interrupted(records.interrupted))
 }
 
-fn run_json(runs: &[RunRecord], sampling: Sampling, interrupted: bool) -> Value {
-    let first = &runs[0];
-    json!({
-        "schema": "vruntime/run/1",
-        "machine": first.machine,
-        "kernel": first.kernel,
-        "workload": first.workload,
-        "nr_cpus": first.nr_cpus,
-        "nr_tasks": first.nr_tasks,
-        "sampling": super::sampling_json(sampling),
-        "interrupted": interrupted,
-        "runs": runs.iter().map(record_json).collect::<Vec<_>>(),
-    })
+/// `runs` holds every run; the fields of a single one stand beside it as well.
+fn run_json(runs: &[RunRecord], sampling: Sampling, interrupted: bool) -> Result<Value, Failure> {
+    let all = super::to_json(&runs.iter().map(RunJson::from).collect::<Vec<_>>())?;
+    let mut value = match runs {
+        [_] => all[0].clone(),
+        _ => json!({
+            "schema": "vruntime/run/1",
+            "machine": runs[0].machine,
+            "kernel": runs[0].kernel,
+            "workload": runs[0].workload,
+        }),
+    };
+    value["sampling"] = super::sampling_json(sampling);
+    value["interrupted"] = interrupted.into();
+    value["runs"] = all;
+    Ok(value)
 }
 
-/// A record as JSON; times in ns.
-pub fn record_json(r: &RunRecord) -> Value {
-    json!({
-        "seed": r.seed,
-        "complete": r.complete,
-        "time": r.time.map(|t| t.0),
-        "started": r.started.0,
-        "window": [r.window.0.0, r.window.1.0],
-        "counters": counters_json(&r.counters),
-        "causes": {
-            "switches": map(&r.switches),
-            "placements": map(&r.placements),
-            "migrations": map(&r.migrations),
-        },
-        "cpu_time": r.cpu_time.iter().map(|(func, on, d)| {
-            json!({"function": func.name(), "waiting_for": on.name(), "ns": d.0})
-        }).collect::<Vec<_>>(),
-        "wakeup_latency": histogram_json(&r.wakeup_latency),
-        "sched_delay": histogram_json(&r.sched_delay),
-        "events": r.events,
-        "hash": format!("{:016x}", r.hash),
-        "bytes_per_task": r.bytes_per_task,
-    })
-}
-
-fn map(counts: &[(&'static str, u64)]) -> Value {
-    Value::Object(counts.iter().map(|&(name, n)| (name.to_string(), n.into())).collect::<Map<_, _>>())
-}
-
-fn counters_json(c: &Counters) -> Value {
-    run_text::counters(c).map(|(name, n)| (name.replace('-', "_"), Value::from(n))).collect()
-}
-
-fn histogram_json(h: &Histogram) -> Value {
-    json!({
-        "count": h.count(),
-        "mean": h.mean().0,
-        "p50": h.per_mille(500).0,
-        "p90": h.per_mille(900).0,
-        "p99": h.per_mille(990).0,
-        "p999": h.per_mille(999).0,
-        "max": h.max().0,
-    })
+/// The report of the first run; with several seeds, below a table of all times.
+fn text(runs: &[RunRecord], workload: &dyn Workload) -> String {
+    let result = |time: Option<Ns>| time.map_or(String::new(), |t| workload.result(t));
+    if let [only] = runs {
+        return run_text(only, &result(only.time));
+    }
+    let mut out = String::new();
+    let mut line = |text: String| writeln!(out, "{text}").expect("a string grows");
+    for r in runs {
+        let time = r.time.map_or("not known".into(), |t| duration(t.0));
+        let how = if r.complete { "" } else { ", extrapolated" };
+        line(format!("seed {:<8} {time}{how}", r.seed));
+    }
+    let times: Vec<f64> = runs.iter().filter_map(|r| r.time.map(|t| t.0 as f64)).collect();
+    if let (Some(mean), Some(sd)) = (mean(&times), sd(&times)) {
+        line(format!("mean {:8} {} ± {}", "", duration(mean as u64), duration(sd as u64)));
+    }
+    line(format!("\nThe first seed:\n\n{}", run_text(&runs[0], &result(runs[0].time))));
+    out
 }

@@ -1,5 +1,6 @@
 //! `vruntime show`
 
+use super::to_json;
 use crate::cli::{ShowArgs, ShowCommand};
 use crate::failure::{Done, Failure};
 use crate::machine_choice::machine;
@@ -9,6 +10,7 @@ use vruntime_base::{Cpu, CpuMask};
 use vruntime_formats::kernel_file::kernel;
 use vruntime_machine::{MachineSpec, Topology};
 use vruntime_sched::release::Release;
+use vruntime_workload::WORKLOADS;
 
 /// Shows one thing in full.
 pub fn show(command: &ShowCommand) -> Result<Done, Failure> {
@@ -17,10 +19,6 @@ pub fn show(command: &ShowCommand) -> Result<Done, Failure> {
         ShowCommand::Kernel(args) => show_kernel(args),
         ShowCommand::Workload(args) => show_workload(args),
     }
-}
-
-fn to_json(value: &impl serde::Serialize) -> Result<Value, Failure> {
-    serde_json::to_value(value).map_err(|e| Failure::Input(format!("JSON: {e}")))
 }
 
 fn show_machine(args: &ShowArgs) -> Result<Done, Failure> {
@@ -41,7 +39,13 @@ fn show_machine(args: &ShowArgs) -> Result<Done, Failure> {
 
 fn machine_text(out: &mut String, spec: &MachineSpec, topo: &Topology) -> std::fmt::Result {
     writeln!(out, "{}: {}\n", spec.name, spec.description)?;
-    writeln!(out, "CPUs      {} at {} MHz, pages of {} KiB", topo.nr_cpus(), spec.mhz, spec.page_kib)?;
+    writeln!(
+        out,
+        "CPUs      {} at {} MHz, pages of {} KiB",
+        topo.nr_cpus(),
+        spec.mhz,
+        spec.page_kib
+    )?;
     let c = spec.caches;
     writeln!(out, "caches    L1 {} KiB, L2 {} KiB, LLC {} MiB", c.l1_kib, c.l2_kib, c.llc_mib)?;
     for (name, set) in levels() {
@@ -111,6 +115,18 @@ fn show_kernel(args: &ShowArgs) -> Result<Done, Failure> {
 }
 
 fn show_workload(args: &ShowArgs) -> Result<Done, Failure> {
+    if let Some(e) = WORKLOADS.iter().find(|e| e.name == args.name) {
+        if args.json {
+            return Ok(Done::json(&json!({
+                "schema": "vruntime/show/1",
+                "kind": "workload",
+                "name": e.name,
+                "synopsis": e.synopsis,
+                "description": e.description,
+            })));
+        }
+        return Ok(Done::new(format!("{}\n{}\n", e.synopsis, e.description)));
+    }
     let w = super::workload(&args.name)?;
     if args.json {
         return Ok(Done::json(&json!({
