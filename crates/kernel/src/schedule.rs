@@ -170,7 +170,7 @@ impl Sim {
         let cause = self.cpus[c.ix()].switch_cause.take();
         self.sh.rqs[c.ix()].need_resched = false;
         // What hooks asked for on the way here is done by this very switch.
-        self.resched.clear();
+        self.resched.retain(|r| r.0 != c);
         let prev_idle = prev.ix() < nr_cpus;
         let next_idle = next.ix() < nr_cpus;
         if prev != next {
