@@ -111,9 +111,10 @@ impl Sim {
             self.arm(c);
             return;
         }
-        if cpu.user_to > cpu.user_from && cpu.user_from > self.now {
-            let cut = cpu.user_from;
-            self.cut(c, cut);
+        // Still in the kernel, or on the way out of an interrupt: it looks when it returns.
+        let edge = cpu.user_from.max(cpu.irqs_on_at);
+        if edge > self.now && edge < cpu.user_to {
+            self.cut(c, edge);
             self.arm(c);
         }
     }
