@@ -1,4 +1,5 @@
-//! Embeds `machines/*.toml` and `machines/costs/*.toml`, so that a new file needs no line of code.
+//! Embeds `machines/*.toml`, `machines/costs/*.toml` and `kernels/*.toml`, so that a new file
+//! needs no line of code.
 
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
@@ -12,6 +13,9 @@ fn main() {
     list(&mut code, "COSTS", &machines.join("costs"));
     let out = PathBuf::from(env::var_os("OUT_DIR").expect("set by cargo"));
     fs::write(out.join("machines.rs"), code).expect("OUT_DIR is writable");
+    let mut code = String::new();
+    list(&mut code, "KERNELS", &root.join("../../kernels"));
+    fs::write(out.join("kernels.rs"), code).expect("OUT_DIR is writable");
 }
 
 /// Writes a table of (name, text) of the TOML files in `dir`, in order of name.

@@ -1,1 +1,41 @@
-fn main() {}
+//! Tasks of the repository that are longer than a line of the Makefile.
+
+mod tidy;
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+
+fn main() -> ExitCode {
+    let task = std::env::args().nth(1).unwrap_or_default();
+    let passed = match task.as_str() {
+        "check" => check(),
+        "tidy" => tidy::run(&root()),
+        _ => {
+            eprintln!("usage: cargo run -p xtask -- check | tidy");
+            return ExitCode::from(2);
+        }
+    };
+    if passed { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// The repository.
+fn root() -> PathBuf {
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    here.parent().unwrap_or(here).to_path_buf()
+}
+
+/// Formatting, lints, tidy: everything, even if the first fails.
+fn check() -> bool {
+    let steps = [
+        cargo(&["fmt", "--all", "--check"]),
+        cargo(&["clippy", "--workspace", "--all-targets", "-q", "--", "-D", "warnings"]),
+        tidy::run(&root()),
+    ];
+    steps.iter().all(|passed| *passed)
+}
+
+fn cargo(args: &[&str]) -> bool {
+    eprintln!("cargo {}", args.join(" "));
+    let status = Command::new("cargo").args(args).current_dir(root()).status();
+    status.is_ok_and(|s| s.success())
+}

@@ -1,3 +1,21 @@
 //! Everyone else's bytes, in and out.
+//!
+//! | module | format |
+//! |---|---|
+//! | `kernel_file` | kernels and kernel expressions |
+//! | `machine_file` | machines and cost tables |
+//! | `error` | what is wrong with a recording, where, and what was expected |
+//! | `text` | text files, plain or `.xz`, whole or damaged |
+//! | `xz` | `.xz`, damaged files included |
+//! | `table` | a table of integers addressed by column name |
+//! | `topology_text` | a dump of sysfs `cpu*/topology`, `cpu*/cache`, `node*` |
+//! | `recording` | a directory with a kernel's recorded decisions and state (`state.csv`) |
 
+pub mod error;
+pub mod kernel_file;
 pub mod machine_file;
+pub mod recording;
+pub mod table;
+pub mod text;
+pub mod topology_text;
+pub mod xz;

@@ -31,10 +31,12 @@ impl Sim {
 
     /// The hook answered `step` at `at` and charged `cost`.
     pub(crate) fn balance_plan(&mut self, c: Cpu, step: BalanceStep, at: Ns, cost: Ns) {
+        self.take_moved(c, at);
+        let at = self.carry_out_resched(c, at + cost);
         if let BalanceStep::Unlock(rq) = step {
-            self.hold_rq(c, rq, at + cost);
+            self.hold_rq(c, rq, at);
         }
-        self.plan(c, at + cost, Frame::Balance(step));
+        self.plan(c, at, Frame::Balance(step));
     }
 
     /// The time of the last step has passed: does what it asked for and calls the hook again.
@@ -42,12 +44,10 @@ impl Sim {
         match step {
             BalanceStep::Pass => self.balance_next(c, self.now),
             BalanceStep::Unlock(_) => {
-                self.take_moved(c, self.now);
-                let at = self.carry_out_resched(c, self.now);
                 if self.cpus[c.ix()].level == 1 {
-                    self.cpus[c.ix()].irqs_on(at);
+                    self.cpus[c.ix()].irqs_on(self.now);
                 }
-                self.balance_next(c, at);
+                self.balance_next(c, self.now);
             }
             BalanceStep::Lock(rq) => {
                 if let Some(at) = self.lock_rq(c, rq, self.now, Frame::BalanceLocked) {
@@ -82,8 +82,7 @@ impl Sim {
     }
 
     fn balance_done(&mut self, c: Cpu) {
-        self.take_moved(c, self.now);
-        let at = self.carry_out_resched(c, self.now);
+        let at = self.now;
         if self.cpus[c.ix()].level == 0 {
             // Newidle: interrupts stay off until the switch is done.
             self.cpus[c.ix()].irqs_off = true;

@@ -120,7 +120,8 @@ impl Sim {
         let ((), cost) = hook!(self, c, self.now, |s, cx| s.task_new(cx, child, Some(p)));
         self.tasks[p.ix()].step = Step::Woken;
         self.cpus[c.ix()].wakes.push((child, false));
-        self.plan_wakes(c, self.now + cost, Frame::Task);
+        let at = self.carry_out_resched(c, self.now + cost);
+        self.plan_wakes(c, at, Frame::Task);
     }
 
     /// `do_exit` is done but for the last `schedule()`.

@@ -164,7 +164,7 @@ impl Sim {
         } else {
             self.sh.ledger.unbook(c, func, Resource::None, was - end);
         }
-        if mutex.is_some() {
+        if mutex.is_some() && self.holds_mutex(c, mutex) {
             let free_at = stretch(self.pipe(mutex).mutex.free_at);
             self.mutex_free_at(c, mutex, free_at);
         }

@@ -19,6 +19,7 @@ pub mod pipe;
 mod pipe_ops;
 pub mod program;
 pub mod record;
+pub mod shadow;
 mod schedule;
 mod sim;
 pub mod simulate;

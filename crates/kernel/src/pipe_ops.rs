@@ -150,8 +150,10 @@ impl Sim {
     /// so the operation is cut where the owner will have to wake the sleeper.
     fn cut_at_unlock(&mut self, owner: TaskId, ch: ChannelId, free_at: Ns) {
         let o = self.sh.tasks[owner.ix()].cpu;
+        let holds = self.curr(o) == owner && self.holds_mutex(o, ch);
         let cpu = &mut self.cpus[o.ix()];
-        let fused = cpu.level == 0
+        let fused = holds
+            && cpu.level == 0
             && matches!(cpu.frames[0], Frame::Task)
             && cpu.mutex == ch
             && cpu.op_end > free_at
@@ -192,15 +194,22 @@ impl Sim {
         }
     }
 
+    /// The operation of `c` that took the mutex of `ch` has not yet come to its release.
+    pub(crate) fn holds_mutex(&mut self, c: Cpu, ch: ChannelId) -> bool {
+        let (p, now) = (self.curr(c), self.now);
+        let m = &self.pipe(ch).mutex;
+        m.owner == p && m.last_cpu == c && m.free_at > now && m.free_at < Ns::NEVER
+    }
+
     /// An interrupt suspends an operation that holds a mutex: nobody knows when it is released.
     pub(crate) fn suspend_mutex(&mut self, c: Cpu) {
         let ch = self.cpus[c.ix()].mutex;
-        let now = self.now;
-        let m = &mut self.pipe(ch).mutex;
-        if m.free_at <= now {
+        if !self.holds_mutex(c, ch) {
             self.cpus[c.ix()].mutex = ChannelId::NONE;
             return;
         }
+        let now = self.now;
+        let m = &mut self.pipe(ch).mutex;
         let left = m.free_at - now;
         m.free_at = Ns::NEVER;
         let head = m.spin_head;

@@ -146,8 +146,8 @@ impl Sim {
         }
         for (i, ch) in self.channels.iter().enumerate() {
             if let crate::sim::Channel::Pipe(p) = ch {
-                if p.mutex.free_at > self.now || !p.mutex.spin_head.is_none() {
-                    let _ = writeln!(out, "channel {i}: {:?}", p.mutex);
+                if p.mutex.free_at > self.now || !p.mutex.spin_head.is_none() || !p.is_empty() {
+                    let _ = writeln!(out, "channel {i}: {:?}", p);
                 }
             }
         }

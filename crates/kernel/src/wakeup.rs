@@ -143,7 +143,8 @@ impl Sim {
             WakeOp { p, target: place.cpu, sync: false, migrated: false, new: true };
         let ((), cost2) =
             hook!(self, c, self.now + cost, |s, cx| s.task_fork_place(cx, p));
-        self.plan(c, self.now + cost + cost2, Frame::WakeQueue);
+        let at = self.carry_out_resched(c, self.now + cost + cost2);
+        self.plan(c, at, Frame::WakeQueue);
     }
 
     pub(crate) fn wake_queue(&mut self, c: Cpu) {

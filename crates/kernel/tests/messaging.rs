@@ -35,6 +35,7 @@ fn every_message_arrives() {
                     dt.as_nanos() as f64 / a.events as f64,
                     a.counters.context_switches as f64 / a.counters.messages as f64
                 );
+                if !a.complete { for e in a.timeline.iter().filter(|e| e.task.0==144 || e.a==144).collect::<Vec<_>>().iter().rev().take(14) { println!("{} cpu {} {:?} task {} a {} b {} {:?}", e.time, e.cpu, e.kind, e.task, e.a, e.b, e.cause.map(|c|c.name)); } }
                 assert!(a.complete);
                 assert!(a.groups.iter().all(|g| g.at_window_end == 10 * 10 * 300));
                 assert_eq!(a.ledger_gap, 0);

@@ -2,9 +2,10 @@
 //! calculates nothing but shares.
 //!
 //! [`compare_text`] sets kernels side by side, [`run_text`] describes one run; both print causes and
-//! CPU time with [`blocks`] and numbers with [`numbers`].
+//! CPU time with [`blocks`] and numbers with [`numbers`]. [`check`] is the report of `trace check`.
 
 pub mod blocks;
+pub mod check;
 pub mod compare;
 pub mod numbers;
 pub mod run;

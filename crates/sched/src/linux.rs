@@ -278,7 +278,6 @@ impl Scheduler for Linux {
         let rq = &mut cx.sh.rqs[cpu.ix()];
         rq.clock = Ns(rq.clock.0.max(cx.now.0));
         let p = rq.curr;
-        cx.charge(Func::Tick, cx.machine.costs.tick_base);
         match self.class(cx, p) {
             Class::Fair => self.fair.task_tick_fair(cx, p),
             Class::Rt => self.rt.task_tick(cx, cpu, p),

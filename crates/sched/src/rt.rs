@@ -173,3 +173,90 @@ impl Rt {
         if lowest(&cx.cpu) { Some(cx.cpu) } else { allowed.iter().find(lowest) }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::fair::tests::Lab;
+    use crate::sample;
+    use crate::task::{Policy, TgId};
+    use vruntime_base::{Cpu, TaskId};
+
+    fn rt(lab: &mut Lab, policy: Policy, prio: i8) -> TaskId {
+        let p = lab.spawn(Cpu(0), 0, TgId(0));
+        lab.hook(Cpu(0), |s, cx| crate::scheduler::Scheduler::set_policy(s, cx, p, policy, prio));
+        p
+    }
+
+    fn lab() -> Lab {
+        Lab::new(sample::v6_12(), "uma-8")
+    }
+
+    #[test]
+    fn higher_priority_first_equals_in_order_of_arrival() {
+        let mut lab = lab();
+        let (a, b) = (rt(&mut lab, Policy::Fifo, 50), rt(&mut lab, Policy::Fifo, 50));
+        assert_eq!(lab.schedule(Cpu(0)), a);
+        lab.sh.rqs[0].need_resched = false;
+        let c = rt(&mut lab, Policy::Fifo, 51);
+        assert!(lab.sh.rqs[0].need_resched);
+        assert_eq!(lab.schedule(Cpu(0)), c);
+        assert_eq!(lab.sleep(Cpu(0)), a, "the preempted goes on before its equal");
+        assert_eq!(lab.sleep(Cpu(0)), b);
+        assert_eq!(lab.sleep(Cpu(0)), TaskId(0));
+        assert_eq!(lab.sh.loads[0].nr_running, 0);
+    }
+
+    #[test]
+    fn rt_beats_fair_and_fair_never_preempts_it() {
+        let mut lab = lab();
+        let f = lab.spawn(Cpu(0), -20, TgId(0));
+        lab.schedule(Cpu(0));
+        let r = rt(&mut lab, Policy::Fifo, 1);
+        assert!(lab.sh.rqs[0].need_resched);
+        assert_eq!(lab.schedule(Cpu(0)), r);
+        lab.spawn(Cpu(0), -20, TgId(0));
+        assert!(!lab.sh.rqs[0].need_resched);
+        lab.sleep(Cpu(0));
+        assert_ne!(lab.curr(Cpu(0)), r);
+        crate::fair::tests::check_invariants(&lab);
+        let _ = f;
+    }
+
+    /// 100 ms at 250 Hz are 25 ticks; a FIFO equal would have run for ever.
+    #[test]
+    fn round_robin_takes_turns_of_100_ms() {
+        let mut lab = lab();
+        let (a, b) = (rt(&mut lab, Policy::Rr, 10), rt(&mut lab, Policy::Rr, 10));
+        assert_eq!(lab.schedule(Cpu(0)), a);
+        let mut ticks = 0;
+        while !lab.sh.rqs[0].need_resched {
+            lab.pass(4_000_000);
+            lab.tick(Cpu(0));
+            ticks += 1;
+        }
+        assert_eq!((ticks, lab.schedule(Cpu(0))), (25, b));
+    }
+
+    #[test]
+    fn a_running_task_changes_its_class_and_back() {
+        for release in [sample::v6_1(), sample::v6_12()] {
+            let mut lab = Lab::new(release, "uma-8");
+            let (a, b) = (lab.spawn(Cpu(0), 0, TgId(0)), lab.spawn(Cpu(0), 0, TgId(0)));
+            let p = lab.schedule(Cpu(0));
+            let other = if p == a { b } else { a };
+            for (policy, prio) in [(Policy::Fifo, 9), (Policy::Normal, 5), (Policy::Batch, -3)] {
+                lab.pass(100_000);
+                lab.hook(Cpu(0), |s, cx| {
+                    crate::scheduler::Scheduler::set_policy(s, cx, p, policy, prio)
+                });
+                assert_eq!(lab.sh.loads[0].nr_running, 2);
+                if policy.is_fair() {
+                    crate::fair::tests::check_invariants(&lab);
+                    assert_eq!(lab.linux.fair.cfs[0].curr, lab.sh.tasks[p.ix()].se);
+                }
+            }
+            lab.sleep(Cpu(0));
+            assert_eq!(lab.curr(Cpu(0)), other);
+        }
+    }
+}

@@ -1,10 +1,17 @@
 //! Releases and machines that tests of this crate share.
 
+use crate::cx::Shared;
+use crate::domains::Domains;
 use crate::fair::SeId;
 use crate::release::*;
-use crate::task::{AffinityId, Policy, Task, TaskState, TgId};
-use vruntime_base::{Cpu, Ns, TaskId};
-use vruntime_machine::{Arch, Numbering, Regular, Topology, TopologySpec};
+use crate::task::{Affinities, AffinityId, Policy, Rq, RqLoad, Task, TaskState, TgId};
+use serde::de::value::MapDeserializer;
+use serde::de::{self, Deserialize, Deserializer, IntoDeserializer, Visitor};
+use vruntime_base::{Cpu, CpuMask, Ledger, Noise, Ns, TaskId};
+use vruntime_machine::{
+    Arch, Caches, Cost, CostSpec, IdleSpec, Machine, MachineSpec, Numbering, Regular, SCHEMA,
+    Topology, TopologySpec,
+};
 
 /// 6.1.192 as Debian builds it.
 pub fn v6_1() -> Release {
@@ -180,5 +187,101 @@ pub fn task() -> Task {
         nvcsw: 0,
         nivcsw: 0,
         nr_migrations: 0,
+    }
+}
+
+/// A machine on which every cost is `ns`, and a thread of a core with busy siblings keeps its speed.
+pub fn machine(topology: TopologySpec, arch: Arch, ns: u32) -> Machine {
+    let cost = |v| Cost { low: v, mid: v, high: v, source: "test".into() };
+    let spec = MachineSpec {
+        schema: SCHEMA.into(),
+        name: "test".into(),
+        description: String::new(),
+        arch,
+        page_kib: 4,
+        mhz: 1000,
+        path_permille: cost(1000),
+        caches: Caches { l1_kib: 32, l2_kib: 512, llc_mib: 32 },
+        smt_speed: vec![cost(1024); 8],
+        idle: vec![IdleSpec {
+            name: "POLL".into(),
+            table_latency_ns: 0,
+            target_residency_ns: 0,
+            polling: true,
+            exit_latency: cost(0),
+        }],
+        topology,
+        costs: CostSpec::deserialize(Every(ns)).expect("all costs alike"),
+        sources: Vec::new(),
+    };
+    Machine::new(&spec).expect("a valid machine")
+}
+
+/// Deserialises into a structure whose numbers are all alike.
+#[derive(Clone, Copy)]
+struct Every(u32);
+
+impl<'de> Deserializer<'de> for Every {
+    type Error = de::value::Error;
+    fn deserialize_any<V: Visitor<'de>>(self, v: V) -> Result<V::Value, Self::Error> {
+        v.visit_u32(self.0)
+    }
+    fn deserialize_string<V: Visitor<'de>>(self, v: V) -> Result<V::Value, Self::Error> {
+        v.visit_str("test")
+    }
+    fn deserialize_struct<V: Visitor<'de>>(
+        self,
+        _: &'static str,
+        fields: &'static [&'static str],
+        v: V,
+    ) -> Result<V::Value, Self::Error> {
+        v.visit_map(MapDeserializer::new(fields.iter().map(|f| (*f, self))))
+    }
+    serde::forward_to_deserialize_any! {
+        bool i8 i16 i32 i64 i128 u8 u16 u32 u64 u128 f32 f64 char str bytes byte_buf option unit
+        unit_struct newtype_struct seq tuple tuple_struct map enum identifier ignored_any
+    }
+}
+
+impl<'de> IntoDeserializer<'de> for Every {
+    type Deserializer = Every;
+    fn into_deserializer(self) -> Every {
+        self
+    }
+}
+
+/// The run queue of an idle CPU.
+pub fn rq(c: Cpu) -> Rq {
+    Rq {
+        curr: TaskId(u32::from(c.0)),
+        clock: Ns::ZERO,
+        need_resched: false,
+        ttwu_pending: false,
+        in_interrupt: false,
+        tick_stopped: false,
+        active_balance: false,
+        push_cpu: c,
+        idle_stamp: Ns::ZERO,
+        avg_idle: Ns::from_ms(1),
+        max_idle_balance_cost: Ns(500_000),
+        next_balance: 0,
+        cfs_tasks_head: TaskId::NONE,
+        cfs_tasks_tail: TaskId::NONE,
+    }
+}
+
+/// The shared state of an idle machine.
+pub fn shared(topo: &Topology, k: Release) -> Shared {
+    let n = topo.nr_cpus();
+    Shared {
+        domains: Domains::build(topo, &k),
+        release: k,
+        tasks: (0..n).map(|c| Task { cpu: Cpu::from_ix(c), ..task() }).collect(),
+        rqs: (0..n).map(|c| rq(Cpu::from_ix(c))).collect(),
+        loads: vec![RqLoad::default(); n],
+        affinities: Affinities::new(n),
+        nohz_idle: CpuMask::EMPTY,
+        ledger: Ledger::new(n),
+        noise: Noise::new(1),
     }
 }

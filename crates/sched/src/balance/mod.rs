@@ -156,6 +156,8 @@ enum Phase {
     PushArranged,
     /// The stopper has been asked.
     PushAsked,
+    /// The pass is over.
+    Ended,
 }
 
 /// A balancing of one CPU.

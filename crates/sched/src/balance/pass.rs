@@ -42,6 +42,7 @@ pub(super) fn advance(run: &mut Run, w: &mut World, cx: &mut Cx) -> BalanceStep 
                 Goto(Phase::Search)
             }
             Phase::Search => search(run, w, cx),
+            Phase::Ended => ended(run, w, cx),
             Phase::SourceLocked => {
                 let env = &mut run.env;
                 let (state, stats) = (&w.t.sds[env.slot], &mut w.t.stats[env.slot]);
@@ -61,12 +62,12 @@ pub(super) fn advance(run: &mut Run, w: &mut World, cx: &mut Cx) -> BalanceStep 
             }
             Phase::PushRefused => {
                 stay(run, w, cx);
-                end(run, w, cx, 0)
+                end(run, cx, 0)
             }
             Phase::PushArranged => Ask(BalanceStep::Stopper(run.env.src_cpu), Phase::PushAsked),
             Phase::PushAsked => {
                 settle(run, w, cx);
-                end(run, w, cx, 0)
+                end(run, cx, 0)
             }
         };
         match goes_to {
@@ -261,7 +262,7 @@ fn after_detach(run: &mut Run, w: &mut World, cx: &mut Cx) -> GoesTo {
             return Goto(Phase::Search);
         }
         all_pinned(run, w, cx);
-        return end(run, w, cx, 0);
+        return end(run, cx, 0);
     }
     moved_or_failed(run, w, cx)
 }
@@ -278,7 +279,7 @@ fn moved_or_failed(run: &mut Run, w: &mut World, cx: &mut Cx) -> GoesTo {
         state.nr_balance_failed = 0;
         state.balance_interval = cx.sh.domains.at(env.slot).min_interval();
         let moved = env.nr_detached;
-        return end(run, w, cx, moved);
+        return end(run, cx, moved);
     }
     w.t.stats[env.slot].lb[env.idle as usize].failed += 1;
     if env.idle != IdleType::Newidle {
@@ -288,7 +289,7 @@ fn moved_or_failed(run: &mut Run, w: &mut World, cx: &mut Cx) -> GoesTo {
         return Ask(BalanceStep::Lock(env.src_cpu), Phase::PushLocked);
     }
     settle(run, w, cx);
-    end(run, w, cx, 0)
+    end(run, cx, 0)
 }
 
 fn need_active_balance(run: &Run, w: &World, sh: &Shared) -> bool {
@@ -328,7 +329,7 @@ fn balanced(run: &mut Run, w: &mut World, cx: &mut Cx) -> GoesTo {
         *w.t.imbalanced_mut(&cx.sh.domains, parent, run.on) = false;
     }
     all_pinned(run, w, cx);
-    end(run, w, cx, 0)
+    end(run, cx, 0)
 }
 
 /// Counts as balanced.
@@ -352,11 +353,18 @@ fn stay(run: &mut Run, w: &mut World, cx: &Cx) {
     }
 }
 
-/// The pass is over: back to the walk over domains, after the time that it took.
-fn end(run: &mut Run, w: &mut World, cx: &mut Cx, moved: u32) -> GoesTo {
+/// The pass is over, once the time that it took has passed.
+fn end(run: &mut Run, cx: &Cx, moved: u32) -> GoesTo {
+    run.env.nr_detached = moved;
+    if cx.cost.0 > 0 { Ask(BalanceStep::Pass, Phase::Ended) } else { Goto(Phase::Ended) }
+}
+
+/// Back to the walk over domains.
+fn ended(run: &mut Run, w: &mut World, cx: &mut Cx) -> GoesTo {
+    let moved = run.env.nr_detached;
     match run.kind {
         BalanceKind::Newidle => newidle::after_pass(run, w, cx, moved),
         BalanceKind::Periodic | BalanceKind::Nohz => periodic::after_pass(run, w, cx, moved),
     }
-    if cx.cost.0 > 0 { Ask(BalanceStep::Pass, Phase::Next) } else { Goto(Phase::Next) }
+    Goto(Phase::Next)
 }

@@ -1,1 +1,4 @@
+//! Decisions of load balancing, each small enough to check by hand.
 
+mod find;
+mod passes;

@@ -269,8 +269,7 @@ impl Domains {
     }
 }
 
-/// Which CPUs `a` and its cluster (shared L2) are, for the cluster scan.
-#[inline(always)]
+/// Number of cores with a CPU in `span`.
 pub(crate) fn cores_in(topo: &Topology, span: &CpuMask) -> u32 {
     let mut rest = *span;
     let mut cores = 0;

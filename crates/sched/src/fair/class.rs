@@ -224,8 +224,9 @@ impl Fair {
         true
     }
 
-    /// What the class would run on `cpu`, and why: the decision of each level from the root down,
-    /// without effects. None if the CPU has no fair task, or if a delayed one must go first.
+    /// `pick_next_entity` of one level, and why, without effects. The queue must not be empty; the
+    /// current entity's vruntime must be up to date. Under EEVDF the answer may be an entity in
+    /// delayed dequeue, which leaves before the level is asked again.
     pub fn decide_pick(
         &self,
         release: &crate::release::Release,

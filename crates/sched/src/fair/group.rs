@@ -9,7 +9,9 @@
 //! **Equations.** load = max(weight, load_avg) of the queue; shares = tg.shares · load /
 //! (tg.load_avg − contrib + load), between 2 and tg.shares. A write happens iff
 //! |load_avg − contrib| > contrib / 64.
-//! **Departures.** D1: no bandwidth control (throttling).
+//! **Departures.** D1: no bandwidth control (throttling). D2: where the release reweights to the
+//! same weight, the entity's load_avg is not recomputed from its sum a moment before its segment
+//! ends.
 //! **Example.** A group runs one nice-0 task on each of two CPUs: both group entities have half of
 //! the group's weight.
 
@@ -35,6 +37,10 @@ pub fn calc_group_shares(
 ) -> u64 {
     let load = scale_load_down(weight).max(load_avg);
     let total = tg_load - contrib as i64 + load as i64;
+    if load != 0 && total == load as i64 {
+        // No other CPU has load: the usual case of a group that fits one CPU.
+        return shares.max(MIN_SHARES);
+    }
     let mut part = shares * load;
     if total > 0 {
         part /= total as u64;
@@ -105,6 +111,10 @@ impl Fair {
             // What ran so far ran at the old weight.
             self.update_curr(cx, cfs);
         }
+        if old == weight {
+            // CFS comes here even so; only the accounting above has an effect (D2).
+            return;
+        }
         let mean = if on_rq && self.eevdf { Some(self.avg_vruntime(cfs)) } else { None };
         if let (true, Some(_)) = (queued, mean) {
             self.tree_remove(se);
@@ -154,6 +164,7 @@ mod tests {
     #[test]
     fn shares_stay_within_bounds() {
         assert_eq!(calc_group_shares(NICE_0, 0, 0, 1 << 40, 0), 2);
+        assert_eq!(calc_group_shares(NICE_0, 0, 0, 0, 0), 2);
         // Another CPU's stale contribution cannot give more than everything.
         assert_eq!(calc_group_shares(NICE_0, NICE_0, 1024, 500, 800), NICE_0);
         assert_eq!(calc_group_shares(NICE_0, NICE_0, 1024, -5000, 0), NICE_0);

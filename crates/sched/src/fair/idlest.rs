@@ -12,6 +12,9 @@
 //! **Example.** Two caches of two CPUs; 0 forks, 1 is busy, 2 and 3 are idle: the other cache has two
 //! idle CPUs against none, and of those the one that went idle last is taken.
 
+#[cfg(test)]
+mod tests;
+
 use super::Fair;
 use crate::balance::imbalance::adjust_numa_imbalance;
 use crate::balance::stats::{GroupStats, GroupType, cpu_util, group_classify};
@@ -276,7 +279,7 @@ fn find_idlest_group_cpu(sh: &Shared, g: &Group, allowed: &CpuMask, this_cpu: Cp
         }
         if sh.idle_cpu(c) {
             // D2.
-            if sh.rq(c).idle_stamp > latest {
+            if shallowest.is_none() || sh.rq(c).idle_stamp > latest {
                 latest = sh.rq(c).idle_stamp;
                 shallowest = Some(c);
             }

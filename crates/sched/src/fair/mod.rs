@@ -493,3 +493,6 @@ pub mod pelt;
 pub mod queue;
 pub mod select;
 pub mod weight;
+
+#[cfg(test)]
+pub(crate) mod tests;

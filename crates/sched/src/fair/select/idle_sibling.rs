@@ -105,10 +105,12 @@ pub(super) fn select_idle_sibling<S: PlacementView + Facts>(
     let mut has_idle_core = false;
     if s.d().smt_active() {
         has_idle_core = s.has_idle_cores(target);
-        if !has_idle_core && s.d().share_llc(prev, target) && s.k().rule_on(&IDLE_SIBLING) {
-            if let Some(c) = select_idle_smt(s, prev, effects) {
-                return (c, &IDLE_SIBLING);
-            }
+        if !has_idle_core
+            && s.d().share_llc(prev, target)
+            && s.k().rule_on(&IDLE_SIBLING)
+            && let Some(c) = select_idle_smt(s, prev, effects)
+        {
+            return (c, &IDLE_SIBLING);
         }
     }
     match select_idle_cpu(s, target, has_idle_core, effects) {

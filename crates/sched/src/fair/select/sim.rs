@@ -16,8 +16,11 @@ use crate::fair::Fair;
 use crate::release::Release;
 use crate::scheduler::{Placement, WakeFlags};
 use crate::task::TaskState;
-use vruntime_base::{Cpu, CpuMask, Func, Resource, TaskId};
+use vruntime_base::{Cause, CauseKind, Cpu, CpuMask, Func, Resource, TaskId};
 use vruntime_machine::{Line, Topology};
+
+/// The CPU chosen was not allowed.
+pub static FALLBACK: Cause = Cause::new(CauseKind::Placement, "fallback (choice not allowed)");
 
 impl Fair {
     /// `select_task_rq_fair`: chooses a CPU for `p`, which last ran on `prev`.
@@ -29,9 +32,21 @@ impl Fair {
         flags: WakeFlags,
     ) -> Placement {
         cx.charge(Func::SelectTaskRq, cx.machine.costs.select_base);
-        if flags.fork || flags.exec {
-            return self.select_idlest(cx, p, prev, flags);
-        }
+        let found = if flags.fork || flags.exec {
+            self.select_idlest(cx, p, prev, flags)
+        } else {
+            self.select_for_wakeup(cx, p, prev, flags)
+        };
+        if cx.sh.allowed(p).has(found.cpu) { found } else { select_fallback_rq(cx, p) }
+    }
+
+    fn select_for_wakeup(
+        &mut self,
+        cx: &mut Cx,
+        p: TaskId,
+        prev: Cpu,
+        flags: WakeFlags,
+    ) -> Placement {
         let waker = cx.sh.rq(cx.cpu).curr;
         let (jiffies, hz) = (cx.jiffies(), cx.sh.release.hz);
         record_wakee(&mut cx.sh.tasks[waker.ix()], p, jiffies, hz);
@@ -52,6 +67,16 @@ impl Fair {
         }
         Placement { cpu: d.choice, rule: d.rule }
     }
+}
+
+/// The CPU chosen is not allowed (the affinity changed while the task slept): one of the same node,
+/// else any.
+fn select_fallback_rq(cx: &Cx, p: TaskId) -> Placement {
+    let topo = &cx.machine.topo;
+    let allowed = cx.sh.allowed(p);
+    let near = topo.node_cpus(topo.node(cx.sh.task(p).cpu)).and(allowed).first();
+    let cpu = near.or(allowed.first()).expect("a task may run somewhere");
+    Placement { cpu, rule: &FALLBACK }
 }
 
 /// What a wakeup sees in the running model.
@@ -153,5 +178,85 @@ impl PlacementView for SimView<'_, '_> {
     #[inline]
     fn allowed_in(&mut self, span: &CpuMask) -> CpuMask {
         self.cx.sh.allowed(self.p).and(span)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sample::{machine, shared, task, v6_1};
+    use crate::task::Task;
+    use vruntime_base::Ns;
+    use vruntime_machine::{Arch, Numbering, Regular, TopologySpec};
+
+    /// Four CPUs without SMT in one LLC; the waker, task 4, runs on 0, the wakee, 5, slept on 1.
+    /// Returns the choice and what it cost at 10 ns for everything.
+    fn wake(f: impl FnOnce(&mut Cx, TaskId)) -> (Placement, u64, Cpu) {
+        let spec = TopologySpec::Regular(Regular {
+            sockets: 1,
+            nodes_per_socket: 1,
+            cores_per_node: 4,
+            threads_per_core: 1,
+            cores_per_l2: 1,
+            cores_per_llc: 4,
+            numbering: Numbering::SiblingsAdjacent,
+            node_distance: vec![vec![10]],
+        });
+        let mut machine = machine(spec, Arch::X86, 10);
+        let mut sh = shared(&machine.topo, v6_1());
+        sh.domains.shared[0].nr_idle_scan = 4;
+        let (waker, p) = (TaskId(4), TaskId(5));
+        sh.tasks.push(task());
+        sh.tasks.push(Task { cpu: Cpu(1), recent_used_cpu: Cpu(1), ..task() });
+        let mut fair = Fair::new(4, &sh.release);
+        let mut cx = Cx {
+            now: Ns::from_ms(1),
+            cpu: Cpu(0),
+            sh: &mut sh,
+            machine: &mut machine,
+            cost: Ns::ZERO,
+            slowdown: 1024,
+            resched: &mut Vec::new(),
+        };
+        fair.task_new_fair(&mut cx, waker, Cpu(0));
+        fair.task_new_fair(&mut cx, p, Cpu(1));
+        cx.cost = Ns::ZERO;
+        cx.sh.rqs[0].curr = waker;
+        cx.sh.loads[0].nr_running = 1;
+        f(&mut cx, p);
+        let found = fair.select_task_rq_fair(&mut cx, p, Cpu(1), WakeFlags::default());
+        (found, cx.cost.0, cx.sh.task(p).recent_used_cpu)
+    }
+
+    #[test]
+    fn an_idle_prev_costs_its_line() {
+        // select_base, wake_affine, the line of CPU 1.
+        let (found, cost, _) = wake(|_, _| ());
+        assert_eq!((found.cpu, found.rule.name, cost), (Cpu(1), "target idle", 30));
+    }
+
+    #[test]
+    fn a_scan_costs_each_cpu_it_examines() {
+        // Prev is busy. Lines of 1, of the loads of 1 (0 is local), of LlcShared (local), 2 and 3;
+        // base, wake_affine, two CPUs examined.
+        let (found, cost, recent) = wake(|cx, _| {
+            for c in [1, 2] {
+                cx.sh.rqs[c].curr = TaskId(99);
+                cx.sh.loads[c].nr_running = 1;
+            }
+            cx.sh.loads[0].load_avg = 2000;
+        });
+        assert_eq!((found.cpu, found.rule.name), (Cpu(3), "idle CPU in scan"));
+        assert_eq!(cost, 10 + 10 + 2 * 10 + 4 * 10);
+        assert_eq!(recent, Cpu(1));
+    }
+
+    #[test]
+    fn a_choice_that_is_not_allowed_is_replaced() {
+        let (found, ..) = wake(|cx, p| {
+            let only = [Cpu(2), Cpu(3)].into_iter().collect();
+            cx.sh.tasks[p.ix()].affinity = cx.sh.affinities.intern(only);
+        });
+        assert_eq!((found.cpu, found.rule.name), (Cpu(2), "fallback (choice not allowed)"));
     }
 }

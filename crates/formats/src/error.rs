@@ -1,0 +1,94 @@
+//! What is wrong with a file, where, and what was expected.
+
+use std::path::{Path, PathBuf};
+
+/// A file that cannot be used at all. Damage that leaves something to read is a [`Diagnostic`].
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum FormatError {
+    /// The file cannot be opened or read.
+    #[error("{path}: cannot read: {source}")]
+    Io {
+        /// File.
+        path: PathBuf,
+        /// What the system says.
+        source: std::io::Error,
+    },
+    /// Something needed is not there.
+    #[error("{path}: there is no {what}; expected {expected}")]
+    Missing {
+        /// Directory or file.
+        path: PathBuf,
+        /// What was looked for.
+        what: String,
+        /// What would have been right.
+        expected: String,
+    },
+    /// The text says something else than it should.
+    #[error("{path}:{line}: found {found}; expected {expected}")]
+    Syntax {
+        /// File.
+        path: PathBuf,
+        /// Line, from 1; 0 if the whole file is meant.
+        line: u64,
+        /// What was read.
+        found: String,
+        /// What would have been right.
+        expected: String,
+    },
+    /// The recording comes from a kernel that there is no model of.
+    #[error("{path}: no model for release {version}; have {have}")]
+    NoModel {
+        /// Recording.
+        path: PathBuf,
+        /// Its kernel.
+        version: String,
+        /// Releases there are models of.
+        have: String,
+    },
+}
+
+impl FormatError {
+    pub(crate) fn io(path: &Path, source: std::io::Error) -> FormatError {
+        FormatError::Io { path: path.to_owned(), source }
+    }
+    /// A [`FormatError::Syntax`].
+    pub fn syntax(
+        path: &Path,
+        line: u64,
+        found: impl Into<String>,
+        expected: impl Into<String>,
+    ) -> FormatError {
+        FormatError::Syntax {
+            path: path.to_owned(),
+            line,
+            found: found.into(),
+            expected: expected.into(),
+        }
+    }
+    /// A [`FormatError::Missing`].
+    pub fn missing(
+        path: &Path,
+        what: impl Into<String>,
+        expected: impl Into<String>,
+    ) -> FormatError {
+        FormatError::Missing { path: path.to_owned(), what: what.into(), expected: expected.into() }
+    }
+}
+
+/// Damage that was stepped over: what was read and what was left out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Diagnostic {
+    /// File.
+    pub path: PathBuf,
+    /// Line, from 1; 0 if the whole file is meant.
+    pub line: u64,
+    /// What was found, expected and done about it.
+    pub text: String,
+}
+
+impl std::fmt::Display for Diagnostic {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}:{}: {}", self.path.display(), self.line, self.text)
+    }
+}

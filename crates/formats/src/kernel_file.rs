@@ -1,0 +1,296 @@
+//! Kernel files and kernel expressions.
+//!
+//! A kernel is a TOML table of the fields of [`Release`], by path or from the set inside the
+//! program. An expression names one and overrides fields:
+//!
+//! ```text
+//! v6.5    v6.10+preempt=full    v6.5+tg_load_avg_ratelimit-sis_util,hz=1000    ./mine.toml+hz=250
+//! ```
+//!
+//! `+name` is true, `-name` false, `name=value` anything; comma, `+` and `-` separate. A `-` inside
+//! a value (`kthread_stacking=in-task`) separates only if a field name follows it.
+
+use serde::Deserialize;
+use std::path::{Path, PathBuf};
+use std::{fs, io};
+use toml::{Table, Value};
+use vruntime_machine::nearest_name;
+use vruntime_sched::release::Release;
+
+include!(concat!(env!("OUT_DIR"), "/kernels.rs"));
+
+/// The override that is no field of a release: how far this kernel's seeds are moved.
+const SEED_OFFSET: &str = "seed_offset";
+
+/// A kernel as an expression gives it.
+#[derive(Clone, Debug)]
+pub struct KernelChoice {
+    /// The release with all overrides; its name is the expression.
+    pub release: Release,
+    /// Added to every seed of this kernel, so that its runs do not share another one's noise.
+    pub seed_offset: u64,
+}
+
+/// Why a kernel expression gives no kernel.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum KernelError {
+    /// No kernel of that name inside the program.
+    #[error("no kernel named `{name}`{}", near(.nearest))]
+    UnknownKernel {
+        /// The name.
+        name: String,
+        /// The nearest name that exists.
+        nearest: Option<String>,
+    },
+    /// An override of a field that does not exist.
+    #[error("kernel `{expression}`: no feature or tunable named `{name}`{}", near(.nearest))]
+    UnknownField {
+        /// The whole expression.
+        expression: String,
+        /// The name.
+        name: String,
+        /// The nearest name that exists.
+        nearest: Option<String>,
+    },
+    /// An override that its field cannot take.
+    #[error("kernel `{expression}`: {name} = `{found}`, expected {expected}")]
+    Value {
+        /// The whole expression.
+        expression: String,
+        /// The field.
+        name: String,
+        /// What was given.
+        found: String,
+        /// What it takes.
+        expected: String,
+    },
+    /// The file could not be read.
+    #[error("{}: {source}", path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// What the system says.
+        source: io::Error,
+    },
+    /// The text is not TOML, or not a kernel.
+    #[error("{origin}{}: {message}", line.map(|l| format!(":{l}")).unwrap_or_default())]
+    Toml {
+        /// The file, or the name of a kernel inside the program.
+        origin: String,
+        /// Line, from 1, where it is known.
+        line: Option<usize>,
+        /// What was read and what was expected.
+        message: String,
+    },
+}
+
+fn near(name: &Option<String>) -> String {
+    name.as_ref().map(|n| format!(", nearest is `{n}`")).unwrap_or_default()
+}
+
+impl KernelError {
+    /// True if the expression is wrong, false if a file is.
+    pub fn is_usage(&self) -> bool {
+        !matches!(self, KernelError::Read { .. } | KernelError::Toml { .. })
+    }
+}
+
+/// The kernels inside the program: name and TOML text, in order of name.
+pub fn builtin_kernels() -> &'static [(&'static str, &'static str)] {
+    KERNELS
+}
+
+/// The kernel that `expression` names, with its overrides.
+pub fn kernel(expression: &str) -> Result<KernelChoice, KernelError> {
+    let (base, overrides) = split_base(expression);
+    if base.ends_with(".toml") {
+        let path = Path::new(base);
+        let text = fs::read_to_string(path)
+            .map_err(|source| KernelError::Read { path: path.into(), source })?;
+        return kernel_str(&text, base, expression, overrides);
+    }
+    let Some((name, text)) = KERNELS.iter().find(|(name, _)| *name == base) else {
+        return Err(KernelError::UnknownKernel {
+            name: base.into(),
+            nearest: nearest_name(base, KERNELS.iter().map(|&(n, _)| n)).map(String::from),
+        });
+    };
+    kernel_str(text, &format!("kernels/{name}.toml"), expression, overrides)
+}
+
+/// The kernel in the TOML text of `origin` with `overrides` (`+a-b,c=1`) applied.
+pub fn kernel_str(
+    text: &str,
+    origin: &str,
+    expression: &str,
+    overrides: &str,
+) -> Result<KernelChoice, KernelError> {
+    let in_file = |e: toml::de::Error| KernelError::Toml {
+        origin: origin.into(),
+        line: e.span().map(|s| line_of(text, s.start)),
+        message: with_nearest(e.message()),
+    };
+    let mut release: Release = toml::from_str(text).map_err(in_file)?;
+    let mut table: Table = toml::from_str(text).map_err(in_file)?;
+    let mut seed_offset = 0;
+    for (name, word) in split_overrides(overrides) {
+        let wrong = |found: &str, expected: String| KernelError::Value {
+            expression: expression.into(),
+            name: name.into(),
+            found: found.into(),
+            expected,
+        };
+        if name == SEED_OFFSET {
+            seed_offset = word
+                .parse()
+                .map_err(|_| wrong(word, "a whole number, as in seed_offset=7".into()))?;
+            continue;
+        }
+        let Some(old) = table.get(name) else {
+            return Err(KernelError::UnknownField {
+                expression: expression.into(),
+                name: name.into(),
+                nearest: nearest_name(name, field_names()).map(String::from),
+            });
+        };
+        let value = value_like(old, word).map_err(|expected| wrong(word, expected))?;
+        table.insert(name.into(), value);
+        release = Release::deserialize(Value::Table(table.clone()))
+            .map_err(|e| wrong(word, expected_of(e.message())))?;
+    }
+    release.name = expression.into();
+    Ok(KernelChoice { release, seed_offset })
+}
+
+/// Names that an override may set.
+fn field_names() -> impl Iterator<Item = &'static str> {
+    Release::FIELDS.iter().map(|&(name, _)| name).chain([SEED_OFFSET])
+}
+
+/// Base kernel and the rest of an expression. A path ends with its `.toml`, a name with the first
+/// separator, unless a longer kernel name fits.
+fn split_base(expression: &str) -> (&str, &str) {
+    if let Some(at) = expression.find(".toml") {
+        return expression.split_at(at + ".toml".len());
+    }
+    let ends = |rest: &str| rest.is_empty() || rest.starts_with(['+', '-', ',']);
+    let fits = |name: &&str| expression.strip_prefix(name).is_some_and(ends);
+    let known = KERNELS.iter().map(|&(name, _)| name).filter(fits).map(str::len).max();
+    let first = expression.find(['+', '-', ',']).unwrap_or(expression.len());
+    expression.split_at(known.unwrap_or(first))
+}
+
+/// The overrides of `+a-b,c=1` as (name, value).
+fn split_overrides(text: &str) -> Vec<(&str, &str)> {
+    let mut items = Vec::new();
+    let mut rest = text;
+    while !rest.is_empty() {
+        let off = rest.starts_with('-');
+        let item = rest.trim_start_matches(['+', '-', ',']);
+        if item.is_empty() {
+            break;
+        }
+        let name_end = item.find(['+', '-', ',', '=']).unwrap_or(item.len());
+        let (name, after) = item.split_at(name_end);
+        let Some(value) = after.strip_prefix('=') else {
+            items.push((name, if off { "false" } else { "true" }));
+            rest = after;
+            continue;
+        };
+        let value_end = value
+            .char_indices()
+            .position(|(i, c)| match c {
+                '+' | ',' => true,
+                '-' => i > 0 && begins_with_field(&value[i + 1..]),
+                _ => false,
+            })
+            .map_or(value.len(), |nth| value.char_indices().nth(nth).map_or(0, |(i, _)| i));
+        items.push((name, &value[..value_end]));
+        rest = &value[value_end..];
+    }
+    items
+}
+
+fn begins_with_field(text: &str) -> bool {
+    let end = text.find(['+', '-', ',', '=']).unwrap_or(text.len());
+    field_names().any(|name| name == &text[..end])
+}
+
+/// `word` as a value of the type of `old`, or what was expected.
+fn value_like(old: &Value, word: &str) -> Result<Value, String> {
+    match old {
+        Value::Boolean(_) => match word {
+            "on" | "true" | "1" => Ok(Value::Boolean(true)),
+            "off" | "false" | "0" => Ok(Value::Boolean(false)),
+            _ => Err("on or off".into()),
+        },
+        Value::Integer(_) => {
+            word.parse().map(Value::Integer).map_err(|_| "a whole number".to_string())
+        }
+        _ => Ok(Value::String(word.into())),
+    }
+}
+
+/// The part of serde's message that says what a value may be.
+fn expected_of(message: &str) -> String {
+    let message = message.lines().next().unwrap_or(message).trim();
+    match message.split_once("expected ") {
+        Some((_, expected)) => expected.to_string(),
+        None => format!("a valid value ({message})"),
+    }
+}
+
+/// Adds the nearest name to serde's message about an unknown key, and drops its long list.
+fn with_nearest(message: &str) -> String {
+    let message = message.lines().next().unwrap_or(message).trim();
+    let Some(key) = message.strip_prefix("unknown field `").and_then(|m| m.split('`').next())
+    else {
+        return message.into();
+    };
+    match nearest_name(key, Release::FIELDS.iter().map(|&(name, _)| name)) {
+        Some(near) => format!("unknown key `{key}`, nearest is `{near}`"),
+        None => format!("unknown key `{key}`"),
+    }
+}
+
+fn line_of(text: &str, byte: usize) -> usize {
+    text.as_bytes()[..byte].iter().filter(|&&b| b == b'\n').count() + 1
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn overrides_separate_at_comma_plus_and_minus() {
+        assert_eq!(
+            split_overrides("+tg_load_avg_ratelimit-sis_util,hz=1000"),
+            [("tg_load_avg_ratelimit", "true"), ("sis_util", "false"), ("hz", "1000")]
+        );
+        assert_eq!(
+            split_overrides("+kthread_stacking=in-task-wa_idle,seed_offset=7"),
+            [("kthread_stacking", "in-task"), ("wa_idle", "false"), ("seed_offset", "7")]
+        );
+        assert_eq!(split_overrides(""), []);
+        assert_eq!(split_overrides("+,+"), []);
+        assert_eq!(split_overrides("+hz=-5"), [("hz", "-5")]);
+    }
+
+    #[test]
+    fn a_path_is_a_base_too() {
+        assert_eq!(split_base("./a-b/my.toml+hz=250"), ("./a-b/my.toml", "+hz=250"));
+        assert_eq!(split_base("v0.0-x"), ("v0.0", "-x"));
+        assert_eq!(split_base("v0.0"), ("v0.0", ""));
+    }
+
+    #[test]
+    fn a_word_takes_the_type_of_the_field() {
+        let yes = Value::Boolean(true);
+        assert_eq!(value_like(&yes, "off"), Ok(Value::Boolean(false)));
+        assert_eq!(value_like(&yes, "1"), Ok(yes.clone()));
+        assert_eq!(value_like(&yes, "maybe"), Err("on or off".into()));
+        assert_eq!(value_like(&Value::Integer(3), "12"), Ok(Value::Integer(12)));
+        assert!(value_like(&Value::Integer(3), "3ms").is_err());
+    }
+}

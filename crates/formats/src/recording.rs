@@ -1,0 +1,169 @@
+//! A recording: a directory in which a kernel's scheduling events stand with the kernel's own
+//! state at each of them.
+//!
+//! *What.* `state.csv` (one row per event, columns addressed by name), `state-stacks.txt` (call
+//! chains, innermost first), `topology.txt`, `features.txt`, `sched-tunables.txt`; each plain or
+//! `.xz`. The kernel's version stands in `summary.json` or `README.md`.
+//! *Source.* The recording kit of this project; see `tests/data/README.md`.
+//! *Errors.* A damaged file gives what can be read of it and a diagnostic with file and line; an
+//! error is only what leaves nothing to check.
+
+use crate::error::{Diagnostic, FormatError};
+use crate::table::Table;
+use crate::text::{Text, need_text, read_text};
+use crate::topology_text::parse_topology;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use vruntime_machine::TopologyMasks;
+
+/// Columns that every recording has; others are read as empty where they are missing.
+pub const NEEDED: &[&str] =
+    &["ts_ns", "cpu", "curr_pid", "rq_cpu", "rq_nr_running", "p_pid", "p_vruntime"];
+
+/// What is known of the machine and its kernel.
+#[derive(Clone, Debug)]
+pub struct Meta {
+    /// Point release, such as `6.1.192`.
+    pub version: String,
+    /// Scheduler features as the kernel lists them (`SIS_UTIL`, `NO_SIS_PROP`).
+    pub features: Vec<String>,
+    /// `/sys/kernel/debug/sched/*`.
+    pub tunables: BTreeMap<String, String>,
+    /// CPUs and what they share; `None` if it was not recorded.
+    pub topology: Option<TopologyMasks>,
+    /// CONFIG_HZ, where a file says so.
+    pub hz: Option<u32>,
+}
+
+/// A recording, open.
+#[derive(Clone, Debug)]
+pub struct Recording {
+    /// Its directory.
+    pub dir: PathBuf,
+    /// Machine and kernel.
+    pub meta: Meta,
+    /// The events; the word of each row is the event's name.
+    pub table: Table,
+    /// Call chains by number, innermost function first.
+    pub stacks: Vec<Vec<String>>,
+    /// Damage that was stepped over.
+    pub diagnostics: Vec<Diagnostic>,
+}
+
+impl Recording {
+    /// Opens the recording in `dir`.
+    pub fn open(dir: &Path) -> Result<Recording, FormatError> {
+        if !dir.is_dir() {
+            return Err(FormatError::missing(dir, "such directory", "a recording with state.csv"));
+        }
+        let mut diagnostics = Vec::new();
+        let state = need_text(dir, "state.csv")?;
+        diagnostics.extend(state.diagnostics.iter().cloned());
+        let table = Table::parse(&state, "event", NEEDED, &mut diagnostics)?;
+        if table.is_empty() {
+            return Err(FormatError::syntax(&state.path, 2, "no event", "at least one row"));
+        }
+        let mut take = |name: &str| -> Result<Option<Text>, FormatError> {
+            let t = read_text(dir, name)?;
+            if let Some(t) = &t {
+                diagnostics.extend(t.diagnostics.iter().cloned());
+            }
+            Ok(t)
+        };
+        let stacks = take("state-stacks.txt")?;
+        let topology = take("topology.txt")?.map(|t| parse_topology(&t)).transpose()?;
+        let features = take("features.txt")?.map_or(String::new(), |t| t.text);
+        let tunables = take("sched-tunables.txt")?.map_or(BTreeMap::new(), |t| pairs(&t.text));
+        let summary = take("summary.json")?.map_or(String::new(), |t| t.text);
+        let readme = take("README.md")?.map_or(String::new(), |t| t.text);
+        let version = version(&summary, &readme).ok_or_else(|| {
+            FormatError::missing(
+                dir,
+                "kernel version",
+                "\"kernel\": \"6.1.192\" in summary.json or \"Kernel: … 6.1.192\" in README.md",
+            )
+        })?;
+        let stacks = stacks.map_or(Ok(vec![]), |t| parse_stacks(&t, &mut diagnostics))?;
+        let meta = Meta {
+            version,
+            features: features.split_whitespace().map(str::to_owned).collect(),
+            tunables,
+            topology,
+            hz: readme.split("HZ=").nth(1).and_then(|s| leading_number(s).parse().ok()),
+        };
+        Ok(Recording { dir: dir.to_owned(), meta, table, stacks, diagnostics })
+    }
+
+    /// The last part of the directory's name.
+    pub fn name(&self) -> String {
+        self.dir.file_name().map_or_else(String::new, |n| n.to_string_lossy().into_owned())
+    }
+}
+
+fn leading_number(s: &str) -> &str {
+    &s[..s.find(|c: char| !c.is_ascii_digit()).unwrap_or(s.len())]
+}
+
+/// Lines `name: value`.
+fn pairs(text: &str) -> BTreeMap<String, String> {
+    text.lines()
+        .filter_map(|l| l.split_once(':'))
+        .map(|(k, v)| (k.trim().to_owned(), v.trim().to_owned()))
+        .collect()
+}
+
+/// A point release after `"kernel":` in the summary, or on the line `Kernel:` of the README.
+fn version(summary: &str, readme: &str) -> Option<String> {
+    let quoted = summary.split("\"kernel\"").nth(1).unwrap_or("");
+    let told = readme.lines().find(|l| l.starts_with("Kernel:")).unwrap_or("");
+    [quoted, told].iter().find_map(|s| {
+        let word = s.split(|c: char| !(c.is_ascii_digit() || c == '.')).find(|w| {
+            w.split('.').count() >= 2 && w.split('.').take(2).all(|n| n.parse::<u32>().is_ok())
+        })?;
+        Some(word.trim_matches('.').to_owned())
+    })
+}
+
+/// Lines `number outer<…`, numbers ascending from 0 (gaps stay empty).
+fn parse_stacks(t: &Text, d: &mut Vec<Diagnostic>) -> Result<Vec<Vec<String>>, FormatError> {
+    let mut out: Vec<Vec<String>> = Vec::new();
+    for (i, line) in t.text.lines().enumerate() {
+        let (number, chain) = line.split_once(' ').unwrap_or((line, ""));
+        let Some(n) = number.parse::<usize>().ok().filter(|&n| n < 1 << 20) else {
+            d.push(Diagnostic {
+                path: t.path.clone(),
+                line: i as u64 + 1,
+                text: format!("\"{number}\" is no stack number; line left out"),
+            });
+            continue;
+        };
+        if out.len() <= n {
+            out.resize(n + 1, vec![]);
+        }
+        out[n] = chain.split('<').map(str::to_owned).collect();
+    }
+    Ok(out)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_version_stands_in_the_summary_or_the_readme() {
+        let json = "{\n \"kernel\": \"6.1.192\",\n";
+        assert_eq!(version(json, "").as_deref(), Some("6.1.192"));
+        let readme = "# x\n\nKernel: Debian 6.12.117 (cloud-amd64, unmodified), booted\n";
+        assert_eq!(version("", readme).as_deref(), Some("6.12.117"));
+        assert_eq!(version("", "no kernel"), None);
+    }
+
+    #[test]
+    fn a_missing_directory_is_named() {
+        let e = Recording::open(Path::new("no/such")).unwrap_err();
+        assert_eq!(
+            e.to_string(),
+            "no/such: there is no such directory; expected a recording with state.csv"
+        );
+    }
+}

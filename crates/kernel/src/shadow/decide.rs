@@ -1,0 +1,138 @@
+//! The decision code of the fair class, asked about a recorded level.
+//!
+//! A [`Level`] becomes a queue of [`Fair`], entity by entity in the order of insertion, and the
+//! same functions decide that decide under `simulate`. Nothing is decided here.
+
+use super::levels::{Ent, Level};
+use std::cell::RefCell;
+use vruntime_base::{Cpu, Ns, TaskId, VTime};
+use vruntime_sched::fair::cfs::PreemptView;
+use vruntime_sched::fair::{CfsId, Fair, SeId};
+use vruntime_sched::release::Release;
+use vruntime_sched::task::{AffinityId, Policy, Task, TaskState, TgId};
+
+const QUEUE: CfsId = CfsId(0);
+
+/// The decision code with room for one level.
+pub struct Decider<'a> {
+    k: &'a Release,
+    fair: RefCell<Fair>,
+}
+
+impl<'a> Decider<'a> {
+    /// Decides as `k` does on a machine of `nr_cpus`.
+    pub fn new(k: &'a Release, nr_cpus: usize) -> Decider<'a> {
+        Decider { k, fair: RefCell::new(Fair::new(nr_cpus, k)) }
+    }
+
+    /// The task picked from `l`, and the rule. Delayed entities that are picked leave the queue,
+    /// as in the kernel, and the pick starts over. `None`: nothing is left.
+    pub fn pick(&self, l: &Level) -> Option<(i64, &'static str)> {
+        let mut f = self.fair.borrow_mut();
+        let mut ents = l.ents.clone();
+        while !ents.is_empty() {
+            let ses = fill(&mut f, &ents, l);
+            let (se, rule) = f.decide_pick(self.k, QUEUE);
+            let i = ses.iter().position(|&s| s == se)?;
+            if !ents[i].delayed {
+                return Some((ents[i].pid, rule.name));
+            }
+            ents.remove(i);
+        }
+        None
+    }
+
+    /// Whether the running task of `l` is to be rescheduled for `wakee`, and the rule.
+    pub fn preempts(&self, l: &Level, wakee: i64, need_resched: bool) -> (bool, &'static str) {
+        let mut f = self.fair.borrow_mut();
+        let ses = fill(&mut f, &l.ents, l);
+        let task = |pid: i64| {
+            let i = l.ents.iter().position(|e| e.pid == pid);
+            i.map(|i| task(&l.ents[i], ses[i]))
+        };
+        let (Some(curr), Some(wakee)) = (task(l.curr.unwrap_or(0)), task(wakee)) else {
+            return (false, "not on one level");
+        };
+        let (curr, wakee) = (&curr, &wakee);
+        let view = PreemptView { release: self.k, curr, wakee, need_resched, fork: false };
+        let d = f.decide_wakeup_preempt(&view);
+        (d.preempt, d.rule.name)
+    }
+
+    /// Virtual time of an entity of `weight` that runs `d` ns.
+    pub fn virtual_time(d: u64, weight: u64) -> u64 {
+        let mut e = vruntime_sched::fair::Entity::new();
+        e.set_weight((weight as u32).max(1 << 10));
+        e.virtual_time(d)
+    }
+}
+
+/// Makes the queue hold exactly `ents`; their entities in the same order.
+fn fill(f: &mut Fair, ents: &[Ent], l: &Level) -> Vec<SeId> {
+    f.ses.clear();
+    f.restore_empty(QUEUE);
+    let reference = ents.iter().map(|e| VTime(e.vruntime)).reduce(VTime::earlier);
+    f.cfs[QUEUE.ix()].min_vruntime = reference.unwrap_or_default();
+    let mut order: Vec<usize> = (0..ents.len()).collect();
+    order.sort_by_key(|&i| ents[i].seq);
+    let mut ses = vec![SeId::NONE; ents.len()];
+    for i in order {
+        let e = &ents[i];
+        let se = f.new_entity(TaskId(i as u32), TgId(0), Cpu(0));
+        ses[i] = se;
+        let x = &mut f.ses[se.ix()];
+        x.set_weight((e.weight as u32).max(1 << 10));
+        x.vruntime = VTime(e.vruntime);
+        x.deadline = VTime(e.deadline);
+        x.slice = e.slice;
+        x.idle = e.policy == 5;
+        x.sched_delayed = e.delayed;
+        if Some(e.pid) == l.curr {
+            x.vlag = (e.deadline as i64).wrapping_add(i64::from(!l.protected));
+            f.restore_curr(se);
+        } else {
+            f.restore_queued(se);
+        }
+    }
+    let of = |pid: Option<i64>| {
+        ents.iter().position(|e| Some(e.pid) == pid).map_or(SeId::NONE, |i| ses[i])
+    };
+    let q = &mut f.cfs[QUEUE.ix()];
+    (q.next, q.last) = (of(l.next), of(l.last));
+    ses
+}
+
+fn task(e: &Ent, se: SeId) -> Task {
+    Task {
+        policy: match e.policy {
+            3 => Policy::Batch,
+            5 => Policy::Idle,
+            _ => Policy::Normal,
+        },
+        nice: 0,
+        rt_priority: 0,
+        state: TaskState::Running,
+        on_rq: true,
+        kthread: false,
+        in_iowait: false,
+        cpu: Cpu(0),
+        wake_cpu: Cpu(0),
+        recent_used_cpu: Cpu(0),
+        affinity: AffinityId(0),
+        nr_cpus_allowed: 1,
+        tg: TgId(0),
+        se,
+        on_cpu_until: Ns::ZERO,
+        wakee_flips: 0,
+        wakee_flip_decay_ts: 0,
+        last_wakee: TaskId::NONE,
+        mm: 0,
+        util_est_enqueued: 0,
+        util_est_ewma: 0,
+        cfs_tasks_next: TaskId::NONE,
+        cfs_tasks_prev: TaskId::NONE,
+        nvcsw: 0,
+        nivcsw: 0,
+        nr_migrations: 0,
+    }
+}

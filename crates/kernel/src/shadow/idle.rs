@@ -1,0 +1,152 @@
+//! Which CPUs could be seen idle, and when.
+//!
+//! *What.* `idle_cpu(c)` is: the idle task is current, nothing is queued and no wakeup is pending.
+//! Switch rows give the first; a *claim* (a wakeup sent to `c`, a task moved to `c`) stands for
+//! the other two, from the choice of the CPU to the first switch on it after the activation.
+//! *Time.* A row is written a little after (switch) or before (choice of a CPU) the effect that it
+//! tells of. Each effect therefore has a span; a question about a CPU whose state changes inside
+//! the asked window is answered "not known".
+//! *Departures.* D1: kernels that clear `ttwu_pending` before they enqueue (6.1) show the CPU idle
+//! again for a moment that is not recorded; from the choice to the activation row such a CPU is
+//! "not known".
+
+use super::trace::{RowKind, Trace};
+use super::wakes::Wakes;
+use vruntime_base::Cpu;
+
+/// The idle task became (or ceased to be) current somewhere in `lo ..= hi`.
+#[derive(Clone, Copy, Debug)]
+struct Turn {
+    lo: u64,
+    hi: u64,
+    idle: bool,
+}
+
+/// Not idle from somewhere in `lo ..= hi` until `end`, whatever is current.
+#[derive(Clone, Copy, Debug)]
+struct Claim {
+    lo: u64,
+    hi: u64,
+    end: u64,
+    wake: Option<usize>,
+}
+
+/// Idleness of all CPUs over the recording.
+#[derive(Clone, Debug)]
+pub struct Idleness {
+    turns: Vec<Vec<Turn>>,
+    claims: Vec<Vec<Claim>>,
+    /// The first row on the CPU shows its idle task current.
+    first: Vec<Option<bool>>,
+}
+
+impl Idleness {
+    /// `slack`: the longest time from an effect to its row that is allowed for, ns.
+    /// `clear_first`: the release clears `ttwu_pending` before it enqueues.
+    pub fn new(t: &Trace, wakes: &Wakes, slack: u64, clear_first: bool) -> Idleness {
+        let n = t.nr_cpus;
+        let mut s =
+            Idleness { turns: vec![vec![]; n], claims: vec![vec![]; n], first: vec![None; n] };
+        let next = next_rows(t);
+        let tail = 2 * slack;
+        let mut prev_ts = vec![0u64; n];
+        let mut switches: Vec<Option<i64>> = vec![None; n];
+        for r in &t.rows {
+            let c = r.cpu.ix();
+            let curr = if r.kind == RowKind::Switch { r.p.pid } else { r.curr_pid };
+            s.first[c].get_or_insert(curr == 0);
+            if r.kind == RowKind::Switch {
+                let idle = r.n.is_some_and(|n| n.pid == 0);
+                let lo = r.ts.saturating_sub(slack).max(prev_ts[c]);
+                let before = std::mem::replace(&mut switches[c], r.nr_switches);
+                if before.zip(r.nr_switches).is_some_and(|(b, now)| now - b > 1) {
+                    // Rows were lost: anything may have been current since the last one.
+                    s.turns[c].push(Turn { lo: prev_ts[c], hi: r.ts, idle: !idle });
+                    s.turns[c].push(Turn { lo: prev_ts[c], hi: r.ts, idle });
+                } else if idle || r.p.pid == 0 {
+                    s.turns[c].push(Turn { lo: if idle { lo } else { r.ts }, hi: r.ts, idle });
+                }
+            }
+            prev_ts[c] = r.ts;
+        }
+        let ends = |c: usize, after: u64| {
+            let rows = t.rows.iter().skip(t.rows.partition_point(|r| r.ts <= after));
+            let mut rows = rows.filter(|r| r.kind == RowKind::Switch && r.cpu.ix() == c);
+            rows.next().map_or(u64::MAX, |r| r.ts)
+        };
+        for (i, w) in wakes.list.iter().enumerate() {
+            let done = t.rows[w.wakeup].ts;
+            let (mut lo, mut hi) = match w.select.or(w.waking) {
+                Some(f) => (t.rows[f].ts, next[f].map_or(done, |n| t.rows[n].ts).min(done)),
+                None => (done.saturating_sub(slack), done),
+            };
+            let end = ends(w.target.ix(), done);
+            let claims = &mut s.claims[w.target.ix()];
+            lo = lo.min(hi);
+            if w.queued && clear_first {
+                // Pending until shortly before the activation; then, for a moment, nothing (D1).
+                let clear = done.saturating_sub(tail).max(lo);
+                claims.push(Claim { lo, hi: hi.min(clear), end: clear, wake: Some(i) });
+                (lo, hi) = (clear, done);
+            }
+            claims.push(Claim { lo, hi, end, wake: Some(i) });
+        }
+        for (i, r) in t.rows.iter().enumerate() {
+            if r.kind == RowKind::Migrate && !t.in_wakeup(r) && (0..n as i64).contains(&r.b) {
+                let c = r.b as usize;
+                let hi = next[i].map_or(r.ts + slack, |x| t.rows[x].ts);
+                s.claims[c].push(Claim { lo: r.ts, hi, end: ends(c, r.ts), wake: None });
+            }
+        }
+        s
+    }
+
+    /// `idle_cpu(c)` at some moment of `from ..= to`, the effect of wakeup `own` left out.
+    /// `None`: it may be either.
+    pub fn at(&self, c: Cpu, from: u64, to: u64, own: Option<usize>) -> Option<bool> {
+        let (mut can_idle, mut can_busy) = self.current(c, from, to);
+        for k in self.claims[c.ix()].iter().filter(|k| own.is_none() || k.wake != own) {
+            if k.lo <= to && k.end > from {
+                can_busy = true;
+                if k.hi <= from && k.end > to {
+                    can_idle = false;
+                }
+            }
+        }
+        match (can_idle, can_busy) {
+            (true, false) => Some(true),
+            (false, true) => Some(false),
+            _ => None,
+        }
+    }
+
+    /// Whether the idle task can be, and can fail to be, current in `from ..= to`.
+    fn current(&self, c: Cpu, from: u64, to: u64) -> (bool, bool) {
+        let mut state = self.first[c.ix()];
+        let (mut can_idle, mut can_busy) = (false, false);
+        for k in &self.turns[c.ix()] {
+            if k.hi <= from {
+                state = Some(k.idle);
+            } else if k.lo <= to {
+                can_idle |= k.idle;
+                can_busy |= !k.idle;
+            }
+        }
+        match state {
+            Some(true) => can_idle = true,
+            Some(false) => can_busy = true,
+            None => (can_idle, can_busy) = (true, true),
+        }
+        (can_idle, can_busy)
+    }
+}
+
+/// For every row, the next row of the same CPU.
+pub fn next_rows(t: &Trace) -> Vec<Option<usize>> {
+    let mut last = vec![None; t.nr_cpus];
+    let mut next = vec![None; t.rows.len()];
+    for (i, r) in t.rows.iter().enumerate().rev() {
+        next[i] = last[r.cpu.ix()].replace(i);
+    }
+    next
+}

@@ -1,0 +1,147 @@
+//! Knowledge of recorded values, and whether what is not known matters.
+//!
+//! *What.* A decision asks for values. Where a value is not known exactly, the view lists the
+//! values that are possible: both truth values, or the two ends of an interval (decisions are
+//! monotone in each number that they read). The decision is then run again for every combination
+//! of possible values that its path can read. It is *determined* if all runs give the same
+//! outcome; otherwise the values that tip it are named.
+//! *Departures.* D1: after [`MOST_RUNS`] runs the question counts as undetermined.
+
+use std::collections::BTreeSet;
+
+/// The most combinations that are tried for one decision.
+pub const MOST_RUNS: usize = 1024;
+
+/// A value that was asked for and is not known: kind of value and which one.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct Unknown {
+    /// The missing value, as the report names it.
+    pub name: &'static str,
+    /// CPU or task that it belongs to.
+    pub of: i64,
+}
+
+/// Answers one run's questions about unknown values, following a script of earlier answers.
+#[derive(Debug, Default)]
+pub struct Asker {
+    asked: Vec<(Unknown, Vec<i64>, usize)>,
+    script: Vec<usize>,
+}
+
+impl Asker {
+    /// The value of `u` in this run; `options[0]` is the best guess. One option: it is known.
+    pub fn ask(&mut self, u: Unknown, options: &[i64]) -> i64 {
+        if let [only] = options {
+            return *only;
+        }
+        if let Some((_, o, i)) = self.asked.iter().find(|a| a.0 == u) {
+            return o[*i];
+        }
+        let i = self.script.get(self.asked.len()).copied().unwrap_or(0);
+        self.asked.push((u, options.to_vec(), i));
+        options[i]
+    }
+    fn assumed(&self) -> Vec<Assumed> {
+        self.asked.iter().map(|(u, o, i)| (*u, o[*i])).collect()
+    }
+    /// As [`Asker::ask`], for a truth value: `None` is not known, guess `guess`.
+    pub fn truth(&mut self, u: Unknown, known: Option<bool>, guess: bool) -> bool {
+        match known {
+            Some(v) => v,
+            None => self.ask(u, &[guess as i64, !guess as i64]) != 0,
+        }
+    }
+}
+
+/// A value that a run assumed.
+pub type Assumed = (Unknown, i64);
+
+/// All outcomes of a question.
+#[derive(Clone, Debug)]
+pub struct Outcomes<T> {
+    /// Outcome for the best guesses.
+    pub guess: T,
+    /// All outcomes, the best guess first, each with the values that its run assumed.
+    pub all: Vec<(T, Vec<Assumed>)>,
+    /// Every run gives the same outcome (by the comparison handed to [`explore`]).
+    pub determined: bool,
+    /// Values that tip the outcome.
+    pub tipping: BTreeSet<&'static str>,
+}
+
+/// Runs `question` for every combination of the unknown values it reads.
+pub fn explore<T: Clone>(
+    mut question: impl FnMut(&mut Asker) -> T,
+    same: impl Fn(&T, &T) -> bool,
+) -> Outcomes<T> {
+    let mut asker = Asker::default();
+    let guess = question(&mut asker);
+    let first = asker.asked.clone();
+    let mut out = Outcomes {
+        guess: guess.clone(),
+        all: vec![(guess.clone(), asker.assumed())],
+        determined: true,
+        tipping: BTreeSet::new(),
+    };
+    if first.is_empty() {
+        return out;
+    }
+    for (at, (u, options, _)) in first.iter().enumerate() {
+        for i in 1..options.len() {
+            let mut script = vec![0; at];
+            script.push(i);
+            let mut a = Asker { script, ..Asker::default() };
+            if !same(&question(&mut a), &guess) {
+                out.tipping.insert(u.name);
+            }
+        }
+    }
+    let mut last = first;
+    for _ in 0..MOST_RUNS {
+        while last.last().is_some_and(|(_, o, i)| i + 1 == o.len()) {
+            last.pop();
+        }
+        let Some(step) = last.last_mut() else {
+            out.determined = out.tipping.is_empty();
+            return out;
+        };
+        step.2 += 1;
+        let script = last.iter().map(|a| a.2).collect();
+        let mut a = Asker { script, ..Asker::default() };
+        let outcome = question(&mut a);
+        if !same(&outcome, &guess) && out.tipping.is_empty() {
+            out.tipping.extend(a.asked.iter().filter(|a| a.2 != 0).map(|a| a.0.name));
+        }
+        out.all.push((outcome, a.assumed()));
+        last = a.asked;
+    }
+    out.determined = false;
+    if out.tipping.is_empty() {
+        out.tipping.extend(last.iter().map(|a| a.0.name));
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const A: Unknown = Unknown { name: "a", of: 0 };
+    const B: Unknown = Unknown { name: "b", of: 0 };
+
+    #[test]
+    fn a_value_that_does_not_tip_the_outcome_leaves_it_determined() {
+        let o = explore(|k| k.truth(A, None, true) || true, |x, y| x == y);
+        assert!(o.determined && o.tipping.is_empty());
+        let o = explore(|k| k.truth(A, None, true) && k.truth(B, Some(true), true), |x, y| x == y);
+        assert!(!o.determined);
+        assert_eq!(o.tipping.into_iter().collect::<Vec<_>>(), ["a"]);
+    }
+
+    #[test]
+    fn two_values_that_only_tip_it_together_are_found() {
+        let o = explore(|k| k.truth(A, None, true) | k.truth(B, None, true), |x, y| x == y);
+        assert!(!o.determined);
+        assert_eq!(o.tipping.into_iter().collect::<Vec<_>>(), ["a", "b"]);
+    }
+}

@@ -1,0 +1,186 @@
+//! One level of a CPU's fair queue as the decision code wants it, made from what was seen.
+
+use super::decide::Decider;
+use super::known::{Asker, Unknown};
+use super::queues::{CpuState, Queues, Seen};
+use super::trace::{RowKind, Side, Trace};
+
+/// One entity of a level.
+#[derive(Clone, Copy, Debug)]
+pub struct Ent {
+    /// Its task.
+    pub pid: i64,
+    /// Virtual runtime.
+    pub vruntime: u64,
+    /// Virtual deadline.
+    pub deadline: u64,
+    /// Request size.
+    pub slice: u64,
+    /// Weight × 1024.
+    pub weight: u64,
+    /// SCHED_* number.
+    pub policy: i64,
+    /// In delayed dequeue.
+    pub delayed: bool,
+    /// Order of insertion.
+    pub seq: u64,
+}
+
+/// One level of a queue.
+#[derive(Clone, Debug)]
+pub struct Level {
+    /// Entities, the running one included if it is queued.
+    pub ents: Vec<Ent>,
+    /// The running one.
+    pub curr: Option<i64>,
+    /// It still has the deadline that it was picked with.
+    pub protected: bool,
+    /// Next buddy.
+    pub next: Option<i64>,
+    /// Last buddy.
+    pub last: Option<i64>,
+}
+
+const NICE_0_LOAD: u64 = 1 << 20;
+
+/// Why a level cannot be put together.
+pub const GROUP: &str = "group entity above the recorded level";
+/// See [`GROUP`].
+pub const CONTENT: &str = "an entity of the queue that no row has shown";
+/// See [`GROUP`].
+pub const RUNNING: &str = "state of the running task";
+
+/// What the running task's deadline can be.
+#[derive(Clone, Copy, Debug)]
+pub struct CurrNow {
+    /// Highest possible virtual runtime.
+    pub vruntime: u64,
+    /// The true one may be this much lower: each update of the running entity rounds down, and
+    /// not all updates are recorded. Zero for nice 0.
+    pub rounding: u64,
+    /// Lowest and highest possible deadline.
+    pub deadline: (u64, u64),
+    /// It has not run past the deadline that it was picked with.
+    pub protected: bool,
+}
+
+/// The running task of `s` at `clock`. `later`: its next recorded state, which tells when its
+/// deadline was last renewed.
+pub fn curr_now(s: &CpuState, clock: i64, later: Option<&Side>) -> Option<(Side, CurrNow)> {
+    let (side, then) = s.running?;
+    let ran = (clock - then).max(0) as u64;
+    let vruntime = side.vruntime.wrapping_add(Decider::virtual_time(ran, side.weight));
+    let past = vruntime.wrapping_sub(side.deadline) as i64;
+    let mut now = CurrNow {
+        vruntime,
+        rounding: if side.weight == NICE_0_LOAD { 0 } else { 2 + ran / 1_000_000 },
+        deadline: (side.deadline, side.deadline),
+        protected: past < 0 && side.vlag as u64 == side.deadline,
+    };
+    if past >= 0 {
+        let request = Decider::virtual_time(side.slice, side.weight);
+        let renewed = later.map(|l| l.deadline.wrapping_sub(request));
+        now.deadline = match (later, renewed) {
+            (Some(l), Some(at)) if (vruntime.wrapping_sub(at) as i64) >= 0 => {
+                (l.deadline, l.deadline)
+            }
+            _ if past as u64 <= request => {
+                (side.deadline.wrapping_add(request), vruntime.wrapping_add(request))
+            }
+            _ => (vruntime.wrapping_add(1), vruntime.wrapping_add(request)),
+        };
+    }
+    Some((side, now))
+}
+
+/// The next recorded state of `pid` on the CPU of row `at`, after that row and not part of the
+/// same preemption check.
+pub fn later_state(t: &Trace, at: usize, cpu: usize, pid: i64) -> Option<&Side> {
+    let rows = t.rows[at + 1..].iter().filter(|r| r.cpu.ix() == cpu || r.rq_cpu.ix() == cpu);
+    for r in rows {
+        let switched = r.kind == RowKind::Switch && r.cpu.ix() == cpu;
+        if r.rq_cpu.ix() == cpu && r.p.pid == pid && (switched || r.kind == RowKind::NeedResched) {
+            return Some(&r.p);
+        }
+        if switched {
+            return None;
+        }
+    }
+    None
+}
+
+/// An entity as the decision code sees it.
+pub fn ent(k: &mut Asker, s: &Seen) -> Ent {
+    Ent {
+        pid: s.side.pid,
+        vruntime: Queues::vruntime(k, s),
+        deadline: s.side.deadline,
+        slice: s.side.slice,
+        weight: s.side.weight,
+        policy: s.side.policy,
+        delayed: s.side.sched_delayed,
+        seq: s.seq,
+    }
+}
+
+/// The running task's entity.
+pub fn curr_ent(k: &mut Asker, side: &Side, now: &CurrNow) -> Ent {
+    let u = Unknown { name: "rounding of the running task's vruntime", of: side.pid };
+    let rounding = match now.rounding {
+        0 => 0,
+        n => k.ask(u, &[0, n as i64]) as u64,
+    };
+    let u = Unknown { name: "deadline of the running task", of: side.pid };
+    let (lo, hi) = now.deadline;
+    let deadline = if lo == hi { lo } else { k.ask(u, &[hi as i64, lo as i64]) as u64 };
+    Ent {
+        pid: side.pid,
+        vruntime: now.vruntime.wrapping_sub(rounding),
+        deadline,
+        slice: side.slice,
+        weight: side.weight,
+        policy: side.policy,
+        delayed: false,
+        seq: 0,
+    }
+}
+
+/// EEVDF sums distances times weights: no queue of a kernel is wider than this.
+pub fn plausible<'s>(of: u64, all: impl IntoIterator<Item = &'s Seen>) -> bool {
+    all.into_iter().all(|s| {
+        let far = |v: u64| (v.wrapping_sub(of) as i64).unsigned_abs() > 1 << 42;
+        !far(s.side.vruntime) && s.side.weight <= 1 << 28
+    })
+}
+
+/// See [`plausible`].
+pub const IMPLAUSIBLE: &str = "plausible state of the queue";
+
+/// All entities of group `tg` queued on `s`, without `except`; an error names what is missing.
+/// `nr`: how many there are (with `except`), as the row says.
+pub fn members<'s>(
+    s: &'s CpuState,
+    tg: i64,
+    except: &[i64],
+    nr: i64,
+    eevdf: bool,
+) -> Result<Vec<&'s Seen>, &'static str> {
+    let all: Vec<&Seen> = s
+        .queued
+        .iter()
+        .filter(|q| !except.contains(q.0) && q.1.side.tg == tg)
+        .map(|q| q.1)
+        .collect();
+    if (all.len() + except.len()) as i64 != nr {
+        return Err(if tg == 0 { CONTENT } else { GROUP });
+    }
+    if eevdf && all.iter().any(|q| !q.exact) {
+        return Err("placement of a task moved by the balancer");
+    }
+    Ok(all)
+}
+
+/// A level of these members.
+pub fn level(ents: Vec<Ent>, curr: Option<i64>, s: &CpuState) -> Level {
+    Level { ents, curr, protected: false, next: s.next, last: s.last }
+}

@@ -1,0 +1,107 @@
+//! What is known of the root load of a CPU at a moment: an interval.
+//!
+//! *What.* Rows show `load_avg` of a run queue as it stood then. Between rows only ticks (and the
+//! balancer) bring it up to date, towards the load weight on the queue, which is known; so the
+//! value lies between the last one seen and what full decay to now would give. Sleepers that
+//! were woken elsewhere are subtracted at the next update, whenever that is.
+//! *Equation.* L(t) = W + (L₀ − W)·y^(t/1.048576 ms), y^32 = 1/2.
+
+use super::trace::{RowKind, Side, Trace};
+use vruntime_base::Cpu;
+
+#[derive(Clone, Copy, Debug)]
+struct Point {
+    ts: u64,
+    load: u64,
+    weight: u64,
+}
+
+/// Known loads of all CPUs.
+#[derive(Clone, Debug)]
+pub struct Loads {
+    points: Vec<Vec<Point>>,
+    /// Load that may join (moved there) or leave (woken elsewhere): when, signed.
+    moves: Vec<Vec<(u64, i64)>>,
+}
+
+impl Loads {
+    /// Collects them.
+    pub fn new(t: &Trace) -> Loads {
+        let n = t.nr_cpus;
+        let mut s = Loads { points: vec![vec![]; n], moves: vec![vec![]; n] };
+        for r in &t.rows {
+            let sides = [(r.rq_cpu, Some(&r.p)), (r.cpu, r.n.as_ref())];
+            for (c, side) in sides {
+                let Some(side) = side.filter(|s| s.tg == 0) else { continue };
+                let Side { cfs_load_avg: load, cfs_load_weight, .. } = *side;
+                s.points[c.ix()].push(Point { ts: r.ts, load, weight: cfs_load_weight >> 10 });
+            }
+            if r.kind == RowKind::Migrate {
+                let load = r.p.load_avg as i64;
+                if t.in_wakeup(r) {
+                    s.moves[r.rq_cpu.ix()].push((r.ts, -load));
+                } else if (0..n as i64).contains(&r.b) {
+                    s.moves[r.b as usize].push((r.ts, load));
+                }
+            }
+        }
+        s
+    }
+
+    /// Lowest and highest value that a reader in `from ..= to` can have seen; `None`: no row
+    /// showed it before.
+    pub fn at(&self, c: Cpu, from: u64, to: u64) -> Option<(u64, u64)> {
+        let p = &self.points[c.ix()];
+        let end = p.partition_point(|x| x.ts <= to);
+        let inside = p[..end].partition_point(|x| x.ts < from);
+        if inside < end {
+            let lo = p[inside..end].iter().map(|x| x.load).min()?;
+            let hi = p[inside..end].iter().map(|x| x.load).max()?;
+            return Some((lo, hi));
+        }
+        let last = p[..end].last()?;
+        let now = decay(last.load, last.weight, to - last.ts);
+        let (mut lo, mut hi) = (last.load.min(now), last.load.max(now));
+        for &(ts, d) in self.moves[c.ix()].iter().filter(|m| m.0 > last.ts && m.0 <= to) {
+            debug_assert!(ts <= to);
+            if d < 0 {
+                lo = lo.saturating_sub(d.unsigned_abs());
+            } else {
+                hi += d as u64;
+            }
+        }
+        Some((lo, hi))
+    }
+
+    /// Lowest and highest root load seen on `c` in `from ..= to`, the last value before included.
+    pub fn seen(&self, c: Cpu, from: u64, to: u64) -> Option<(u64, u64)> {
+        let p = &self.points[c.ix()];
+        let end = p.partition_point(|x| x.ts <= to);
+        let start = p[..end].partition_point(|x| x.ts < from).saturating_sub(1);
+        let lo = p[start..end].iter().map(|x| x.load).min()?;
+        Some((lo, p[start..end].iter().map(|x| x.load).max()?))
+    }
+}
+
+/// `load` after `dt` ns under a constant `weight`.
+pub fn decay(load: u64, weight: u64, dt: u64) -> u64 {
+    let periods = dt / 1_048_576;
+    let mut gap = load.abs_diff(weight);
+    gap = gap.checked_shr((periods / 32).min(63) as u32).unwrap_or(0);
+    for _ in 0..periods % 32 {
+        gap -= (gap * 1_403) >> 16;
+    }
+    if load > weight { weight + gap } else { weight - gap }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::decay;
+
+    #[test]
+    fn halves_the_distance_in_32_periods() {
+        assert_eq!(decay(0, 1024, 32 * 1_048_576), 512);
+        assert!(decay(1024, 0, 31 * 1_048_576).abs_diff(523) < 20);
+        assert_eq!(decay(1000, 0, u64::MAX), 0);
+    }
+}

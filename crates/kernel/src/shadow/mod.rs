@@ -1,0 +1,125 @@
+//! The second driver of the scheduler: time and events come from a recorded trace, decisions from
+//! the same code as under `simulate`, and what differs is reported.
+//!
+//! | file | |
+//! |---|---|
+//! | `trace` | the rows that are replayed |
+//! | `known` | values that are not known, and whether they matter |
+//! | `wakes` | the rows of one wakeup put together |
+//! | `idle` | which CPUs could be seen idle, and when |
+//! | `loads` | what is known of a CPU's load |
+//! | `scan_limit` | what `nr_idle_scan` can be |
+//! | `tasks` | what is known of a task beyond its rows |
+//! | `queues` | who is queued where, with what state |
+//! | `levels` | one level of a queue as the decision code wants it |
+//! | `decide` | the decision code of the fair class, asked about a level |
+//! | `placement`, `preempt`, `pick` | the three kinds of decision |
+//! | `result` | what a check found |
+
+pub mod decide;
+pub mod idle;
+pub mod known;
+pub mod levels;
+pub mod loads;
+pub mod pick;
+pub mod placement;
+pub mod preempt;
+pub mod queues;
+pub mod result;
+pub mod scan_limit;
+pub mod tasks;
+pub mod trace;
+pub mod wakes;
+
+use decide::Decider;
+use idle::{Idleness, next_rows};
+use loads::Loads;
+use pick::Picks;
+use placement::{Facts, Placements};
+use preempt::Preempts;
+use queues::Queues;
+use result::ShadowResult;
+use tasks::Tasks;
+use trace::{RowKind, Trace};
+use vruntime_machine::Topology;
+use vruntime_sched::domains::Domains;
+use vruntime_sched::release::{Release, TtwuPendingClear};
+use wakes::Wakes;
+
+/// Replays `trace`, recorded on a machine of `topology` that ran `release`.
+pub fn check(trace: &Trace, topology: &Topology, release: &Release) -> ShadowResult {
+    let wakes = Wakes::new(trace);
+    let slack = typical_wakeup_ns(trace, &wakes);
+    let clear_first = release.ttwu_pending_clear == TtwuPendingClear::BeforeEnqueue;
+    let idle = Idleness::new(trace, &wakes, slack, clear_first);
+    let loads = Loads::new(trace);
+    let tasks = Tasks::new(trace, &wakes);
+    let (idle, loads, tasks) = (&idle, &loads, &tasks);
+    let domains = &Domains::build(topology, release);
+    let facts = Facts { trace, topology, domains, release, wakes: &wakes, idle, loads, tasks };
+    let next = next_rows(trace);
+    let decider = Decider::new(release, trace.nr_cpus);
+    let mut queues = Queues::new(trace);
+    let mut placements = Placements::new(&facts);
+    let mut preempts = Preempts::new(trace, release, &decider, &next, 2 * slack);
+    let mut picks = Picks::new(release, &decider);
+    let (from, to) = window(trace);
+    let mut resched_rows: Vec<Vec<usize>> = vec![vec![]; trace.nr_cpus];
+    for (i, r) in trace.rows.iter().enumerate() {
+        let inside = (from..=to).contains(&r.ts);
+        let here = &mut resched_rows[r.cpu.ix()];
+        match r.kind {
+            RowKind::SelectRq if inside => placements.check(i, &queues),
+            RowKind::Wakeup | RowKind::WakeupNew => {
+                if inside {
+                    preempts.check(i, here, &queues);
+                }
+                queues.preempted(trace, r, &preempts.asked(i, here), release);
+                here.clear();
+            }
+            RowKind::Switch => {
+                if inside {
+                    picks.check(r, &queues);
+                }
+                here.clear();
+            }
+            RowKind::NeedResched => here.push(i),
+            _ => {}
+        }
+        queues.apply(trace, r);
+        placements.note_cpu(r);
+        placements.note_util(r, &queues);
+        if r.kind == RowKind::Switch && r.n.is_some_and(|n| n.pid == 0) {
+            placements.note_idle(r);
+        }
+    }
+    let mut disagreements = placements.disagreements;
+    disagreements.extend(preempts.disagreements);
+    disagreements.extend(picks.disagreements);
+    disagreements.sort_by_key(|d| d.time);
+    let mut kinds = vec![placements.fast, placements.slow, preempts.counts, picks.counts];
+    kinds.retain(|k| k.determined + k.undetermined > 0);
+    ShadowResult { kinds, disagreements }
+}
+
+/// Median time from `waking` to `select_rq`: how long a stretch of kernel code takes on the
+/// machine of the recording.
+fn typical_wakeup_ns(t: &Trace, wakes: &Wakes) -> u64 {
+    let mut d: Vec<u64> = wakes
+        .list
+        .iter()
+        .filter_map(|w| Some(t.rows[w.select?].ts - t.rows[w.waking?].ts))
+        .collect();
+    d.sort_unstable();
+    d.get(d.len() / 2).copied().unwrap_or(1_000)
+}
+
+/// The span in which all tracepoints were being recorded: they are switched on and off one after
+/// another.
+fn window(t: &Trace) -> (u64, u64) {
+    let kinds = [RowKind::Switch, RowKind::Waking, RowKind::Wakeup, RowKind::NeedResched];
+    let of = |k: RowKind| t.rows.iter().filter(move |r| r.kind == k).map(|r| r.ts);
+    let from = kinds.iter().filter_map(|&k| of(k).min()).max().unwrap_or(0);
+    let to = kinds.iter().filter_map(|&k| of(k).max()).min().unwrap_or(u64::MAX);
+    (from, to)
+}

@@ -1,0 +1,93 @@
+//! Pick: at every switch to a fair task, does our code pick the task that the kernel picked?
+//!
+//! *What.* The queue is the tracked set with the task switched from in its recorded state.
+//! Nontrivial: two or more entities were queued.
+//! *Departures.* D1: a pick that keeps the running task leaves no switch and is not seen.
+
+use super::decide::Decider;
+use super::known::{Asker, explore};
+use super::levels::{CONTENT, Ent, GROUP, IMPLAUSIBLE, ent, level, plausible};
+use super::queues::{Queues, Seen};
+use super::result::{Disagreement, KindResult};
+use super::trace::Row;
+use vruntime_sched::release::{FairKind, Release};
+
+/// Counts and disagreements of picks.
+pub struct Picks<'a> {
+    k: &'a Release,
+    decider: &'a Decider<'a>,
+    /// Counts.
+    pub counts: KindResult,
+    /// Disagreements.
+    pub disagreements: Vec<Disagreement>,
+}
+
+impl<'a> Picks<'a> {
+    /// At the start of the recording.
+    pub fn new(k: &'a Release, decider: &'a Decider<'a>) -> Picks<'a> {
+        Picks { k, decider, counts: KindResult::new("pick"), disagreements: vec![] }
+    }
+
+    /// Checks the switch row `r`.
+    pub fn check(&mut self, r: &Row, q: &Queues) {
+        let Some(n) = r.n.filter(|n| n.is_fair()) else { return };
+        let s = &q.cpus[r.cpu.ix()];
+        let mut queued: Vec<Seen> =
+            s.queued.values().filter(|e| e.side.pid != r.p.pid).copied().collect();
+        let stays = r.p.is_fair() && r.p.on_rq;
+        if stays {
+            let seq = s.queued.get(&r.p.pid).map_or(u64::MAX, |e| e.seq);
+            let vruntime = (r.p.vruntime, r.p.vruntime);
+            queued.push(Seen { side: r.p, vruntime, exact: true, seq });
+        }
+        let same: Vec<Seen> = queued.iter().filter(|e| e.side.tg == n.tg).copied().collect();
+        if same.len() < queued.len() {
+            return self.counts.miss(&[GROUP]);
+        }
+        if (same.len() as i64) < n.cfs_nr || !same.iter().any(|e| e.side.pid == n.pid) {
+            return self.counts.miss(&[if n.tg == 0 { CONTENT } else { GROUP }]);
+        }
+        let eevdf = self.k.fair == FairKind::Eevdf;
+        if eevdf && same.len() > 1 && same.iter().any(|e| !e.exact) {
+            return self.counts.miss(&["placement of a task moved by the balancer"]);
+        }
+        if eevdf && !plausible(n.vruntime, &same) {
+            return self.counts.miss(&[IMPLAUSIBLE]);
+        }
+        let curr = stays.then_some(r.p.pid);
+        let question = |k: &mut Asker| {
+            let ents: Vec<Ent> = same.iter().map(|e| ent(k, e)).collect();
+            let mut l = level(ents, curr, s);
+            l.protected = stays && r.p.vlag as u64 == r.p.deadline;
+            self.decider.pick(&l).unwrap_or((0, "nothing"))
+        };
+        let o = explore(question, |a, b| a.0 == b.0);
+        if !o.determined {
+            return self.counts.miss(&o.tipping);
+        }
+        let (pid, rule) = o.guess;
+        let agrees = pid == n.pid;
+        self.counts.count(agrees, same.len() > 1, if same.len() > 1 { rule } else { "only one" });
+        if !agrees {
+            let list: Vec<String> = same
+                .iter()
+                .map(|e| {
+                    let d = e.side.vruntime.wrapping_sub(n.vruntime) as i64;
+                    let dl = e.side.deadline.wrapping_sub(n.deadline) as i64;
+                    let tag = if e.side.sched_delayed { " delayed" } else { "" };
+                    format!("{} v{d:+} dl{dl:+} w{}{tag}", e.side.pid, e.side.weight >> 10)
+                })
+                .collect();
+            self.disagreements.push(Disagreement {
+                time: r.ts,
+                line: r.line,
+                kind: "pick".into(),
+                task: r.p.pid,
+                expected: format!("task {}", n.pid),
+                got: format!("task {pid}"),
+                rule: rule.into(),
+                state: format!("[{}] next {:?} last {:?}", list.join(", "), s.next, s.last),
+            });
+        }
+    }
+}

@@ -1,0 +1,347 @@
+//! Placement: for every recorded choice of `select_task_rq_fair`, what would our code choose?
+//!
+//! *What.* [`View`] answers what the decision asks from the rows of this wakeup and from the
+//! state tracked over all rows; where the value is not known it lists what is possible
+//! ([`super::known`]). Nontrivial: the kernel chose another CPU than prev.
+//! *State that is not recorded.* `has_idle_cores` follows from idle entries and from the searches
+//! of earlier wakeups; for `nr_idle_scan` see [`super::scan_limit`]. What the kernel did tells
+//! about such state only after the question was answered, for later questions.
+
+use super::idle::Idleness;
+use super::known::{Asker, Assumed, Unknown, explore};
+use super::loads::Loads;
+use super::queues::Queues;
+use super::result::{Disagreement, KindResult};
+use super::scan_limit::ScanLimits;
+use super::tasks::{Allowed, SeenOn, Tasks};
+use super::trace::{Row, Trace};
+use super::wakes::Wakes;
+use std::collections::HashMap;
+use vruntime_base::Cpu;
+use vruntime_machine::Topology;
+use vruntime_sched::domains::Domains;
+use vruntime_sched::fair::select::{Decision, PlacementView, WakeQuery, decide};
+use vruntime_sched::release::Release;
+
+const SCAN: &str = "nr_idle_scan";
+const WF_SYNC: i64 = 0x10;
+const WF_TTWU: i64 = 0x08;
+
+/// What the whole recording tells.
+pub struct Facts<'a> {
+    /// Rows.
+    pub trace: &'a Trace,
+    /// Machine.
+    pub topology: &'a Topology,
+    /// Its scheduling domains.
+    pub domains: &'a Domains,
+    /// Kernel.
+    pub release: &'a Release,
+    /// Wakeups.
+    pub wakes: &'a Wakes,
+    /// Idle CPUs.
+    pub idle: &'a Idleness,
+    /// Loads.
+    pub loads: &'a Loads,
+    /// Tasks.
+    pub tasks: &'a Tasks,
+}
+
+/// What placement tracks from row to row.
+pub struct Placements<'a> {
+    f: &'a Facts<'a>,
+    /// `has_idle_cores` by LLC; absent: not known.
+    idle_cores: HashMap<usize, bool>,
+    scan: ScanLimits,
+    seen: SeenOn,
+    /// Counts of the fast path.
+    pub fast: KindResult,
+    /// Counts of the slow path (fork and exec).
+    pub slow: KindResult,
+    /// Disagreements.
+    pub disagreements: Vec<Disagreement>,
+}
+
+impl<'a> Placements<'a> {
+    /// At the start of the recording.
+    pub fn new(f: &'a Facts<'a>) -> Placements<'a> {
+        Placements {
+            f,
+            idle_cores: HashMap::new(),
+            scan: ScanLimits::new(f.topology, f.domains),
+            seen: SeenOn::default(),
+            fast: KindResult::new("placement"),
+            slow: KindResult::new("placement_slow_path"),
+            disagreements: vec![],
+        }
+    }
+
+    /// A task ran (or was put) somewhere.
+    pub fn note_cpu(&mut self, r: &Row) {
+        if let Some(n) = r.curr_nr_cpus_allowed {
+            self.seen.note(r.curr_pid, Some(n), r.cpu);
+        }
+        if r.p_nr_cpus_allowed.is_some() {
+            self.seen.note(r.p.pid, r.p_nr_cpus_allowed, r.rq_cpu);
+        }
+    }
+
+    /// `c` has become idle at `r`: `update_idle_core`.
+    pub fn note_idle(&mut self, r: &Row) {
+        let t = self.f.topology;
+        let mut others = t.smt(r.cpu).iter().filter(|&s| s != r.cpu);
+        let slack = r.ts; // the siblings are read just before the row
+        let states: Vec<_> =
+            others.by_ref().map(|s| self.f.idle.at(s, slack, r.ts, None)).collect();
+        let llc = t.llc_id(r.cpu).ix();
+        if states.iter().all(|s| *s == Some(true)) {
+            self.idle_cores.insert(llc, true);
+        } else if !states.contains(&Some(false)) && self.idle_cores.get(&llc) == Some(&false) {
+            self.idle_cores.remove(&llc);
+        }
+    }
+
+    /// Checks the `select_rq` row `at`.
+    pub fn check(&mut self, at: usize, queues: &Queues) {
+        let f = self.f;
+        let r = &f.trace.rows[at];
+        if r.b & WF_TTWU == 0 {
+            self.slow.miss(&["fork and exec: group statistics of find_idlest_group"]);
+            return;
+        }
+        let own = f.wakes.of_row(at);
+        let waking = own.and_then(|w| f.wakes.list[w].waking).map(|i| &f.trace.rows[i]);
+        let known_cpu = |c: &i64| (0..f.trace.nr_cpus as i64).contains(c);
+        let (Some(waking), Some(prev)) = (waking, r.wake_cpu.filter(known_cpu)) else {
+            self.fast.miss(&["waking row of this wakeup"]);
+            return;
+        };
+        let sync = r.b & WF_SYNC != 0 && !f.tasks.waker_exits(f.trace, waking);
+        let q = WakeQuery { this_cpu: r.cpu, prev: Cpu(prev as u16), sync };
+        let question = |k: &mut Asker| -> Decision {
+            let mut v = View { p: self, k, waking, select: r, own, queues };
+            decide(f.release, f.topology, f.domains, &q, &mut v)
+        };
+        let o = explore(question, |a, b| a.choice == b.choice);
+        let kernel = Cpu(r.a as u16);
+        let nontrivial = kernel != q.prev;
+        if o.determined {
+            let agrees = o.guess.choice == kernel;
+            self.fast.count(agrees, nontrivial, o.guess.rule.name);
+            *self.fast.rules.entry(o.guess.affine.name.into()).or_default() += 1;
+            if !agrees {
+                let state = self.state_text(&q, r, waking, own, queues);
+                self.disagreements.push(Disagreement {
+                    time: r.ts,
+                    line: r.line,
+                    kind: "placement".into(),
+                    task: r.p.pid,
+                    expected: format!("cpu {kernel}"),
+                    got: format!("cpu {}", o.guess.choice),
+                    rule: format!("{}, {}", o.guess.affine.name, o.guess.rule.name),
+                    state,
+                });
+            }
+        } else {
+            self.fast.miss(&o.tipping);
+        }
+        self.commit(&o.all, kernel);
+    }
+
+    /// What the search did to `has_idle_cores`, and what the choice tells about the scan limit,
+    /// going by the runs that end where the kernel did.
+    fn commit(&mut self, runs: &[(Decision, Vec<Assumed>)], kernel: Cpu) {
+        let same: Vec<_> = runs.iter().filter(|d| d.0.choice == kernel).collect();
+        let cleared = same.iter().filter_map(|d| d.0.effects.clear_idle_cores).next();
+        if let Some(c) = cleared {
+            let llc = self.f.topology.llc_id(c).ix();
+            if same.iter().all(|d| d.0.effects.clear_idle_cores.is_some()) {
+                self.idle_cores.insert(llc, false);
+            } else {
+                self.idle_cores.remove(&llc);
+            }
+        }
+        let limit = |d: &(Decision, Vec<Assumed>)| {
+            d.1.iter().find(|a| a.0.name == SCAN).map(|a| (a.0.of as usize, a.1 as u64))
+        };
+        let Some((llc, _)) = runs.iter().find_map(limit) else { return };
+        let (lo, hi) = self.scan.range(llc);
+        if same.iter().all(|d| limit(d) == Some((llc, hi))) {
+            let examined = same.iter().map(|d| u64::from(d.0.effects.nr_scanned)).min();
+            self.scan.learn(llc, (examined.unwrap_or(1).clamp(1, hi), hi));
+        } else if same.iter().all(|d| limit(d) == Some((llc, lo))) {
+            let full = runs.iter().filter(|d| limit(d) == Some((llc, hi)));
+            if let Some(n) = full.map(|d| u64::from(d.0.effects.nr_scanned)).max() {
+                self.scan.learn(llc, (lo, n.saturating_sub(1).max(lo)));
+            }
+        }
+    }
+
+    /// Utilisation as of a row, for the scan limit.
+    pub fn note_util(&mut self, r: &Row, queues: &Queues) {
+        self.scan.row(r, queues);
+    }
+
+    /// Lowest and highest `task_h_load` of a task with a load in `own`, on `c`, whose queue has the
+    /// load `queue` now: the queue's `h_load` is refreshed once a jiffy, so it may be older.
+    fn h_load(&self, own: (u64, u64), tg: i64, c: Cpu, queue: u64, now: u64) -> (u64, u64) {
+        if tg != 0 {
+            return (0, 2 * own.1); // the loads of the groups above are not recorded
+        }
+        let jiffy = 1_000_000_000 / u64::from(self.f.release.hz);
+        let seen = self.f.loads.seen(c, now.saturating_sub(jiffy), now);
+        let (lo, hi) = seen.unwrap_or((queue, queue));
+        (own.0 * lo / (queue + 1), own.1 * hi / (queue + 1))
+    }
+
+    fn state_text(
+        &self,
+        q: &WakeQuery,
+        r: &Row,
+        waking: &Row,
+        own: Option<usize>,
+        queues: &Queues,
+    ) -> String {
+        let f = self.f;
+        let wakee_h = self.h_load(
+            (waking.p.load_avg, waking.p.load_avg),
+            waking.p.tg,
+            waking.rq_cpu,
+            waking.p.cfs_load_avg,
+            waking.ts,
+        );
+        let waker = queues.curr_load(r.cpu, r.ts);
+        let mut s = format!(
+            "this {} prev {} sync {} recent {:?} flips {:?}/{:?} load this {:?} prev {:?} wakee {:?} waker {:?} nr this {:?} idle:",
+            q.this_cpu,
+            q.prev,
+            q.sync,
+            waking.recent_used_cpu.unwrap_or(-1),
+            r.curr_wakee_flips.unwrap_or(-1),
+            r.wakee_flips.unwrap_or(-1),
+            f.loads.at(q.this_cpu, waking.ts, r.ts),
+            f.loads.at(q.prev, waking.ts, r.ts),
+            wakee_h,
+            waker,
+            queues.nr_running(r.cpu, r, waking),
+        );
+        for c in f.topology.all().iter() {
+            match f.idle.at(c, waking.ts, r.ts, own) {
+                Some(true) => s += &format!(" {c}"),
+                Some(false) => {}
+                None => s += &format!(" {c}?"),
+            }
+        }
+        s
+    }
+}
+
+/// What the decision may see of one wakeup.
+struct View<'v, 'a> {
+    p: &'v Placements<'a>,
+    k: &'v mut Asker,
+    waking: &'v Row,
+    select: &'v Row,
+    own: Option<usize>,
+    queues: &'v Queues,
+}
+
+impl View<'_, '_> {
+    fn span(&mut self, name: &'static str, of: i64, range: Option<(u64, u64)>) -> u64 {
+        let (lo, hi) = range.unwrap_or((0, 4096));
+        let u = Unknown { name, of };
+        if lo == hi {
+            return lo;
+        }
+        self.k.ask(u, &[hi as i64, lo as i64]) as u64
+    }
+}
+
+impl PlacementView for View<'_, '_> {
+    fn allowed(&mut self, c: Cpu) -> bool {
+        let known = match self.p.f.tasks.allowed(self.select, self.p.f.trace.nr_cpus) {
+            Allowed::Any => Some(true),
+            Allowed::Some(n) => self.p.seen.allowed(self.select.p.pid, n, c),
+        };
+        let u = Unknown { name: "allowed CPUs of the wakee", of: i64::from(c.0) };
+        self.k.truth(u, known, true)
+    }
+    fn idle_cpu(&mut self, c: Cpu) -> bool {
+        let (from, to) = (self.waking.ts, self.select.ts);
+        let known = self.p.f.idle.at(c, from, to, self.own);
+        let guess = || self.p.f.idle.at(c, to, to, self.own).unwrap_or(false);
+        let u = Unknown { name: "idle state of a CPU that changed meanwhile", of: i64::from(c.0) };
+        let guess = known.unwrap_or_else(guess);
+        self.k.truth(u, known, guess)
+    }
+    fn sched_idle_cpu(&mut self, c: Cpu) -> bool {
+        let known = self.queues.sched_idle(c);
+        let u = Unknown { name: "sched_idle_cpu", of: i64::from(c.0) };
+        self.k.truth(u, known, false)
+    }
+    fn nr_running(&mut self, c: Cpu) -> u32 {
+        let of = i64::from(c.0);
+        let (lo, hi) = self.queues.nr_running(c, self.select, self.waking);
+        self.span("nr_running", of, Some((lo, hi))) as u32
+    }
+    fn nr_delayed(&mut self, c: Cpu) -> u32 {
+        let (lo, hi) = self.queues.nr_delayed(c);
+        self.span("number of delayed tasks", i64::from(c.0), Some((lo, hi))) as u32
+    }
+    fn cpu_load(&mut self, c: Cpu) -> u64 {
+        let range = self.p.f.loads.at(c, self.waking.ts, self.select.ts);
+        self.span("load_avg of a CPU", i64::from(c.0), range)
+    }
+    fn capacity_of(&mut self, c: Cpu) -> u64 {
+        let range = self.queues.capacity(c, self.select.ts);
+        self.span("capacity of a CPU", i64::from(c.0), Some(range))
+    }
+    fn wakee_h_load(&mut self) -> u64 {
+        let p = &self.waking.p;
+        let own = (p.load_avg, p.load_avg);
+        let range = self.p.h_load(own, p.tg, self.waking.rq_cpu, p.cfs_load_avg, self.waking.ts);
+        self.span("h_load of the wakee", p.pid, Some(range))
+    }
+    fn waker_h_load(&mut self) -> u64 {
+        let (c, ts) = (self.select.cpu, self.select.ts);
+        let Some((own, tg)) = self.queues.curr_load(c, ts) else {
+            return self.span("h_load of the waker", self.select.curr_pid, None);
+        };
+        let root = self.p.f.loads.at(c, self.waking.ts, ts).map_or(own.1, |l| l.1);
+        let range = self.p.h_load(own, tg, c, root, ts);
+        self.span("h_load of the waker", self.select.curr_pid, Some(range))
+    }
+    fn waker_flips(&mut self) -> u32 {
+        self.select.curr_wakee_flips.unwrap_or(0) as u32
+    }
+    fn wakee_flips(&mut self) -> u32 {
+        self.select.wakee_flips.unwrap_or(0) as u32
+    }
+    fn waker_is_per_cpu_kthread(&mut self) -> bool {
+        let known = self.p.f.tasks.waker_is_per_cpu_kthread(self.select);
+        let u = Unknown { name: "whether the waker is a per-CPU kthread", of: 0 };
+        self.k.truth(u, known, false)
+    }
+    fn in_task(&mut self) -> bool {
+        let known = !self.p.f.trace.in_interrupt(self.waking);
+        let stack = self.p.f.trace.stack(self.waking);
+        let u = Unknown { name: "whether the wakeup comes from an interrupt", of: 0 };
+        self.k.truth(u, (!stack.is_empty()).then_some(known), known)
+    }
+    fn recent_used_cpu(&mut self) -> Cpu {
+        let known = 0..self.p.f.trace.nr_cpus as i64;
+        let recent = self.waking.recent_used_cpu.filter(|c| known.contains(c));
+        recent.map_or(self.select.cpu, |c| Cpu(c as u16))
+    }
+    fn has_idle_cores(&mut self, c: Cpu) -> bool {
+        let llc = self.p.f.topology.llc_id(c).ix();
+        let known = self.p.idle_cores.get(&llc).copied();
+        let u = Unknown { name: "has_idle_cores", of: llc as i64 };
+        self.k.truth(u, known, false)
+    }
+    fn nr_idle_scan(&mut self, c: Cpu) -> u32 {
+        let llc = self.p.f.topology.llc_id(c).ix();
+        let range = self.p.scan.range(llc);
+        self.span(SCAN, llc as i64, Some(range)) as u32
+    }
+}

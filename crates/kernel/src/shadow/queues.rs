@@ -1,0 +1,294 @@
+//! The run queues as the rows show them: who is queued where, with what state.
+//!
+//! *What.* Wakeups and switches show the entity they are about; a waiting entity does not change
+//! until a row shows it again, so the set of last-seen states is the queue. Moves by the balancer
+//! show the entity before it is placed on the new queue: its virtual time there is an interval
+//! (CFS) or not known (EEVDF).
+//! *Departures.* D1: rows show the order in which the balancer detaches tasks; it attaches them in
+//! the reverse order. Moves to one CPU within a millisecond count as one go.
+//! *Running entity.* Its state at any `clock_task` follows from the last time it was seen:
+//! `exec_start = clock at pick + run time since`.
+
+use super::known::{Asker, Unknown};
+use super::loads::decay;
+use super::trace::{Row, RowKind, Side, Trace};
+use std::collections::{BTreeMap, HashMap};
+use vruntime_base::Cpu;
+use vruntime_sched::release::{FairKind, Release};
+
+/// Nothing is known of it: the ends are as far apart as the comparison allows.
+const UNKNOWN_VRUNTIME: (u64, u64) = (0, u64::MAX >> 2);
+const BATCH_NS: u64 = 1_000_000;
+
+/// An entity as last seen.
+#[derive(Clone, Copy, Debug)]
+pub struct Seen {
+    /// State.
+    pub side: Side,
+    /// Lowest and highest possible virtual runtime.
+    pub vruntime: (u64, u64),
+    /// Lag, slice and deadline are exact.
+    pub exact: bool,
+    /// Order of insertion into its queue.
+    pub seq: u64,
+}
+
+/// Whether TIF_NEED_RESCHED of the running task is set.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum NeedResched {
+    /// No.
+    #[default]
+    No,
+    /// A row at this moment set it; a pass through `schedule` that kept the task would have
+    /// cleared it without a row.
+    SetAt(u64),
+}
+
+/// One CPU.
+#[derive(Clone, Debug, Default)]
+pub struct CpuState {
+    /// Running task; `None` before the first row on the CPU.
+    pub curr: Option<i64>,
+    /// Its state and the `clock_task` that it is of; `None`: not known.
+    pub running: Option<(Side, i64)>,
+    /// Moment of the last switch.
+    pub since: u64,
+    /// Queued fair tasks (the running one included), by pid.
+    pub queued: BTreeMap<i64, Seen>,
+    /// See [`NeedResched`].
+    pub need_resched: NeedResched,
+    /// CFS: next buddy.
+    pub next: Option<i64>,
+    /// CFS: last buddy.
+    pub last: Option<i64>,
+    /// Moves to this CPU that the balancer makes in one go: last row, and order of the next one.
+    batch: (u64, u64),
+    /// Last `min_vruntime` of the root queue and when it was seen.
+    min_vruntime: Option<(u64, u64)>,
+    nr: Option<i64>,
+    moved_in: i64,
+    rt_util: u64,
+    rt_ts: u64,
+}
+
+/// All CPUs.
+#[derive(Clone, Debug)]
+pub struct Queues {
+    /// By CPU number.
+    pub cpus: Vec<CpuState>,
+    seq: u64,
+    on: HashMap<i64, usize>,
+    idle_policy_seen: bool,
+}
+
+impl Queues {
+    /// At the start of the recording.
+    pub fn new(t: &Trace) -> Queues {
+        let idle_policy = |s: &Side| s.pid != 0 && s.policy == 5;
+        Queues {
+            cpus: vec![CpuState::default(); t.nr_cpus],
+            seq: 0,
+            on: HashMap::new(),
+            idle_policy_seen: t
+                .rows
+                .iter()
+                .any(|r| idle_policy(&r.p) || r.n.as_ref().is_some_and(idle_policy)),
+        }
+    }
+
+    /// Takes in a row.
+    pub fn apply(&mut self, t: &Trace, r: &Row) {
+        let rq = r.rq_cpu.ix();
+        if r.nr_running.is_some() {
+            self.cpus[rq].nr = r.nr_running;
+            self.cpus[rq].moved_in = 0;
+        }
+        if r.p.tg == 0 {
+            self.cpus[rq].min_vruntime = Some((r.p.cfs_min_vruntime, r.ts));
+        }
+        if r.kind != RowKind::Switch {
+            let curr = &mut self.cpus[r.cpu.ix()].curr;
+            curr.get_or_insert(r.curr_pid);
+        }
+        match r.kind {
+            RowKind::Switch => self.switch(r),
+            RowKind::Wakeup | RowKind::WakeupNew if r.p.is_fair() && r.p.on_rq => {
+                self.put(rq, &r.p, (r.p.vruntime, r.p.vruntime), true);
+            }
+            RowKind::Waking if !r.p.on_rq => self.drop_task(r.p.pid),
+            RowKind::Migrate if !t.in_wakeup(r) => self.moved(r),
+            RowKind::NeedResched => self.need_resched(t, r),
+            _ => {}
+        }
+    }
+
+    fn switch(&mut self, r: &Row) {
+        let c = r.cpu.ix();
+        let n = r.n.unwrap_or_default();
+        if r.p.is_fair() && r.p.on_rq {
+            self.put(c, &r.p, (r.p.vruntime, r.p.vruntime), true);
+        } else {
+            self.drop_task(r.p.pid);
+        }
+        if n.is_fair() {
+            self.put(c, &n, (n.vruntime, n.vruntime), true);
+        }
+        let s = &mut self.cpus[c];
+        if n.tg == 0 {
+            s.min_vruntime = Some((n.cfs_min_vruntime, r.ts));
+        }
+        if r.p.pid != 0 && (1..100).contains(&r.p.prio) {
+            let ran = r.ts.saturating_sub(s.since);
+            s.rt_util = (s.rt_util >> ((r.ts - s.rt_ts) / 33_554_432).min(63)) + ran;
+            s.rt_ts = r.ts;
+        }
+        s.curr = Some(n.pid);
+        s.running = r.clock_task.map(|k| (n, k));
+        s.since = r.ts;
+        s.need_resched = NeedResched::No;
+        s.next = s.next.filter(|&x| x != n.pid);
+        s.last = s.last.filter(|&x| x != n.pid);
+        // Delayed entities leave inside the pick, without a row.
+        if n.pid == 0 || n.tg == 0 {
+            let left = n.cfs_nr.max(0) as usize;
+            while s.queued.len() > left {
+                let Some((&pid, _)) = s.queued.iter().find(|q| q.1.side.sched_delayed) else {
+                    break;
+                };
+                s.queued.remove(&pid);
+                self.on.remove(&pid);
+            }
+        }
+    }
+
+    fn moved(&mut self, r: &Row) {
+        self.drop_task(r.p.pid);
+        let Some(to) = usize::try_from(r.b).ok().filter(|&b| b < self.cpus.len()) else { return };
+        self.cpus[to].moved_in += 1;
+        if !r.p.is_fair() {
+            return;
+        }
+        let (lo, ts) = self.cpus[to].min_vruntime.unwrap_or((0, 0));
+        let idle = self.cpus[to].curr == Some(0);
+        let hi = if idle { lo } else { lo.wrapping_add(r.ts - ts) };
+        let at = |v: u64| r.p.vruntime.wrapping_add(v);
+        let range = if ts == 0 { UNKNOWN_VRUNTIME } else { (at(lo), at(hi)) };
+        self.put(to, &r.p, range, false);
+        // The balancer attaches what it detached last first (D1).
+        let (last, order) = self.cpus[to].batch;
+        let order = if r.ts - last < BATCH_NS { order - 1 } else { self.seq + 1000 };
+        self.seq = self.seq.max(order) + 1;
+        self.cpus[to].batch = (r.ts, order);
+        if let Some(s) = self.cpus[to].queued.get_mut(&r.p.pid) {
+            s.seq = order;
+        }
+    }
+
+    fn need_resched(&mut self, t: &Trace, r: &Row) {
+        let s = &mut self.cpus[r.rq_cpu.ix()];
+        let clears = r.cpu == r.rq_cpu && t.has_frame(r, "__schedule") && !t.in_interrupt(r);
+        s.need_resched = if clears { NeedResched::No } else { NeedResched::SetAt(r.ts) };
+        if s.curr == Some(r.p.pid) && r.p.pid != 0 {
+            if let Some((side, clock)) = &mut s.running {
+                *clock += r.p.sum_exec.wrapping_sub(side.sum_exec) as i64;
+                *side = r.p;
+            }
+            if t.has_frame(r, "task_tick_fair") {
+                s.next = s.next.filter(|&x| x != r.p.pid);
+                s.last = s.last.filter(|&x| x != r.p.pid);
+            }
+        }
+    }
+
+    fn put(&mut self, cpu: usize, side: &Side, vruntime: (u64, u64), exact: bool) {
+        let old = match self.on.insert(side.pid, cpu) {
+            Some(c) if c != cpu => self.cpus[c].queued.remove(&side.pid).and(None),
+            _ => self.cpus[cpu].queued.get(&side.pid).map(|s: &Seen| s.seq),
+        };
+        self.seq += 1;
+        let running = self.cpus[cpu].curr == Some(side.pid);
+        let seq = old.filter(|_| !running).unwrap_or(self.seq);
+        let seen = Seen { side: *side, vruntime, exact, seq };
+        self.cpus[cpu].queued.insert(side.pid, seen);
+    }
+
+    fn drop_task(&mut self, pid: i64) {
+        if let Some(c) = self.on.remove(&pid) {
+            let s = &mut self.cpus[c];
+            s.queued.remove(&pid);
+            s.next = s.next.filter(|&x| x != pid);
+            s.last = s.last.filter(|&x| x != pid);
+        }
+    }
+
+    /// `sched_idle_cpu(c)`.
+    pub fn sched_idle(&self, c: Cpu) -> Option<bool> {
+        let s = &self.cpus[c.ix()];
+        let curr_is_other = s.running.is_some_and(|(n, _)| n.pid != 0 && n.policy != 5);
+        (!self.idle_policy_seen || curr_is_other).then_some(false)
+    }
+
+    /// Lowest and highest `nr_running` of `c` that a placement between `waking` and `select` can
+    /// have read.
+    pub fn nr_running(&self, c: Cpu, select: &Row, waking: &Row) -> (u64, u64) {
+        let s = &self.cpus[c.ix()];
+        let mut seen = vec![];
+        for r in [select, waking] {
+            if r.rq_cpu == c {
+                seen.extend(r.nr_running);
+            }
+        }
+        if seen.is_empty() {
+            seen.extend(s.nr);
+            seen.extend(s.nr.filter(|_| s.moved_in > 0).map(|n| n + s.moved_in));
+        }
+        let lo = seen.iter().min().copied().unwrap_or(0).max(0) as u64;
+        (lo, seen.iter().max().map_or(64, |&n| n.max(0) as u64))
+    }
+
+    /// Lowest and highest number of delayed tasks queued on `c`.
+    pub fn nr_delayed(&self, c: Cpu) -> (u64, u64) {
+        let n = self.cpus[c.ix()].queued.values().filter(|q| q.side.sched_delayed).count() as u64;
+        (n, n)
+    }
+
+    /// Lowest and highest `capacity_of(c)`: full, less what real-time tasks may have used.
+    pub fn capacity(&self, c: Cpu, now: u64) -> (u64, u64) {
+        let s = &self.cpus[c.ix()];
+        let used = s.rt_util >> ((now.saturating_sub(s.rt_ts)) / 33_554_432).min(63);
+        (1024 - (used * 1024 / 47_742_000).min(1023), 1024)
+    }
+
+    /// Lowest and highest load average of the task running on `c`, and its group.
+    pub fn curr_load(&self, c: Cpu, now: u64) -> Option<((u64, u64), i64)> {
+        let s = &self.cpus[c.ix()];
+        let (side, _) = s.running?;
+        let grown = decay(side.load_avg, side.weight >> 10, now.saturating_sub(s.since));
+        Some(((side.load_avg.min(grown), side.load_avg.max(grown)), side.tg))
+    }
+
+    /// A virtual runtime out of the possible ones.
+    pub fn vruntime(k: &mut Asker, s: &Seen) -> u64 {
+        let (lo, hi) = s.vruntime;
+        let u = Unknown { name: "vruntime of a task moved by the balancer", of: s.side.pid };
+        if lo == hi { lo } else { k.ask(u, &[lo as i64, hi as i64]) as u64 }
+    }
+}
+
+impl Queues {
+    /// Takes in what the kernel's own preemption check did (the `resched_curr` rows `asked` of
+    /// the activation `r`): CFS marks buddies.
+    pub fn preempted(&mut self, t: &Trace, r: &Row, asked: &[usize], k: &Release) {
+        let fair = asked.iter().any(|&i| {
+            t.stack(&t.rows[i]).iter().take(3).any(|f| f.starts_with("check_preempt_wakeup"))
+        });
+        let s = &mut self.cpus[r.rq_cpu.ix()];
+        if k.fair != FairKind::Cfs || !fair {
+            return;
+        }
+        s.next = Some(r.p.pid);
+        if k.last_buddy && r.p.cfs_nr >= 8 {
+            s.last = s.curr;
+        }
+    }
+}

@@ -1,0 +1,121 @@
+//! What `nr_idle_scan` of a last-level cache can be: an interval.
+//!
+//! *What.* The balancer computes the limit now and then from the utilisation of the cache's CPUs;
+//! neither the moment nor the value is recorded. At first anything is possible. A search whose
+//! outcome depends on the limit tells something about it. From then on the limit is what it was,
+//! or what any utilisation seen since would give.
+//! *Equation.* limit = W·(1024 − min(x²·pct²/(10000·1024), 1024))/1024, x the mean utilisation.
+//! *Departures.* D1: utilisation between rows is bounded, not known: an idle CPU's lies between
+//! full decay and its last value, a busy one's between its last value and full growth, and may
+//! be the sum of its tasks' estimates.
+
+use super::loads::decay;
+use super::queues::Queues;
+use super::trace::Row;
+use vruntime_base::Cpu;
+use vruntime_machine::Topology;
+use vruntime_sched::domains::Domains;
+
+/// Utilisation of a CPU when last seen.
+#[derive(Clone, Copy, Debug, Default)]
+struct Util {
+    ts: u64,
+    avg: u64,
+}
+
+#[derive(Clone, Debug)]
+struct Llc {
+    cpus: Vec<Cpu>,
+    pct: u64,
+    range: (u64, u64),
+}
+
+/// Limits of all last-level caches.
+#[derive(Clone, Debug)]
+pub struct ScanLimits {
+    llcs: Vec<Llc>,
+    utils: Vec<Option<Util>>,
+}
+
+impl ScanLimits {
+    /// Nothing is known.
+    pub fn new(t: &Topology, d: &Domains) -> ScanLimits {
+        let mut llcs: Vec<Llc> = Vec::new();
+        for c in t.all().iter() {
+            let ix = t.llc_id(c).ix();
+            if llcs.len() <= ix {
+                let id = d.sd_llc(c);
+                let pct = if id.is_some() { u64::from(d.sd(id).imbalance_pct) } else { 117 };
+                let cpus: Vec<Cpu> = t.llc(c).iter().collect();
+                let range = (0, cpus.len() as u64);
+                llcs.push(Llc { cpus, pct, range });
+            }
+        }
+        ScanLimits { llcs, utils: vec![None; t.nr_cpus()] }
+    }
+
+    /// Lowest and highest possible limit of cache `llc`.
+    pub fn range(&self, llc: usize) -> (u64, u64) {
+        self.llcs[llc].range
+    }
+
+    /// A search has shown that the limit lies in `range`.
+    pub fn learn(&mut self, llc: usize, range: (u64, u64)) {
+        let r = &mut self.llcs[llc].range;
+        if range.0 <= range.1 {
+            *r = range;
+        }
+    }
+
+    /// Takes in the utilisation that `r` shows; the balancer may compute the limit at any moment.
+    pub fn row(&mut self, r: &Row, queues: &Queues) {
+        for (c, side) in [(r.rq_cpu, Some(&r.p)), (r.cpu, r.n.as_ref())] {
+            if let Some(side) = side.filter(|s| s.tg == 0) {
+                self.utils[c.ix()] = Some(Util { ts: r.ts, avg: side.cfs_util_avg });
+            }
+        }
+        for l in &mut self.llcs {
+            if !l.cpus.contains(&r.cpu) && !l.cpus.contains(&r.rq_cpu) {
+                continue;
+            }
+            let w = l.cpus.len() as u64;
+            let (mut lo, mut hi) = (0, 0);
+            for c in &l.cpus {
+                let (a, b) = bounds(self.utils[c.ix()], &queues.cpus[c.ix()], r.ts);
+                lo += a;
+                hi += b;
+            }
+            let least = limit(hi / w, w, l.pct);
+            let most = limit(lo / w, w, l.pct);
+            l.range = (l.range.0.min(least), l.range.1.max(most));
+        }
+    }
+}
+
+/// Lowest and highest utilisation of a CPU now.
+fn bounds(u: Option<Util>, s: &super::queues::CpuState, now: u64) -> (u64, u64) {
+    let Some(u) = u else { return (0, 1024) };
+    let dt = now.saturating_sub(u.ts);
+    if s.curr == Some(0) {
+        return (decay(u.avg, 0, dt), u.avg);
+    }
+    let est: u64 = s.queued.values().map(|q| q.side.util_est).sum();
+    (u.avg.min(1024), decay(u.avg, 1024, dt).max(est).min(1024))
+}
+
+/// The limit for a mean utilisation `x` of `w` CPUs.
+fn limit(x: u64, w: u64, pct: u64) -> u64 {
+    let busy = (x * x * pct * pct / 10_240_000).min(1024);
+    (1024 - busy) * w / 1024
+}
+
+#[cfg(test)]
+mod tests {
+    use super::limit;
+
+    #[test]
+    fn the_examples_of_the_fact_sheet() {
+        assert_eq!([512, 256, 768].map(|x| limit(x, 16, 117)), [10, 14, 3]);
+        assert_eq!([848, 847].map(|x| limit(x, 16, 117)), [0, 1]);
+    }
+}

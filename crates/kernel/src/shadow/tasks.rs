@@ -1,0 +1,137 @@
+//! What is known of tasks beyond the row at hand: kernel thread, bound to one CPU, exiting,
+//! allowed CPUs.
+//!
+//! Newer recordings show `current->flags` and `nr_cpus_allowed` in every row. For older ones the
+//! same facts follow from the rows: a call chain that ends in `kthread` or in a system call; a
+//! wakeup without `select_rq` row (the hook is called only if the task may use several CPUs).
+
+use super::trace::{Row, RowKind, Trace};
+use super::wakes::Wakes;
+use std::collections::HashMap;
+use vruntime_base::{Cpu, CpuMask};
+
+const PF_EXITING: i64 = 0x4;
+const PF_KTHREAD: i64 = 0x20_0000;
+
+/// Facts by task.
+#[derive(Clone, Debug, Default)]
+pub struct Tasks {
+    kthread: HashMap<i64, bool>,
+    /// Wakeups that went through the choice of a CPU, and that did not.
+    chosen: HashMap<i64, (u32, u32)>,
+    has_affinity: bool,
+}
+
+impl Tasks {
+    /// Collects them.
+    pub fn new(t: &Trace, wakes: &Wakes) -> Tasks {
+        let mut s = Tasks {
+            has_affinity: t.rows.iter().any(|r| r.p_nr_cpus_allowed.is_some()),
+            ..Tasks::default()
+        };
+        for r in &t.rows {
+            let curr = if r.kind == RowKind::Switch { r.p.pid } else { r.curr_pid };
+            let kernel = t.stack(r).iter().any(|f| f == "kthread" || f == "kthreadd");
+            let user = t.stack(r).iter().any(|f| {
+                f.starts_with("do_syscall")
+                    || f.starts_with("entry_SYSCALL")
+                    || f == "exc_page_fault"
+            });
+            if kernel || user {
+                s.kthread.insert(curr, kernel);
+            }
+        }
+        let first = t.rows.iter().position(|r| r.kind == RowKind::SelectRq).unwrap_or(usize::MAX);
+        for w in &wakes.list {
+            let Some(waking) = w.waking.filter(|&i| i > first) else { continue };
+            let r = &t.rows[waking];
+            if r.p.on_rq || r.p.pid == r.curr_pid {
+                continue;
+            }
+            let e = s.chosen.entry(w.pid).or_default();
+            if w.select.is_some() {
+                e.0 += 1;
+            } else if r.on_cpu == Some(false) {
+                e.1 += 1;
+            }
+        }
+        s
+    }
+
+    /// The task running at `r` is a kernel thread that may use one CPU only.
+    pub fn waker_is_per_cpu_kthread(&self, r: &Row) -> Option<bool> {
+        if let (Some(f), Some(n)) = (r.curr_flags, r.curr_nr_cpus_allowed) {
+            return Some(f & PF_KTHREAD != 0 && n == 1);
+        }
+        if r.curr_pid == 0 {
+            return Some(true);
+        }
+        if self.kthread.get(&r.curr_pid) == Some(&false) {
+            return Some(false);
+        }
+        match self.chosen.get(&r.curr_pid) {
+            Some((1.., _)) => Some(false),
+            Some((0, 1..)) => self.kthread.get(&r.curr_pid).copied(),
+            _ => None,
+        }
+    }
+
+    /// The task running at `r` is exiting.
+    pub fn waker_exits(&self, t: &Trace, r: &Row) -> bool {
+        match r.curr_flags {
+            Some(f) => f & PF_EXITING != 0,
+            None => t.has_frame(r, "do_exit"),
+        }
+    }
+
+    /// CPUs that the wakee of `r` is known to be allowed on, and known not to be.
+    ///
+    /// Recordings without `p_nr_cpus_allowed` say nothing about affinity; then every task whose
+    /// CPU was chosen at all is taken to be free (the report names this assumption).
+    pub fn allowed(&self, r: &Row, nr_cpus: usize) -> Allowed {
+        match r.p_nr_cpus_allowed {
+            Some(n) if n as usize >= nr_cpus => Allowed::Any,
+            None if !self.has_affinity => Allowed::Any,
+            n => Allowed::Some(n.unwrap_or(0) as usize),
+        }
+    }
+    /// The recording shows affinities.
+    pub fn has_affinity(&self) -> bool {
+        self.has_affinity
+    }
+}
+
+/// Affinity of a wakee as far as it is recorded.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Allowed {
+    /// Every CPU.
+    Any,
+    /// This many CPUs, which ones is not recorded.
+    Some(usize),
+}
+
+/// CPUs that tasks were seen on so far, by task and number of allowed CPUs.
+#[derive(Clone, Debug, Default)]
+pub struct SeenOn {
+    on: HashMap<(i64, i64), CpuMask>,
+}
+
+impl SeenOn {
+    /// `pid`, which may use `nr` CPUs, is or ran on `c`.
+    pub fn note(&mut self, pid: i64, nr: Option<i64>, c: Cpu) {
+        if let Some(nr) = nr {
+            self.on.entry((pid, nr)).or_insert(CpuMask::EMPTY).set(c);
+        }
+    }
+    /// `c` is allowed: it was seen there, or it is among as many CPUs as it may use.
+    pub fn allowed(&self, pid: i64, nr: usize, c: Cpu) -> Option<bool> {
+        let seen = self.on.get(&(pid, nr as i64))?;
+        if seen.has(c) {
+            Some(true)
+        } else if seen.weight() == nr {
+            Some(false)
+        } else {
+            None
+        }
+    }
+}

@@ -1,0 +1,181 @@
+//! What `shadow` replays: one row per recorded event, plain data, any origin.
+//!
+//! Values that a recording may lack are `Option`; the replay treats `None` as not known, never as
+//! zero.
+
+use vruntime_base::Cpu;
+
+/// Kind of a row.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum RowKind {
+    /// `sched_switch`.
+    Switch,
+    /// `sched_waking`: before the wakee's CPU is chosen.
+    Waking,
+    /// Return of `select_task_rq_fair`.
+    SelectRq,
+    /// `sched_migrate_task`: before the task's CPU changes.
+    Migrate,
+    /// `sched_wakeup`: after activation and the preemption check.
+    Wakeup,
+    /// `sched_wakeup_new`: after activation, before the preemption check.
+    WakeupNew,
+    /// A call of `resched_curr`.
+    NeedResched,
+    /// Anything else; its run-queue columns are still used.
+    Other,
+}
+
+/// A task's entity and its queue, as recorded in a row.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Side {
+    /// Task; 0 is an idle task.
+    pub pid: i64,
+    /// Kernel priority: below 100 real time, 100 … 139 fair.
+    pub prio: i64,
+    /// SCHED_* number.
+    pub policy: i64,
+    /// Weight × 1024.
+    pub weight: u64,
+    /// Virtual runtime.
+    pub vruntime: u64,
+    /// Virtual deadline (EEVDF).
+    pub deadline: u64,
+    /// Lag, or while running the deadline at pick (EEVDF).
+    pub vlag: i64,
+    /// Request size (EEVDF).
+    pub slice: u64,
+    /// Total time run.
+    pub sum_exec: u64,
+    /// `se.on_rq`.
+    pub on_rq: bool,
+    /// In delayed dequeue.
+    pub sched_delayed: bool,
+    /// Level below the root.
+    pub depth: i64,
+    /// Load average.
+    pub load_avg: u64,
+    /// Utilisation estimate.
+    pub util_est: u64,
+    /// Number for its task group; 0 is the root.
+    pub tg: i64,
+    /// Entities on its queue.
+    pub cfs_nr: i64,
+    /// `min_vruntime` (CFS) or `zero_vruntime` of its queue.
+    pub cfs_min_vruntime: u64,
+    /// Load weight of its queue.
+    pub cfs_load_weight: u64,
+    /// Utilisation of its queue.
+    pub cfs_util_avg: u64,
+    /// Load average of its queue.
+    pub cfs_load_avg: u64,
+    /// The parent entity (group), if the task is below the root.
+    pub parent: Option<Parent>,
+}
+
+/// The group entity above a task's queue.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Parent {
+    /// Weight × 1024.
+    pub weight: u64,
+    /// Virtual runtime.
+    pub vruntime: u64,
+    /// Virtual deadline.
+    pub deadline: u64,
+    /// Lag or deadline at pick.
+    pub vlag: i64,
+    /// Request size.
+    pub slice: u64,
+}
+
+impl Side {
+    /// A task of the fair class (not the idle task).
+    pub fn is_fair(&self) -> bool {
+        self.pid != 0 && self.prio >= 100
+    }
+}
+
+/// One recorded event.
+#[derive(Clone, Debug)]
+pub struct Row {
+    /// When, ns.
+    pub ts: u64,
+    /// Where.
+    pub cpu: Cpu,
+    /// What.
+    pub kind: RowKind,
+    /// Task running there (switch: the task switched from).
+    pub curr_pid: i64,
+    /// First argument: see the README of the recordings.
+    pub a: i64,
+    /// Second argument.
+    pub b: i64,
+    /// The run queue that the columns below are of.
+    pub rq_cpu: Cpu,
+    /// `nr_running` of it.
+    pub nr_running: Option<i64>,
+    /// `nr_switches` of it.
+    pub nr_switches: Option<i64>,
+    /// `clock_task` of it.
+    pub clock_task: Option<i64>,
+    /// `p->wakee_flips`.
+    pub wakee_flips: Option<i64>,
+    /// `current->wakee_flips`.
+    pub curr_wakee_flips: Option<i64>,
+    /// `p->wake_cpu`.
+    pub wake_cpu: Option<i64>,
+    /// `p->recent_used_cpu`.
+    pub recent_used_cpu: Option<i64>,
+    /// `p->on_cpu`, on wakeup rows.
+    pub on_cpu: Option<bool>,
+    /// Flags of the task running there (`current->flags`).
+    pub curr_flags: Option<i64>,
+    /// CPUs that the task running there may use.
+    pub curr_nr_cpus_allowed: Option<i64>,
+    /// CPUs that the task may use.
+    pub p_nr_cpus_allowed: Option<i64>,
+    /// The task (switch: switched from).
+    pub p: Side,
+    /// Switch: the task switched to.
+    pub n: Option<Side>,
+    /// Call chain: index into [`Trace::stacks`].
+    pub stack: Option<usize>,
+    /// Line in the file, for messages.
+    pub line: u64,
+}
+
+/// A recording in memory, rows in order of time.
+#[derive(Clone, Debug, Default)]
+pub struct Trace {
+    /// Events.
+    pub rows: Vec<Row>,
+    /// Call chains, innermost first.
+    pub stacks: Vec<Vec<String>>,
+    /// CPUs.
+    pub nr_cpus: usize,
+}
+
+impl Trace {
+    /// The call chain of a row; empty if none was recorded.
+    pub fn stack(&self, r: &Row) -> &[String] {
+        r.stack.and_then(|i| self.stacks.get(i)).map_or(&[], Vec::as_slice)
+    }
+    /// Some function in the row's chain is `name` (compiler suffixes such as `.part.0` ignored).
+    pub fn has_frame(&self, r: &Row, name: &str) -> bool {
+        self.stack(r).iter().any(|f| f.split('.').next() == Some(name))
+    }
+    /// The row was recorded in an interrupt (hard or soft), going by its call chain.
+    pub fn in_interrupt(&self, r: &Row) -> bool {
+        self.stack(r).iter().any(|f| {
+            f.contains("softirq")
+                || f.contains("sysvec_")
+                || f.contains("irq_exit")
+                || f.contains("common_interrupt")
+                || f.contains("handle_irq")
+        })
+    }
+    /// The call chain shows a wakeup (as opposed to a move by the balancer or the stopper).
+    pub fn in_wakeup(&self, r: &Row) -> bool {
+        self.has_frame(r, "try_to_wake_up") || self.has_frame(r, "wake_up_new_task")
+    }
+}

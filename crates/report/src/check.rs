@@ -1,0 +1,172 @@
+//! `trace check`: how often our code decides as a recorded kernel did, as data and as text.
+
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use vruntime_kernel::shadow::result::{Disagreement, KindResult};
+
+/// Rules applied less often than this say little.
+pub const RARE: u64 = 30;
+
+/// What was found in one recording.
+#[derive(Clone, Debug, Serialize)]
+pub struct RecordingCheck {
+    /// Name of its directory.
+    pub name: String,
+    /// Point release of the kernel that was recorded.
+    pub version: String,
+    /// Release that our code decided as, with overrides.
+    pub release: String,
+    /// Counts by kind of decision.
+    pub kinds: Vec<KindResult>,
+    /// Every disagreement.
+    pub disagreements: Vec<Disagreement>,
+    /// What was taken for granted because the recording does not tell.
+    pub assumptions: Vec<String>,
+    /// Damage that was stepped over.
+    pub diagnostics: Vec<String>,
+}
+
+/// Outcome of `trace check`. As JSON it is the command's contract.
+#[derive(Clone, Debug, Serialize)]
+pub struct CheckReport {
+    /// `vruntime/trace-check/1`.
+    pub schema: &'static str,
+    /// Sums over all recordings.
+    pub kinds: Vec<KindResult>,
+    /// Rules of placement that were applied fewer than [`RARE`] times.
+    pub rare_rules: BTreeMap<String, u64>,
+    /// Recording by recording.
+    pub recordings: Vec<RecordingCheck>,
+}
+
+impl CheckReport {
+    /// Sums up. `rules`: every rule of placement there is.
+    pub fn new(recordings: Vec<RecordingCheck>, rules: &[&str]) -> CheckReport {
+        let mut kinds: Vec<KindResult> = vec![];
+        for k in recordings.iter().flat_map(|r| &r.kinds) {
+            match kinds.iter_mut().find(|x| x.kind == k.kind) {
+                Some(x) => x.add(k),
+                None => kinds.push(k.clone()),
+            }
+        }
+        let placement = kinds.iter().find(|k| k.kind == "placement");
+        let count = |r: &str| placement.and_then(|k| k.rules.get(r)).copied().unwrap_or(0);
+        let rare_rules =
+            rules.iter().map(|&r| (r.to_owned(), count(r))).filter(|r| r.1 < RARE).collect();
+        CheckReport { schema: "vruntime/trace-check/1", kinds, rare_rules, recordings }
+    }
+
+    /// Sum of one kind.
+    pub fn kind(&self, kind: &str) -> Option<&KindResult> {
+        self.kinds.iter().find(|k| k.kind == kind)
+    }
+
+    /// The report for people.
+    pub fn text(&self) -> String {
+        let mut s = String::new();
+        let width = self.recordings.iter().map(|r| r.name.len()).max().unwrap_or(0).max(9);
+        for kind in &self.kinds {
+            let _ = writeln!(
+                s,
+                "{}\n  {:width$} {:>7} {:>10} {:>8}  {:>10} {:>8}",
+                kind.kind, "recording", "all", "determined", "agree", "nontrivial", "agree",
+            );
+            for r in &self.recordings {
+                if let Some(k) = r.kinds.iter().find(|k| k.kind == kind.kind) {
+                    line(&mut s, &r.name, k, width);
+                }
+            }
+            line(&mut s, "total", kind, width);
+            list(&mut s, "rules", &kind.rules);
+            list(&mut s, "not known", &kind.unknowns);
+            s.push('\n');
+        }
+        if !self.rare_rules.is_empty() {
+            list(&mut s, &format!("placement rules not exercised (<{RARE})"), &self.rare_rules);
+            s.push('\n');
+        }
+        for r in &self.recordings {
+            for d in r.assumptions.iter().chain(&r.diagnostics) {
+                let _ = writeln!(s, "{}: {d}", r.name);
+            }
+        }
+        for r in self.recordings.iter().filter(|r| !r.disagreements.is_empty()) {
+            let n = r.disagreements.len();
+            let _ = writeln!(s, "{} as {}: {n} disagreements", r.name, r.release);
+            for d in &r.disagreements {
+                let _ = writeln!(
+                    s,
+                    "  {:>12}.{:09} line {} {} task {}: kernel {}, ours {} by {}\n      {}",
+                    d.time / 1_000_000_000,
+                    d.time % 1_000_000_000,
+                    d.line,
+                    d.kind,
+                    d.task,
+                    d.expected,
+                    d.got,
+                    d.rule,
+                    d.state,
+                );
+            }
+        }
+        s
+    }
+}
+
+fn line(s: &mut String, name: &str, k: &KindResult, width: usize) {
+    let all = k.determined + k.undetermined;
+    let _ = writeln!(
+        s,
+        "  {name:width$} {all:>7} {:>10} {:>8}  {:>10} {:>8}",
+        percent(k.determined, all),
+        percent(k.agree, k.determined),
+        k.nontrivial,
+        percent(k.nontrivial_agree, k.nontrivial),
+    );
+}
+
+fn percent(part: u64, all: u64) -> String {
+    if all == 0 {
+        return "-".into();
+    }
+    // Rounded down, so that 100.00 % means all.
+    let p = part * 10_000 / all;
+    format!("{}.{:02} %", p / 100, p % 100)
+}
+
+fn list(s: &mut String, what: &str, counts: &BTreeMap<String, u64>) {
+    if counts.is_empty() {
+        return;
+    }
+    let mut v: Vec<_> = counts.iter().collect();
+    v.sort_by(|a, b| b.1.cmp(a.1).then(a.0.cmp(b.0)));
+    let v: Vec<String> = v.iter().map(|(n, c)| format!("{n} {c}")).collect();
+    let _ = writeln!(s, "  {what}: {}", v.join(", "));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sums_and_shares() {
+        let mut k = KindResult::new("placement");
+        k.count(true, true, "target idle");
+        k.count(false, false, "target idle");
+        k.miss(&["nr_idle_scan"]);
+        let r = RecordingCheck {
+            name: "x".into(),
+            version: "6.1.192".into(),
+            release: "v6.1".into(),
+            kinds: vec![k],
+            disagreements: vec![],
+            assumptions: vec![],
+            diagnostics: vec![],
+        };
+        let c = CheckReport::new(vec![r.clone(), r], &["target idle", "idle core"]);
+        let t = c.text();
+        assert!(t.contains("total           6    66.66 %  50.00 %           2 100.00 %"), "{t}");
+        assert!(t.contains("not exercised (<30): target idle 4, idle core 0"), "{t}");
+    }
+}

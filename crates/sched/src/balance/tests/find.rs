@@ -1,0 +1,315 @@
+//! Is there a pull to be made: which group, how much, from which queue?
+//!
+//! A fixture: `llcs=2 cores=4 smt=1 sockets=1` (threads of a core and cores of a cache follow one
+//! another), `level=PKG` (the domain), `dst=0`, the kind of balancing (`idle` is the default, or
+//! `busy`, `newidle`), and by CPU `nr=4:2,5:1`, and where they differ from what saturated tasks of
+//! weight 1024 would show, `load=`, `util=`, `runnable=`, `h_nr=`.
+
+use crate::balance::IdleType;
+use crate::balance::imbalance::{MigrationType, find_busiest_group, find_busiest_queue};
+use crate::balance::stats::{GroupType, Question, update_sd_lb_stats};
+use crate::cx::Shared;
+use crate::domains::SdFlags;
+use crate::release::Release;
+use crate::sample::{shared, v6_1, v6_12};
+use vruntime_base::Cpu;
+use vruntime_machine::{Arch, Numbering, Regular, TopologySpec};
+
+struct Found {
+    text: String,
+    local: GroupType,
+    busiest: Option<GroupType>,
+    overload: bool,
+}
+
+fn number<T: std::str::FromStr>(s: &str) -> T {
+    s.parse().unwrap_or_else(|_| panic!("`{s}` is not a number"))
+}
+
+fn state(k: &Release, get: &dyn Fn(&str) -> Option<String>) -> Shared {
+    let n = |key: &str, default: u32| get(key).map_or(default, |s| number(&s));
+    let (sockets, cores, llcs) = (n("sockets", 1), n("cores", 4), n("llcs", 1));
+    let topo = TopologySpec::Regular(Regular {
+        sockets,
+        nodes_per_socket: 1,
+        cores_per_node: cores * llcs,
+        threads_per_core: n("smt", 1),
+        cores_per_l2: 1,
+        cores_per_llc: cores,
+        numbering: Numbering::SiblingsAdjacent,
+        node_distance: if sockets == 1 { vec![vec![10]] } else { vec![vec![10, 21], vec![21, 10]] },
+    });
+    let topo = topo.build(Arch::X86).expect("a valid machine");
+    let mut sh = shared(&topo, k.clone());
+    let pairs = |key: &str| -> Vec<(usize, u64)> {
+        let text = get(key).unwrap_or_default();
+        let pairs = text.split(',').filter(|p| !p.is_empty()).map(|p| {
+            let (c, x) = p.split_once(':').expect("cpu:value");
+            (number(c), number(x))
+        });
+        pairs.collect()
+    };
+    for (c, nr) in pairs("nr") {
+        let l = &mut sh.loads[c];
+        l.nr_running = nr as u32;
+        l.h_nr_queued = nr as u32;
+        l.load_avg = 1024 * nr;
+        l.util_avg = if nr > 0 { 1024 } else { 0 };
+        l.runnable_avg = 1024 * nr as u32;
+    }
+    pairs("load").into_iter().for_each(|(c, x)| sh.loads[c].load_avg = x);
+    pairs("util").into_iter().for_each(|(c, x)| sh.loads[c].util_avg = x as u32);
+    pairs("runnable").into_iter().for_each(|(c, x)| sh.loads[c].runnable_avg = x as u32);
+    pairs("h_nr").into_iter().for_each(|(c, x)| sh.loads[c].h_nr_queued = x as u32);
+    sh
+}
+
+fn find(k: &Release, fixture: &str) -> Found {
+    let words: Vec<(&str, &str)> =
+        fixture.split_whitespace().map(|w| w.split_once('=').unwrap_or((w, ""))).collect();
+    let get = |key: &str| words.iter().find(|w| w.0 == key).map(|w| w.1.to_string());
+    let sh = state(k, &get);
+    let idle = if get("busy").is_some() {
+        IdleType::NotIdle
+    } else if get("newidle").is_some() {
+        IdleType::Newidle
+    } else {
+        IdleType::Idle
+    };
+    let dst_cpu = Cpu(get("dst").map_or(0, |s| number(&s)));
+    let d = &sh.domains;
+    let level = get("level").unwrap_or("PKG".into());
+    let slot = d.slots(dst_cpu).find(|s| d.at(*s).name == level).expect("a level of the machine");
+    let sd = d.at(slot);
+    let mut imbalanced = vec![false; sd.groups.len()];
+    if let Some(c) = get("imbalanced") {
+        imbalanced[sd.group_of(Cpu(number(&c)))] = true;
+    }
+    let q = Question {
+        sd,
+        child_prefers_sibling: slot > d.slots(dst_cpu).start
+            && d.at(slot - 1).flags.has(SdFlags::PREFER_SIBLING),
+        dst_cpu,
+        idle,
+        cpus: &sd.span,
+        whole: true,
+        imbalanced: &imbalanced,
+    };
+    let sds = update_sd_lb_stats(&sh, &q);
+    let text = match find_busiest_group(k, &q, &sds) {
+        None => "balanced".into(),
+        Some((g, i)) => {
+            let kind = match i.kind {
+                MigrationType::Load => "load",
+                MigrationType::Util => "util",
+                MigrationType::Task => "task",
+            };
+            let from =
+                find_busiest_queue(&sh, &q, g, &i).map_or("nobody".into(), |c| c.to_string());
+            format!("{}: {} {kind} from {from}", sd.groups[g].span, i.amount)
+        }
+    };
+    Found {
+        text,
+        local: sds.local.1.kind,
+        busiest: sds.busiest.map(|b| b.1.kind),
+        overload: sds.overload,
+    }
+}
+
+fn check_in(k: &Release, fixture: &str, expected: &str) {
+    let f = find(k, fixture);
+    let why = format!("{fixture} (local {:?}, busiest {:?})", f.local, f.busiest);
+    assert_eq!(f.text, expected, "{why}");
+}
+
+fn check(fixture: &str, expected: &str) {
+    check_in(&v6_1(), fixture, expected);
+    check_in(&v6_12(), fixture, expected);
+}
+
+#[test]
+fn nothing_to_pull() {
+    check("llcs=2", "balanced");
+    // Only the local group has tasks.
+    check("llcs=2 nr=0:3", "balanced");
+    // Tasks of other classes do not count as something to pull.
+    check("llcs=2 nr=4:2 h_nr=4:0", "balanced");
+}
+
+#[test]
+fn siblings_share_tasks_evenly() {
+    // Four busy CPUs against none: 4 > 0 + 1, half of the difference.
+    check("llcs=2 nr=4:1,5:1,6:1,7:1", "4-7: 2 task from 4");
+    // 2 > 0 + 1: one task; 1 > 0 + 1 fails, and the group has only one task.
+    check("llcs=2 nr=4:1,5:1", "4-7: 1 task from 4");
+    check("llcs=2 nr=4:1", "balanced");
+    // A difference of one is left alone.
+    check("llcs=2 nr=0:1,4:1,5:1", "balanced");
+    // The queue with the most tasks.
+    check("llcs=2 nr=4:1,6:2,7:2 util=4:0,6:0,7:0 runnable=4:0,6:0,7:0", "4-7: 2 task from 6");
+}
+
+#[test]
+fn a_busy_cpu_spreads_too_up_to_6_5() {
+    // 6.12: the sibling imbalance is zero for a busy puller.
+    let f = "llcs=2 dst=0 busy nr=0:1,4:1,5:1,6:1,7:1";
+    check_in(&v6_1(), f, "4-7: 1 task from 4");
+    check_in(&v6_12(), f, "balanced");
+}
+
+#[test]
+fn spare_capacity_takes_utilisation_from_an_overloaded_group() {
+    // Group 4-7: 8 tasks, util 4096·117 > 409600: overloaded. PKG does not share the cache: util
+    // 4096 − 0 of the local group.
+    let f = find(&v6_1(), "llcs=2 nr=4:2,5:2,6:2,7:2");
+    assert_eq!((f.local, f.busiest), (GroupType::HasSpare, Some(GroupType::Overloaded)));
+    check("llcs=2 nr=4:2,5:2,6:2,7:2", "4-7: 4096 util from 4");
+    check("llcs=2 nr=4:2,5:2,6:2,7:2 util=0:96", "4-7: 4000 util from 4");
+    // The CPU with the most utilisation among those with two tasks.
+    let f = "llcs=2 nr=4:1,5:3,6:3,7:2 util=5:900,6:1000";
+    check_in(&v6_1(), f, "4-7: 4096 util from 7");
+    // No room by utilisation, but a CPU is idle: one task.
+    check("llcs=2 nr=0:1,4:2,5:2,6:2,7:2 util=0:1024,1:1024,2:1024,3:1024", "4-7: 1 task from 4");
+}
+
+#[test]
+fn runnable_time_boosts_the_choice_of_the_queue_from_6_5_on() {
+    let f = "llcs=2 nr=4:2,5:2,6:2,7:2 util=4:990,5:995,6:800,7:800 \
+             runnable=4:1000,5:960,6:800,7:800";
+    // 995 wins in 6.1, max(990, 1000) in 6.12.
+    check_in(&v6_1(), f, "4-7: 4096 util from 5");
+    check_in(&v6_12(), f, "4-7: 4096 util from 4");
+}
+
+#[test]
+fn inside_the_cache_idle_cpus_are_evened_out_by_tasks() {
+    // MC without SMT: groups of one CPU. Two tasks on 1, dst idle: 2 > 0 + 1, (2 − 0)/2 = 1.
+    check("cores=4 level=MC nr=1:2", "1: 1 task from 1");
+    check("cores=4 level=MC nr=1:3,2:2", "1: 1 task from 1");
+    check("cores=4 level=MC nr=1:4,2:2", "1: 2 task from 1");
+    check("cores=4 level=MC nr=1:1", "balanced");
+    check("cores=4 level=MC dst=0 newidle nr=1:2", "1: 1 task from 1");
+}
+
+#[test]
+fn smt_cores_are_a_type_of_their_own_from_6_6_on() {
+    // Cores {0,1} {2,3} {4,5}: one core with two tasks, one task a thread.
+    let f = "cores=3 smt=2 level=MC nr=2:1,3:1";
+    assert_eq!(find(&v6_1(), f).busiest, Some(GroupType::FullyBusy));
+    assert_eq!(find(&v6_12(), f).busiest, Some(GroupType::SmtBalance));
+    check(f, "2-3: 1 task from 2");
+    // Not for a busy puller.
+    let f = "cores=3 smt=2 level=MC busy nr=0:1,2:1,3:1";
+    assert_eq!(find(&v6_12(), f).busiest, Some(GroupType::FullyBusy));
+    check(f, "balanced");
+    // With idle threads in one of two such cores the one without is busiest.
+    let f = "cores=3 smt=2 level=MC nr=2:2,4:1,5:1 util=2:500 runnable=2:500";
+    check_in(&v6_12(), f, "4-5: 1 task from 4");
+}
+
+#[test]
+fn fully_busy_ties() {
+    // Two LLCs with four tasks each besides the local one; the pull is the same.
+    let f = "llcs=3 nr=4:1,5:1,6:1,7:1,8:1,9:1,10:1,11:1";
+    check_in(&v6_1(), f, "4-7: 2 task from 4");
+    check_in(&v6_12(), f, "8-11: 2 task from 8");
+}
+
+#[test]
+fn spare_groups_by_idle_cpus_then_by_tasks() {
+    // Three CPUs idle against two: fewer idle CPUs are busier.
+    let f = "llcs=3 nr=4:1,8:1,9:1";
+    check(f, "8-11: 1 task from 8");
+    // As many idle CPUs, more tasks (of low utilisation, so that neither is overloaded).
+    let few = "util=4:9,5:9,8:9,9:9 runnable=4:9,5:9,8:9,9:9";
+    check(&format!("llcs=3 nr=4:1,5:1,8:2,9:1 {few}"), "8-11: 1 task from 8");
+    check(&format!("llcs=3 nr=4:2,5:1,8:2,9:1 {few}"), "4-7: 1 task from 4");
+}
+
+#[test]
+fn overloaded_groups_by_load() {
+    let busy = "llcs=3 nr=4:2,5:2,6:2,7:2,8:2,9:2,10:2,11:2";
+    check(&format!("{busy} load=8:9000"), "8-11: 4096 util from 8");
+    check(&format!("{busy} load=4:9000"), "4-7: 4096 util from 4");
+}
+
+#[test]
+fn two_overloaded_groups_are_compared_by_load() {
+    // Loads 8·1024 and 12·1024 over 4096: avg 2048 and 3072, domain 2560.
+    // min((3072 − 2560)·4096, (2560 − 2048)·4096)/1024 = 2048.
+    let f = "llcs=2 nr=0:2,1:2,2:2,3:2,4:3,5:3,6:3,7:3";
+    check(f, "4-7: 2048 load from 4");
+    check(&format!("busy {f}"), "4-7: 2048 load from 4");
+    // 117 % of 2048 is 2396.16: 2396 is within the allowance, 2397 is not.
+    let g = |x: u64| format!("llcs=2 nr=0:2,1:2,2:2,3:2,4:2,5:2,6:2,7:2 load=4:{x},5:0,6:0,7:0");
+    check(&g(2396 * 4), "balanced");
+    // avg of both: (8192 + 9588)·1024/8192 = 2222; (2397 − 2222)·4096/1024 = 700, (2222 − 2048)·4.
+    check(&g(2397 * 4), "4-7: 696 load from 4");
+    // The local group is the more loaded one.
+    check("llcs=2 nr=0:3,1:3,2:3,3:3,4:2,5:2,6:2,7:2", "balanced");
+}
+
+#[test]
+fn a_single_task_heavier_than_the_imbalance_is_no_source() {
+    let f = "llcs=2 nr=0:2,1:2,2:2,3:2,4:1,5:4,6:4,7:3 load=4:9000,5:1000,6:900,7:800";
+    // avg: local 2048, busiest 11700/4 = 2925, domain 2486; min(439·4, 438·4) = 1752.
+    check(f, "4-7: 1752 load from 5");
+}
+
+#[test]
+fn a_fully_busy_local_group_takes_load_from_an_overloaded_one() {
+    // Local 4 tasks on 4 CPUs: avg 1024; busiest 8: 2048; domain 1536. min(512·4, 512·4) = 2048.
+    let f = "llcs=2 dst=0 busy nr=0:1,1:1,2:1,3:1,4:2,5:2,6:2,7:2";
+    assert_eq!(find(&v6_1(), f).local, GroupType::FullyBusy);
+    check(f, "4-7: 2048 load from 4");
+    // A local group with more load per capacity than the domain takes none.
+    check(&format!("{f} load=0:6000"), "balanced");
+}
+
+#[test]
+fn imbalanced_groups_give_one_task() {
+    let f = "llcs=2 imbalanced=4 nr=4:1,5:1,6:1";
+    assert_eq!(find(&v6_1(), f).busiest, Some(GroupType::Imbalanced));
+    check("llcs=2 imbalanced=4 nr=4:1", "4-7: 1 task from 4");
+    check("llcs=2 imbalanced=4 busy nr=0:1,1:1,2:1,3:1,4:1", "4-7: 1 task from 4");
+}
+
+#[test]
+fn a_weaker_type_is_left_alone() {
+    // Local overloaded, the other fully busy.
+    check("llcs=2 nr=0:2,1:2,2:2,3:2,4:1,5:1,6:1,7:1", "balanced");
+}
+
+#[test]
+fn numa_nodes_leave_a_pair_alone() {
+    // Two sockets of eight CPUs in one LLC each: imb_numa_nr = 8 >> 3 = 1.
+    let s = |nr: &str| format!("sockets=2 cores=8 level=NUMA {nr}");
+    // local.nr + 1 = 1 ≤ 1: a difference of 2 is forgiven, 3 is not.
+    check(&s("nr=8:1,9:1"), "balanced");
+    check(&s("nr=8:1,9:1,10:1"), "8-15: 1 task from 8");
+    // local.nr + 1 = 2 > 1: nothing is forgiven.
+    check(&s("nr=0:1,8:1,9:1,10:1"), "8-15: 1 task from 8");
+    use crate::release::NumaImbalance;
+    let k = Release { numa_imbalance: NumaImbalance::None, ..v6_1() };
+    check_in(&k, &s("nr=8:1,9:1"), "8-15: 1 task from 8");
+    let k = Release { numa_imbalance: NumaImbalance::Pair, ..v6_1() };
+    check_in(&k, &s("nr=8:1,9:1"), "balanced");
+    check_in(&k, &s("nr=0:1,8:1,9:1,10:1"), "8-15: 1 task from 8");
+}
+
+#[test]
+fn overload_is_noticed() {
+    assert!(!find(&v6_1(), "llcs=2 nr=0:1,4:1").overload);
+    assert!(find(&v6_1(), "llcs=2 nr=0:2").overload);
+}
+
+#[test]
+fn delayed_tasks_count_where_the_release_counts_them() {
+    let k = Release { balance_counts_delayed: false, ..v6_12() };
+    let mut sh = shared(&crate::sample::regular(Arch::X86, 1, 4, 1, 4), k.clone());
+    sh.loads[1].h_nr_queued = 3;
+    sh.loads[1].h_nr_delayed = 2;
+    assert_eq!(crate::balance::stats::h_nr(&k, &sh.loads[1]), 1);
+    assert_eq!(crate::balance::stats::h_nr(&v6_12(), &sh.loads[1]), 3);
+}

@@ -1,0 +1,158 @@
+//! Decisions of the slow path, by hand.
+
+use super::*;
+use crate::release::Release;
+use crate::sample::{shared, task, v6_1, v6_12};
+use crate::task::Task;
+use vruntime_machine::{Arch, Numbering, Regular, TopologySpec};
+
+/// CPUs with tasks as `(cpu, nr)`, 1024 of load each. The newcomer is the last task.
+fn lab(k: &Release, sockets: u32, llcs: u32, cores: u32, busy: &[(u16, u32)]) -> Shared {
+    let topo = TopologySpec::Regular(Regular {
+        sockets,
+        nodes_per_socket: 1,
+        cores_per_node: llcs * cores,
+        threads_per_core: 1,
+        cores_per_l2: 1,
+        cores_per_llc: cores,
+        numbering: Numbering::SiblingsAdjacent,
+        node_distance: if sockets == 1 { vec![vec![10]] } else { vec![vec![10, 21], vec![21, 10]] },
+    });
+    let topo = topo.build(Arch::X86).expect("a valid machine");
+    let mut sh = shared(&topo, k.clone());
+    for c in 0..sh.rqs.len() {
+        sh.rqs[c].idle_stamp = Ns(100 + c as u64);
+    }
+    for &(c, n) in busy {
+        let l = &mut sh.loads[c as usize];
+        (l.nr_running, l.h_nr_queued) = (n, n);
+        (l.load_avg, l.util_avg, l.runnable_avg) = (1024 * u64::from(n), 1024, 1024 * n);
+        sh.rqs[c as usize].curr = TaskId(9999);
+    }
+    sh.tasks.push(Task { state: crate::task::TaskState::New, ..task() });
+    sh
+}
+
+fn new_task(sh: &Shared) -> Newcomer {
+    let p = TaskId::from_ix(sh.tasks.len() - 1);
+    Newcomer { p, on: Cpu::NONE, h_load: 0, util: 0, util_est: 0, runnable: 0 }
+}
+
+fn fork(sh: &Shared, cpu: u16) -> (u16, &'static str) {
+    let f = find_idlest_cpu(sh, &new_task(sh), Cpu(cpu), Cpu(cpu), SdFlags::BALANCE_FORK);
+    (f.cpu.0, f.rule.name)
+}
+
+fn allow(sh: &mut Shared, cpus: &[u16]) {
+    let mask = cpus.iter().map(|c| Cpu(*c)).collect();
+    let p = sh.tasks.len() - 1;
+    sh.tasks[p].affinity = sh.affinities.intern(mask);
+}
+
+#[test]
+fn the_group_with_more_idle_cpus_and_in_it_the_last_to_go_idle() {
+    let sh = lab(&v6_1(), 1, 2, 2, &[(0, 1), (1, 1)]);
+    assert_eq!(fork(&sh, 0), (3, "slow path: idle CPU"));
+    let mut sh = sh;
+    sh.rqs[2].idle_stamp = Ns(500);
+    assert_eq!(fork(&sh, 0), (2, "slow path: idle CPU"));
+    // Idle since before anybody looked.
+    sh.rqs.iter_mut().for_each(|rq| rq.idle_stamp = Ns::ZERO);
+    assert_eq!(fork(&sh, 0), (2, "slow path: idle CPU"));
+}
+
+#[test]
+fn the_local_group_wins_a_tie() {
+    // LLCs {0,1} {2,3}: one idle CPU each; inside the local one, CPU 1.
+    let sh = lab(&v6_12(), 1, 2, 2, &[(0, 1), (3, 1)]);
+    assert_eq!(fork(&sh, 0), (1, "slow path: idle CPU"));
+}
+
+#[test]
+fn no_idler_group_at_any_level() {
+    let sh = lab(&v6_1(), 1, 2, 2, &[(0, 1), (1, 1), (2, 1), (3, 1)]);
+    assert_eq!(fork(&sh, 0), (0, "slow path: local group idlest"));
+}
+
+#[test]
+fn overloaded_groups_by_load() {
+    let all = [(0, 3), (1, 3), (2, 2), (3, 2)];
+    let mut sh = lab(&v6_1(), 1, 2, 2, &all);
+    // avg 3072 against 2048: 2048 + 174 < 3072, 307200 > 117·2048. In it CPU 2, the first least one.
+    assert_eq!(fork(&sh, 0), (2, "slow path: least loaded CPU"));
+    // 2048 + 174 ≥ 2222 stays on this level; one level down groups of one CPU, equally loaded.
+    sh.loads[0].load_avg = 2222;
+    sh.loads[1].load_avg = 2222;
+    assert_eq!(fork(&sh, 0), (0, "slow path: local group idlest"));
+    sh.loads[0].load_avg = 2430;
+    sh.loads[1].load_avg = 2430;
+    assert_eq!(fork(&sh, 0).0, 2);
+}
+
+#[test]
+fn a_sched_idle_cpu_is_taken_at_once() {
+    let mut sh = lab(&v6_1(), 1, 2, 2, &[(0, 2), (1, 2), (2, 1), (3, 1)]);
+    sh.loads[2].idle_h_nr = 1;
+    sh.loads[2].util_avg = 0;
+    assert_eq!(fork(&sh, 0), (2, "slow path: SCHED_IDLE CPU"));
+}
+
+#[test]
+fn affinity_skips_groups_and_cpus() {
+    let mut sh = lab(&v6_1(), 1, 2, 2, &[(0, 1), (1, 1)]);
+    allow(&mut sh, &[2]);
+    assert_eq!(fork(&sh, 0), (2, "slow path: idle CPU"));
+    // The local group is not allowed at all: the other one, busy or not.
+    let mut sh = lab(&v6_1(), 1, 2, 2, &[(2, 2), (3, 2)]);
+    allow(&mut sh, &[3]);
+    assert_eq!(fork(&sh, 0), (3, "slow path: least loaded CPU"));
+}
+
+#[test]
+fn numa_nodes_keep_new_tasks_while_nearly_empty() {
+    // Two nodes of 16 CPUs in one LLC: imb_numa_nr = 16 >> 3 = 2.
+    let k = v6_1();
+    let one = lab(&k, 2, 1, 16, &[(0, 1)]);
+    // Idle 15 against 16: difference 1 is forgiven as local.nr + 1 = 2 ≤ 2.
+    assert!(fork(&one, 0).0 < 16);
+    // local.nr + 1 = 3 > 2.
+    let two = lab(&k, 2, 1, 16, &[(0, 1), (1, 1)]);
+    assert!(fork(&two, 0).0 >= 16);
+    // Allowed on two CPUs of the node and on the other node: imb is still 2; on one: 1.
+    let mut sh = lab(&k, 2, 1, 16, &[(0, 1)]);
+    allow(&mut sh, &[0, 16, 17]);
+    assert!(fork(&sh, 0).0 >= 16);
+    // Before 5.18: any idle CPU in the local node keeps it.
+    let k = Release { numa_imbalance: NumaImbalance::Pair, ..v6_1() };
+    assert!(fork(&lab(&k, 2, 1, 16, &[(0, 1), (1, 1)]), 0).0 < 16);
+}
+
+#[test]
+fn back_ported_kernels_sum_allowed_cpus_only() {
+    // LLCs {0,1,2} {3,4,5}: two idle CPUs here; there three, of which one is allowed.
+    let leaves = |only: bool| {
+        let k = Release { idlest_group_allowed_only: only, ..v6_1() };
+        let mut sh = lab(&k, 1, 2, 3, &[(0, 1)]);
+        allow(&mut sh, &[0, 1, 2, 3]);
+        fork(&sh, 0).0 == 3
+    };
+    assert!(!leaves(true) && leaves(false));
+}
+
+#[test]
+fn an_execing_task_does_not_count_itself() {
+    // p runs alone on 0; without it 0 is as idle as the rest of its cache.
+    let mut sh = lab(&v6_1(), 1, 2, 2, &[(0, 1), (2, 1)]);
+    let p = sh.tasks.len() - 1;
+    sh.rqs[0].curr = TaskId::from_ix(p);
+    sh.tasks[p].on_rq = true;
+    let who = Newcomer { on: Cpu(0), h_load: 1024, util: 1024, runnable: 1024, ..new_task(&sh) };
+    let f = find_idlest_cpu(&sh, &who, Cpu(0), Cpu(0), SdFlags::BALANCE_EXEC);
+    assert_eq!((f.cpu.0, f.rule.name), (0, "slow path: local group idlest"));
+}
+
+#[test]
+fn no_domain() {
+    let sh = lab(&v6_1(), 1, 1, 1, &[(0, 1)]);
+    assert_eq!(fork(&sh, 0), (0, "slow path: no domain"));
+}

@@ -1,0 +1,176 @@
+//! Group shares, the shared sum, and load that travels with a task.
+
+use super::*;
+use vruntime_base::{Func, Resource};
+
+fn group_lab(release: Release) -> (Lab, TgId) {
+    let mut lab = Lab::new(release, "uma-8");
+    let g = lab.hook(Cpu(0), |s, cx| s.task_group_new(cx, TgId(0)));
+    (lab, g)
+}
+
+fn group_se(lab: &Lab, g: TgId, cpu: Cpu) -> &Entity {
+    let q = &lab.linux.fair.cfs[lab.linux.fair.queue_of(g, cpu).ix()];
+    &lab.linux.fair.ses[q.se.ix()]
+}
+
+/// Runs `cpus` for `ms` milliseconds with a tick each.
+fn run(lab: &mut Lab, cpus: &[Cpu], ms: u64) {
+    for _ in 0..ms {
+        lab.pass(MS);
+        for &c in cpus {
+            lab.tick(c);
+            if lab.sh.rqs[c.ix()].need_resched {
+                lab.schedule(c);
+            }
+        }
+    }
+}
+
+/// One task on each of two CPUs: each CPU's entity gets half of the group's weight.
+#[test]
+fn a_group_divides_its_weight_among_its_cpus() {
+    for release in [sample::v6_1(), sample::v6_12()] {
+        let (mut lab, g) = group_lab(release);
+        let cpus = [Cpu(0), Cpu(1)];
+        for c in cpus {
+            lab.spawn(c, 0, g);
+            lab.schedule(c);
+        }
+        run(&mut lab, &cpus, 1500);
+        for c in cpus {
+            let w = group_se(&lab, g, c).weight;
+            assert!(w.abs_diff(512 << 10) < 20 << 10, "{w}");
+        }
+        check_invariants(&lab);
+        let total = lab.linux.fair.groups[g.ix()].load_avg;
+        assert!((2000..=2070).contains(&total), "{total}");
+    }
+}
+
+/// A group of three and a task of the root group share a CPU equally, not one to three.
+#[test]
+fn a_group_counts_as_one() {
+    for release in [sample::v6_1(), sample::v6_12()] {
+        let (mut lab, g) = group_lab(release);
+        let alone = lab.spawn(Cpu(0), 0, TgId(0));
+        for _ in 0..3 {
+            lab.spawn(Cpu(0), 0, g);
+        }
+        lab.schedule(Cpu(0));
+        run(&mut lab, &[Cpu(0)], 3000);
+        let share = lab.se(alone).sum_exec.0 / (30 * MS);
+        assert!((46..=54).contains(&share), "{share} %");
+    }
+}
+
+/// Nice 0 and nice 5 share 1024 : 335.
+#[test]
+fn weights_divide_the_cpu() {
+    for release in [sample::v6_1(), sample::v6_12()] {
+        let mut lab = Lab::new(release, "uma-8");
+        let a = lab.spawn(Cpu(0), 0, TgId(0));
+        let b = lab.spawn(Cpu(0), 5, TgId(0));
+        lab.schedule(Cpu(0));
+        run(&mut lab, &[Cpu(0)], 6000);
+        let (a, b) = (lab.se(a).sum_exec.0, lab.se(b).sum_exec.0);
+        let permille = a * 1000 / (a + b);
+        assert!((735..=772).contains(&permille), "{permille}, not 753");
+    }
+}
+
+/// Tasks of the root group never touch the shared sum; others read it at every step.
+#[test]
+fn only_groups_pay_for_the_shared_sum() {
+    let (mut lab, g) = group_lab(sample::v6_1());
+    for tg in [TgId(0), g] {
+        let p = lab.spawn(Cpu(1), 0, tg);
+        lab.schedule(Cpu(1));
+        // Another CPU owns the line by now.
+        let line = vruntime_machine::Line::TgLoadAvg(u32::from(g.0));
+        lab.machine.write(line, Cpu(5));
+        lab.sh.ledger = Ledger::new(8);
+        lab.sleep(Cpu(1));
+        let ns = lab.sh.ledger.sum(Func::UpdateCfsGroup, Resource::TgLoadAvg);
+        assert_eq!(ns.0 != 0, tg == g, "{tg:?}");
+        let _ = p;
+    }
+}
+
+/// The write is limited to one a millisecond a queue where the release says so.
+#[test]
+fn the_ratelimit_limits_writes_not_reads() {
+    let writes = |limited: bool| {
+        let (mut lab, g) = group_lab(Release { tg_load_avg_ratelimit: limited, ..sample::v6_1() });
+        let a = lab.spawn(Cpu(0), 0, g);
+        lab.spawn(Cpu(0), 0, g);
+        let mut n = 0;
+        let q = lab.linux.fair.queue_of(g, Cpu(0));
+        for i in 0..50 {
+            // A task goes to and fro every 20 µs: every attach and detach wants to write.
+            lab.pass(20_000);
+            let before = lab.linux.fair.cfs[q.ix()].tg_load_avg_contrib;
+            lab.move_queued(a, Cpu(1 - i % 2));
+            n += u32::from(before != lab.linux.fair.cfs[q.ix()].tg_load_avg_contrib);
+        }
+        check_invariants(&lab);
+        n
+    };
+    assert!(writes(false) >= 45);
+    assert!(writes(true) <= 2);
+}
+
+/// A sleeper woken elsewhere leaves its load in `removed`; the next update there takes it off.
+#[test]
+fn load_travels_with_a_woken_task() {
+    let mut lab = Lab::new(sample::v6_1(), "uma-8");
+    let a = lab.spawn(Cpu(0), 0, TgId(0));
+    lab.schedule(Cpu(0));
+    run(&mut lab, &[Cpu(0)], 400);
+    lab.sleep(Cpu(0));
+    let load = lab.sh.loads[0].load_avg;
+    assert!((1000..=1024).contains(&load), "{load}");
+    lab.wake(a, Cpu(1));
+    assert_eq!(lab.sh.loads[0].load_avg, load, "still counted where it slept");
+    assert_eq!(lab.linux.fair.cfs[0].removed.nr, 1);
+    assert!(lab.sh.loads[1].load_avg >= 1000);
+    let left = lab.hook(Cpu(0), |s, cx| s.fair.update_blocked_averages(cx, Cpu(0)));
+    assert_eq!((lab.sh.loads[0].load_avg, left), (0, false));
+}
+
+/// By hand: parent 1000 + group entity 500 of it, task 250 of the group's 400 + 1.
+#[test]
+fn hierarchical_load_is_a_share_of_a_share() {
+    let (mut lab, g) = group_lab(sample::v6_1());
+    let p = lab.spawn(Cpu(0), 0, g);
+    let fair = &mut lab.linux.fair;
+    let (root, q) = (CfsId(0), fair.queue_of(g, Cpu(0)));
+    let gse = fair.cfs[q.ix()].se;
+    fair.cfs[root.ix()].avg.load_avg = 1000;
+    fair.ses[gse.ix()].avg.load_avg = 500;
+    fair.cfs[q.ix()].avg.load_avg = 400;
+    lab.se_mut(p).avg.load_avg = 250;
+    // 1000 · 500 / 1001 = 499; 250 · 499 / 401 = 311.
+    assert_eq!(lab.hook(Cpu(0), |s, cx| s.fair.task_h_load(cx, p)), 311);
+    // Within the same jiffy the share is kept.
+    lab.linux.fair.cfs[0].avg.load_avg = 5;
+    assert_eq!(lab.hook(Cpu(0), |s, cx| s.fair.task_h_load(cx, p)), 311);
+}
+
+/// A new task: the cap where the queue is unused, and where the scaled weight overshoots.
+#[test]
+fn a_new_task_is_expected_to_use_half_of_what_is_left() {
+    let mut lab = Lab::new(sample::v6_1(), "uma-8");
+    let p = lab.spawn(Cpu(0), 0, TgId(0));
+    assert_eq!(lab.se(p).avg.util_avg, 512);
+    assert_eq!(lab.se(p).avg.load_avg, 1024);
+    let q = &mut lab.linux.fair.cfs[1].avg;
+    (q.util_avg, q.load_avg, q.last_update_time) = (424, 1023, lab.now);
+    let p = lab.spawn(Cpu(1), 0, TgId(0));
+    assert_eq!(lab.se(p).avg.util_avg, 300, "cap (1024 − 424)/2");
+    let mut lab = Lab::new(Release { new_task_util_scaled: true, ..sample::v6_1() }, "uma-8");
+    let q = &mut lab.linux.fair.cfs[1].avg;
+    (q.util_avg, q.load_avg, q.last_update_time) = (200, 2047, lab.now);
+    let p = lab.spawn(Cpu(1), 0, TgId(0));
+    assert_eq!(lab.se(p).avg.util_avg, 100, "200 · 1024 / 2048");
+}

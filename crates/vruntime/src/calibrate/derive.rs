@@ -1,0 +1,154 @@
+//! From measured quantities to the costs that they determine. `docs/calibrate.md` has the sums.
+
+use super::fit::{FITTED, Fit, fit, path, scaled};
+use super::probe::Sample;
+use vruntime_machine::{Cost, Distance, MachineSpec, Source};
+
+/// Everything that was measured, ns.
+pub struct Measured {
+    /// A system call that does nothing.
+    pub syscall: Sample,
+    /// A 100-byte write to a pipe with room.
+    pub write: Sample,
+    /// A 100-byte read from a pipe with data.
+    pub read: Sample,
+    /// Round trip of two threads on one CPU.
+    pub threads: Sample,
+    /// Round trip of two processes on one CPU.
+    pub processes: Sample,
+    /// One-way line transfer for each distance that the machine has.
+    pub lines: Vec<(Distance, Sample)>,
+    /// Wakeup of a CPU that has been idle for a short and for a long time, by distance.
+    pub wakeups: Vec<(Distance, Sample, Sample)>,
+    /// How long that long time is, ns.
+    pub long_gap: u64,
+}
+
+/// A machine with the measured costs in it.
+pub struct Derived {
+    /// The machine.
+    pub spec: MachineSpec,
+    /// Names of the costs that a measurement determined.
+    pub measured: Vec<String>,
+    /// The fit, if it succeeded.
+    pub fit: Option<Fit>,
+}
+
+/// Puts into `base` what `m` determines. `origin` becomes the source of those costs.
+pub fn derive(base: &MachineSpec, m: &Measured, origin: &str) -> Derived {
+    let mut spec = base.clone();
+    let mut measured = Vec::new();
+    let cost = |of: &Sample, part: f64, minus: f64, how: &str| Cost {
+        low: whole(of.low * part - minus),
+        mid: whole(of.mid * part - minus),
+        high: whole(of.high * part - minus),
+        source: format!("{origin}: {how}"),
+    };
+    // Everything else is exact at its own speed: the table's factor is no longer wanted.
+    spec.path_permille = Cost { low: 1000, mid: 1000, high: 1000, source: origin.into() };
+
+    let c = &mut spec.costs;
+    c.syscall_entry = cost(&m.syscall, 0.5, 0.0, "half of getppid");
+    c.syscall_exit = cost(&m.syscall, 0.5, 0.0, "half of getppid");
+    // One write in 40 takes a new page; the rest of a write is entry, mutex, copy, exit.
+    let mutex = f64::from(c.pipe_lock.mid + c.pipe_unlock.mid);
+    let page = f64::from(c.pipe_new_page.mid) / 40.0;
+    let around = m.syscall.mid + mutex;
+    c.pipe_write = cost(&m.write, 1.0, around + page, "write less getppid, mutex and 1/40 page");
+    c.pipe_read = cost(&m.read, 1.0, around, "read less getppid and mutex");
+    measured.extend(["syscall_entry", "syscall_exit", "pipe_write", "pipe_read"].map(String::from));
+
+    for (distance, sample) in &m.lines {
+        let slot = match distance {
+            Distance::Same => continue,
+            Distance::Smt => &mut c.line_transfer.smt,
+            Distance::L2 => &mut c.line_transfer.l2,
+            Distance::Llc => &mut c.line_transfer.llc,
+            Distance::Package => &mut c.line_transfer.package,
+            Distance::Remote => &mut c.line_transfer.remote,
+        };
+        *slot = cost(sample, 1.0, 0.0, "half a round trip of a flag");
+        measured.push(format!("line_transfer.{}", format!("{distance:?}").to_lowercase()));
+    }
+
+    let fit = fit(&spec, m.threads.mid);
+    if let Some(found) = &fit {
+        spec = scaled(&spec, found.factor);
+        for name in FITTED {
+            if let Some(c) = path(&mut spec.costs, name) {
+                c.source = format!("{origin}: table times {:.3}, the fit", found.factor);
+            }
+            measured.push(name.into());
+        }
+    }
+    let (same, other) = (spec.costs.switch_same_mm.mid, &mut spec.costs.switch_other_mm);
+    let extra = |p: f64, t: f64| f64::from(same) + ((p - t) / 2.0).max(0.0);
+    *other = Cost {
+        low: whole(extra(m.processes.low, m.threads.mid)),
+        mid: whole(extra(m.processes.mid, m.threads.mid)),
+        high: whole(extra(m.processes.high, m.threads.mid)),
+        source: format!("{origin}: switch_same_mm and half of what processes take more"),
+    };
+    measured.push("switch_other_mm".into());
+
+    idle_exit(&mut spec, m, origin);
+    spec.sources.retain(|s| s.what != "costs");
+    spec.sources.push(Source { what: "costs that name it".into(), place: origin.into() });
+    spec.sources.push(Source { what: "other costs".into(), place: "the inherited table".into() });
+    Derived { spec, measured, fit }
+}
+
+/// The exit latency of the state that a long sleep ends in is what a wakeup takes longer after a
+/// long sleep than after a short one.
+fn idle_exit(spec: &mut MachineSpec, m: &Measured, origin: &str) {
+    let Some((_, short, long)) = m.wakeups.first() else { return };
+    let fits = |s: &vruntime_machine::IdleSpec| u64::from(s.target_residency_ns) <= m.long_gap;
+    let Some(deep) = spec.idle.iter().rposition(fits).filter(|i| *i > 0) else { return };
+    let shallow = f64::from(spec.idle[0].exit_latency.mid);
+    let extra = |long: f64| whole(shallow + (long - short.mid).max(0.0));
+    spec.idle[deep].exit_latency = Cost {
+        low: extra(long.low),
+        mid: extra(long.mid),
+        high: extra(long.high),
+        source: format!("{origin}: wakeup after a long sleep less one after a short sleep"),
+    };
+}
+
+fn whole(ns: f64) -> u32 {
+    ns.round().clamp(0.0, f64::from(Cost::MAX)) as u32
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use vruntime_formats::machine_file::builtin_machine;
+
+    fn about(mid: f64) -> Sample {
+        Sample { low: mid * 0.9, mid, high: mid * 1.2 }
+    }
+
+    #[test]
+    fn sums_close() {
+        let base = builtin_machine("uma-2").unwrap();
+        let m = Measured {
+            syscall: about(200.0),
+            write: about(500.0),
+            read: about(450.0),
+            threads: about(4_000.0),
+            processes: about(5_000.0),
+            lines: vec![(Distance::Llc, about(40.0))],
+            wakeups: vec![(Distance::Llc, about(3_000.0), about(9_000.0))],
+            long_gap: 10_000,
+        };
+        let d = derive(&base, &m, "test");
+        let c = &d.spec.costs;
+        assert_eq!((c.syscall_entry.mid, c.syscall_exit.mid), (100, 100));
+        let read = c.syscall_entry.mid + c.pipe_lock.mid + c.pipe_read.mid + c.pipe_unlock.mid;
+        assert_eq!(read + c.syscall_exit.mid, 450);
+        assert_eq!(c.line_transfer.llc.mid, 40);
+        assert_eq!(c.switch_other_mm.mid, c.switch_same_mm.mid + 500);
+        // C1 fits 10 µs, C6 does not.
+        assert_eq!(d.spec.idle[1].exit_latency.mid, 6_000 + d.spec.idle[0].exit_latency.mid);
+        assert!(d.spec.check().is_ok());
+    }
+}

@@ -1,0 +1,251 @@
+//! What is measured: small loops over real system calls, on CPUs of the machine's own choosing.
+//!
+//! Every probe repeats a batch many times and reports the median of the batches with the 10th and
+//! 90th percentile, so an interrupt or a busy neighbour moves the range and not the middle.
+
+use nix::sched::{CpuSet, sched_setaffinity};
+use nix::unistd::{Pid, getppid};
+use std::io::{self, PipeReader, PipeWriter, Read, Write};
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+/// One measured quantity, ns.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Sample {
+    /// 10th percentile.
+    pub low: f64,
+    /// Median.
+    pub mid: f64,
+    /// 90th percentile.
+    pub high: f64,
+}
+
+impl Sample {
+    /// Median and percentiles; zero if there are no values.
+    pub fn of(mut values: Vec<f64>) -> Sample {
+        values.sort_by(f64::total_cmp);
+        let at = |part: f64| {
+            values.get((values.len().saturating_sub(1) as f64 * part).round() as usize).copied()
+        };
+        Sample {
+            low: at(0.1).unwrap_or(0.0),
+            mid: at(0.5).unwrap_or(0.0),
+            high: at(0.9).unwrap_or(0.0),
+        }
+    }
+}
+
+/// Binds the calling thread to `cpu`.
+pub fn pin(cpu: usize) -> io::Result<()> {
+    let mut set = CpuSet::new();
+    set.set(cpu)?;
+    Ok(sched_setaffinity(Pid::from_raw(0), &set)?)
+}
+
+/// Runs `batch` many times on `cpu` and divides each time by `n`.
+fn repeat(
+    cpu: usize,
+    batches: usize,
+    n: usize,
+    mut batch: impl FnMut() -> io::Result<()>,
+) -> io::Result<Sample> {
+    pin(cpu)?;
+    batch()?;
+    let mut values = Vec::with_capacity(batches);
+    for _ in 0..batches {
+        let start = Instant::now();
+        batch()?;
+        values.push(start.elapsed().as_nanos() as f64 / n as f64);
+    }
+    Ok(Sample::of(values))
+}
+
+/// A system call that does nothing: entry and exit.
+pub fn syscall(cpu: usize) -> io::Result<Sample> {
+    const N: usize = 5_000;
+    repeat(cpu, 201, N, || {
+        for _ in 0..N {
+            std::hint::black_box(getppid());
+        }
+        Ok(())
+    })
+}
+
+/// Write and read of 100 bytes on a pipe that nobody sleeps on: 600 fit, so neither blocks.
+pub fn pipe(cpu: usize) -> io::Result<(Sample, Sample)> {
+    const N: usize = 600;
+    pin(cpu)?;
+    let (mut reader, mut writer) = io::pipe()?;
+    let mut message = [0u8; 100];
+    let (mut writes, mut reads) = (Vec::new(), Vec::new());
+    for _ in 0..301 {
+        let start = Instant::now();
+        for _ in 0..N {
+            writer.write_all(&message)?;
+        }
+        let full = Instant::now();
+        for _ in 0..N {
+            reader.read_exact(&mut message)?;
+        }
+        reads.push(full.elapsed().as_nanos() as f64 / N as f64);
+        writes.push((full - start).as_nanos() as f64 / N as f64);
+    }
+    Ok((Sample::of(writes), Sample::of(reads)))
+}
+
+/// Round trips of 4 bytes until `writer` fails or enough batches are done.
+fn ping(cpu: usize, writer: &mut impl Write, reader: &mut impl Read) -> io::Result<Sample> {
+    const N: usize = 500;
+    let mut word = [0u8; 4];
+    repeat(cpu, 201, N, || {
+        for _ in 0..N {
+            writer.write_all(&word)?;
+            reader.read_exact(&mut word)?;
+        }
+        Ok(())
+    })
+}
+
+/// Sends back what comes in, until there is no more.
+pub fn echo(cpu: usize, mut reader: impl Read, mut writer: impl Write) -> io::Result<()> {
+    pin(cpu)?;
+    let mut word = [0u8; 4];
+    while reader.read_exact(&mut word).is_ok() {
+        writer.write_all(&word)?;
+        writer.flush()?;
+    }
+    Ok(())
+}
+
+/// Round trip between two threads on one CPU: two writes, two reads, two switches.
+pub fn threads_round_trip(cpu: usize) -> io::Result<Sample> {
+    let ((to_other, mut to), (mut from, from_other)) = (io::pipe()?, io::pipe()?);
+    std::thread::scope(|scope| {
+        scope.spawn(move || echo(cpu, to_other, from_other));
+        let sample = ping(cpu, &mut to, &mut from);
+        drop(to);
+        sample
+    })
+}
+
+/// The same between two processes: this program once more.
+pub fn processes_round_trip(cpu: usize) -> io::Result<Sample> {
+    let ((to_other, mut to), (mut from, from_other)) = (io::pipe()?, io::pipe()?);
+    let mut child = Command::new(std::env::current_exe()?)
+        .args(["calibrate", "--echo", &cpu.to_string()])
+        .stdin(Stdio::from(to_other))
+        .stdout(Stdio::from(from_other))
+        .spawn()?;
+    let sample = ping(cpu, &mut to, &mut from);
+    drop(to);
+    child.wait()?;
+    sample
+}
+
+/// A word on a line of its own.
+#[repr(align(256))]
+struct Alone(AtomicU64);
+
+/// One-way transfer of a cache line between two CPUs: half a round trip of a flag.
+pub fn line_transfer(a: usize, b: usize) -> io::Result<Sample> {
+    const N: u64 = 2_000;
+    const BATCHES: u64 = 101;
+    let flag = Alone(AtomicU64::new(0));
+    let wait_for = |value: u64| while flag.0.load(Ordering::Acquire) != value {};
+    std::thread::scope(|scope| {
+        let other = scope.spawn(|| {
+            pin(b)?;
+            for i in 0..N * BATCHES {
+                wait_for(2 * i + 1);
+                flag.0.store(2 * i + 2, Ordering::Release);
+            }
+            Ok(())
+        });
+        // The other side waits for every turn, so a failed pin here must not end the loop.
+        let pinned = pin(a);
+        let mut values = Vec::new();
+        for batch in 0..BATCHES {
+            let start = Instant::now();
+            for i in batch * N..(batch + 1) * N {
+                flag.0.store(2 * i + 1, Ordering::Release);
+                wait_for(2 * i + 2);
+            }
+            values.push(start.elapsed().as_nanos() as f64 / (2 * N) as f64);
+        }
+        let joined: io::Result<()> =
+            other.join().unwrap_or_else(|_| Err(io::Error::other("thread")));
+        joined.and(pinned).map(|()| Sample::of(values))
+    })
+}
+
+/// From before the `write` on CPU `a` until the reader that slept on CPU `b` is back in user mode.
+/// The reader has slept for `gap`; CPU `a` spins meanwhile.
+pub fn wakeup(a: usize, b: usize, gap: Duration, n: usize) -> io::Result<Sample> {
+    let (reader, writer) = io::pipe()?;
+    let start = Instant::now();
+    let sent = AtomicU64::new(0);
+    let since = || start.elapsed().as_nanos() as u64;
+    std::thread::scope(|scope| {
+        let sent = &sent;
+        let sleeper = scope.spawn(move || sleep_and_stamp(b, reader, n, since, sent));
+        let woken = wake(a, writer, gap, n, since, sent);
+        let values = sleeper.join().unwrap_or_else(|_| Err(io::Error::other("thread")))?;
+        woken.map(|()| Sample::of(values))
+    })
+}
+
+fn sleep_and_stamp(
+    cpu: usize,
+    mut reader: PipeReader,
+    n: usize,
+    now: impl Fn() -> u64,
+    sent: &AtomicU64,
+) -> io::Result<Vec<f64>> {
+    pin(cpu)?;
+    let mut values = Vec::with_capacity(n);
+    let mut byte = [0u8; 1];
+    while values.len() < n && reader.read(&mut byte)? == 1 {
+        values.push(now().saturating_sub(sent.load(Ordering::Acquire)) as f64);
+    }
+    Ok(values)
+}
+
+fn wake(
+    cpu: usize,
+    mut writer: PipeWriter,
+    gap: Duration,
+    n: usize,
+    now: impl Fn() -> u64,
+    sent: &AtomicU64,
+) -> io::Result<()> {
+    pin(cpu)?;
+    for _ in 0..n {
+        let until = Instant::now() + gap;
+        while Instant::now() < until {
+            std::hint::spin_loop();
+        }
+        sent.store(now(), Ordering::Release);
+        writer.write_all(&[0])?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn median_and_percentiles() {
+        let s = Sample::of((0..=100).rev().map(f64::from).collect());
+        assert_eq!(s, Sample { low: 10.0, mid: 50.0, high: 90.0 });
+        assert_eq!(Sample::of(vec![]).mid, 0.0);
+    }
+
+    #[test]
+    fn a_pipe_call_costs_more_than_an_empty_one() {
+        let empty = syscall(0).unwrap();
+        let (write, read) = pipe(0).unwrap();
+        assert!(empty.mid > 5.0 && write.mid > empty.mid && read.mid > empty.mid);
+    }
+}

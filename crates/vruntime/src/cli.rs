@@ -1,0 +1,245 @@
+//! The command line: what can be said, and which command it goes to.
+
+use crate::commands::{completions, list, man, run, show, trace};
+use crate::failure::{Done, Failure};
+use crate::{bench, calibrate, commands, duration};
+use clap::error::ErrorKind;
+use clap::{Args, Parser, Subcommand};
+use std::ffi::OsString;
+use std::path::PathBuf;
+use vruntime_base::Ns;
+
+const EXIT_CODES: &str = "Exit codes: 0 done, 1 a stated expectation failed, 2 usage, 3 a file \
+cannot be read or is not what it should be, 130 ended by ^C after reporting the seeds that were \
+complete.";
+
+/// A laboratory for the Linux CPU scheduler.
+#[derive(Parser)]
+#[command(name = "vruntime", version, after_help = EXIT_CODES)]
+pub struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// The commands.
+#[derive(Subcommand)]
+pub enum Command {
+    /// Run a benchmark on a machine under a kernel
+    Run(RunArgs),
+    /// Run a benchmark under several kernels and compare; the first -k is the base
+    Compare(CompareArgs),
+    /// Judge recorded traces
+    #[command(subcommand)]
+    Trace(TraceCommand),
+    /// List what there is
+    List(ListArgs),
+    /// Show one machine, kernel or workload in full
+    #[command(subcommand)]
+    Show(ShowCommand),
+    /// Measure this machine and write its machine file
+    Calibrate(CalibrateArgs),
+    /// Measure the speed of vruntime itself
+    Bench(BenchArgs),
+    /// Write manual pages
+    Man(ManArgs),
+    /// Print completions for a shell
+    Completions(CompletionsArgs),
+}
+
+/// What `run` and `compare` have in common.
+#[derive(Args)]
+pub struct Simulation {
+    /// Machine: a name (`vruntime list machines`), a TOML file, or `host`
+    #[arg(short, long, value_name = "MACHINE")]
+    pub machine: String,
+    /// Workload, in the real tool's words, as in 'hackbench -g 20 -f 20 --pipe --threads'
+    #[arg(short, long, value_name = "COMMAND")]
+    pub workload: String,
+    /// Simulated time that is not measured, from the benchmark's start
+    #[arg(long, value_name = "DURATION", default_value = "500ms", value_parser = duration::parse)]
+    pub warmup: Ns,
+    /// Simulated time that is measured; the benchmark's time is extrapolated from it
+    #[arg(long, value_name = "DURATION", default_value = "1s", value_parser = duration::parse)]
+    pub window: Ns,
+    /// Simulate the whole benchmark instead of a window
+    #[arg(long, conflicts_with_all = ["warmup", "window"])]
+    pub full: bool,
+    /// With --full: give up after this much simulated time
+    #[arg(long, value_name = "DURATION", default_value = "600s", value_parser = duration::parse)]
+    pub limit: Ns,
+    /// Threads; 0 for one per CPU. The result does not depend on it
+    #[arg(short = 'j', long, value_name = "N", default_value_t = 0)]
+    pub threads: usize,
+    /// Look at the run's invariants every simulated millisecond (slow; changes nothing else)
+    #[arg(long)]
+    pub checks: bool,
+    /// No progress bar
+    #[arg(short, long)]
+    pub quiet: bool,
+    /// Print one JSON object
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `vruntime run`
+#[derive(Args)]
+pub struct RunArgs {
+    /// What to simulate.
+    #[command(flatten)]
+    pub simulation: Simulation,
+    /// Kernel expression, as in v6.5 or v6.1+sis_util=off,hz=1000
+    #[arg(short, long, value_name = "KERNEL")]
+    pub kernel: String,
+    /// Seed of the run
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub seed: u64,
+    /// Run the seeds 1 to N
+    #[arg(long, value_name = "N", conflicts_with = "seed",
+          value_parser = clap::value_parser!(u64).range(1..=100_000))]
+    pub seeds: Option<u64>,
+}
+
+/// `vruntime compare`
+#[derive(Args)]
+pub struct CompareArgs {
+    /// What to simulate.
+    #[command(flatten)]
+    pub simulation: Simulation,
+    /// Kernel expression; give it twice or more, the first is the base
+    #[arg(short, long, value_name = "KERNEL", required = true)]
+    pub kernel: Vec<String>,
+    /// Run the seeds 1 to N under every kernel
+    #[arg(long, value_name = "N", default_value_t = 10,
+          value_parser = clap::value_parser!(u64).range(1..=100_000))]
+    pub seeds: u64,
+    /// What the star means: `interval` is our confidence interval of the difference, `mmtests` the
+    /// rule of mmtests
+    #[arg(long, value_name = "RULE", default_value = "interval")]
+    pub sig: commands::compare::Sig,
+}
+
+/// `vruntime trace …`
+#[derive(Subcommand)]
+pub enum TraceCommand {
+    /// Replay recorded decisions and print how often the model decides as that kernel did
+    Check(TraceCheckArgs),
+}
+
+/// `vruntime trace check`
+#[derive(Args)]
+pub struct TraceCheckArgs {
+    /// Directories of recordings
+    #[arg(required = true, value_name = "DIR")]
+    pub paths: Vec<PathBuf>,
+    /// Kernel expression to decide as, instead of the release that a recording names
+    #[arg(short, long, value_name = "KERNEL")]
+    pub kernel: Option<String>,
+    /// Print one JSON object
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `vruntime list`
+#[derive(Args)]
+pub struct ListArgs {
+    /// What to list
+    pub what: list::What,
+    /// Print one JSON object
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `vruntime show …`
+#[derive(Subcommand)]
+pub enum ShowCommand {
+    /// Topology, costs and sources of a machine
+    Machine(ShowArgs),
+    /// Every switch and tunable of a kernel (overrides may follow the name)
+    Kernel(ShowArgs),
+    /// What a workload's command line means
+    Workload(ShowArgs),
+}
+
+/// `vruntime show WHAT NAME`
+#[derive(Args)]
+pub struct ShowArgs {
+    /// Which one
+    pub name: String,
+    /// Print one JSON object
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `vruntime calibrate`
+#[derive(Args)]
+pub struct CalibrateArgs {
+    /// Where to write the machine file; the default is what `-m host` reads
+    #[arg(short, long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+    /// Print one JSON object
+    #[arg(long)]
+    pub json: bool,
+    /// The other process of the ping-pong: send back what comes in, pinned to this CPU
+    #[arg(long, hide = true, value_name = "CPU")]
+    pub echo: Option<usize>,
+}
+
+/// `vruntime bench`
+#[derive(Args)]
+pub struct BenchArgs {
+    /// Where to write the figures
+    #[arg(short, long, value_name = "FILE", default_value = "target/bench.json")]
+    pub output: PathBuf,
+    /// Only cases whose name contains this
+    #[arg(long, value_name = "TEXT", default_value = "")]
+    pub case: String,
+    /// Simulate this much of what a case has by default, in percent
+    #[arg(long, value_name = "N", default_value_t = 100,
+          value_parser = clap::value_parser!(u64).range(1..=10_000))]
+    pub percent: u64,
+    /// Print one JSON object
+    #[arg(long)]
+    pub json: bool,
+    /// Run one case and nothing else (used below callgrind)
+    #[arg(long, hide = true, value_name = "CASE:KERNEL:WINDOW")]
+    pub only: Option<String>,
+}
+
+/// `vruntime man`
+#[derive(Args)]
+pub struct ManArgs {
+    /// Write one page for each command into this directory; the default is the main page on stdout
+    #[arg(short, long, value_name = "DIR")]
+    pub output: Option<PathBuf>,
+}
+
+/// `vruntime completions`
+#[derive(Args)]
+pub struct CompletionsArgs {
+    /// Which shell
+    pub shell: clap_complete::Shell,
+}
+
+/// Parses `args` and does what they say.
+pub fn run(args: impl IntoIterator<Item = OsString>) -> Result<Done, Failure> {
+    let cli = match Cli::try_parse_from(args) {
+        Ok(cli) => cli,
+        Err(e) if matches!(e.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) => {
+            return Ok(Done::new(e.to_string()));
+        }
+        // clap knows its own way of showing this, and its code for it is 2 as well.
+        Err(e) => e.exit(),
+    };
+    match cli.command {
+        Command::Run(args) => run::run(&args),
+        Command::Compare(args) => commands::compare::compare(&args),
+        Command::Trace(TraceCommand::Check(args)) => trace::check(&args),
+        Command::List(args) => list::list(&args),
+        Command::Show(args) => show::show(&args),
+        Command::Calibrate(args) => calibrate::calibrate(&args),
+        Command::Bench(args) => bench::bench(&args),
+        Command::Man(args) => man::man(&args),
+        Command::Completions(args) => Ok(completions::completions(&args)),
+    }
+}

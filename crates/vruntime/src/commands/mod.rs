@@ -1,0 +1,60 @@
+//! One file per command.
+
+pub mod compare;
+pub mod completions;
+pub mod list;
+pub mod man;
+pub mod run;
+pub mod show;
+pub mod trace;
+
+use crate::batch::Batch;
+use crate::cli::Simulation;
+use crate::failure::Failure;
+use crate::machine_choice::machine;
+use serde_json::{Value, json};
+use std::sync::Arc;
+use vruntime_formats::kernel_file::kernel;
+use vruntime_kernel::program::Workload;
+use vruntime_kernel::record::Sampling;
+
+/// The workload that a command line names.
+fn workload(command: &str) -> Result<Arc<dyn Workload>, Failure> {
+    vruntime_workload::parse(command).map_err(|e| Failure::Usage(e.to_string()))
+}
+
+/// What the options of `run` and `compare` ask for.
+fn batch(s: &Simulation, kernels: &[String], seeds: Vec<u64>) -> Result<Batch, Failure> {
+    if s.window.0 == 0 || s.limit.0 == 0 {
+        return Err(Failure::Usage("--window and --limit must be longer than 0".into()));
+    }
+    Ok(Batch {
+        machine: Arc::new(machine(&s.machine)?),
+        kernels: kernels.iter().map(|k| kernel(k)).collect::<Result<_, _>>()?,
+        workload: workload(&s.workload)?,
+        seeds,
+        sampling: if s.full {
+            Sampling::Full { limit: s.limit }
+        } else {
+            Sampling::Window { warmup: s.warmup, window: s.window }
+        },
+        threads: s.threads,
+        checks: s.checks,
+        quiet: s.quiet,
+    })
+}
+
+/// How much was simulated, for JSON.
+fn sampling_json(s: Sampling) -> Value {
+    match s {
+        Sampling::Full { limit } => json!({"mode": "full", "limit": limit.0}),
+        Sampling::Window { warmup, window } => {
+            json!({"mode": "window", "warmup": warmup.0, "window": window.0})
+        }
+    }
+}
+
+/// A result as JSON.
+fn to_json(value: &impl serde::Serialize) -> Result<Value, Failure> {
+    serde_json::to_value(value).map_err(|e| Failure::Input(format!("JSON: {e}")))
+}

@@ -1,0 +1,67 @@
+//! `vruntime run`
+
+use crate::cli::RunArgs;
+use crate::failure::{Done, Failure};
+use serde_json::{Value, json};
+use std::fmt::Write;
+use vruntime_base::Ns;
+use vruntime_kernel::program::Workload;
+use vruntime_kernel::record::{RunRecord, Sampling};
+use vruntime_measure::RunJson;
+use vruntime_measure::stats::{mean, sd};
+use vruntime_report::numbers::duration;
+use vruntime_report::run_text;
+
+/// Runs one kernel with one or several seeds.
+pub fn run(args: &RunArgs) -> Result<Done, Failure> {
+    let s = &args.simulation;
+    let seeds = args.seeds.map_or(vec![args.seed], |n| (1..=n).collect());
+    let batch = super::batch(s, std::slice::from_ref(&args.kernel), seeds)?;
+    let mut records = batch.run()?;
+    let runs = records.by_kernel.remove(0);
+    let done = if s.json {
+        Done::json(&run_json(&runs, batch.sampling, records.interrupted)?)
+    } else {
+        Done::new(text(&runs, batch.workload.as_ref()))
+    };
+    Ok(done.interrupted(records.interrupted))
+}
+
+/// `runs` holds every run; the fields of a single one stand beside it as well.
+fn run_json(runs: &[RunRecord], sampling: Sampling, interrupted: bool) -> Result<Value, Failure> {
+    let all = super::to_json(&runs.iter().map(RunJson::from).collect::<Vec<_>>())?;
+    let mut value = match runs {
+        [_] => all[0].clone(),
+        _ => json!({
+            "schema": "vruntime/run/1",
+            "machine": runs[0].machine,
+            "kernel": runs[0].kernel,
+            "workload": runs[0].workload,
+        }),
+    };
+    value["sampling"] = super::sampling_json(sampling);
+    value["interrupted"] = interrupted.into();
+    value["runs"] = all;
+    Ok(value)
+}
+
+/// The report of the first run; with several seeds, below a table of all times.
+fn text(runs: &[RunRecord], workload: &dyn Workload) -> String {
+    let result = |time: Option<Ns>| time.map_or(String::new(), |t| workload.result(t));
+    if let [only] = runs {
+        return run_text(only, &result(only.time));
+    }
+    let mut out = String::new();
+    let mut line = |text: String| writeln!(out, "{text}").expect("a string grows");
+    for r in runs {
+        let time = r.time.map_or("not known".into(), |t| duration(t.0));
+        let how = if r.complete { "" } else { ", extrapolated" };
+        line(format!("seed {:<8} {time}{how}", r.seed));
+    }
+    let times: Vec<f64> = runs.iter().filter_map(|r| r.time.map(|t| t.0 as f64)).collect();
+    if let (Some(mean), Some(sd)) = (mean(&times), sd(&times)) {
+        line(format!("mean {:8} {} ± {}", "", duration(mean as u64), duration(sd as u64)));
+    }
+    line(format!("\nThe first seed:\n\n{}", run_text(&runs[0], &result(runs[0].time))));
+    out
+}

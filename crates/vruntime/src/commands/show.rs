@@ -1,0 +1,140 @@
+//! `vruntime show`
+
+use super::to_json;
+use crate::cli::{ShowArgs, ShowCommand};
+use crate::failure::{Done, Failure};
+use crate::machine_choice::machine;
+use serde_json::{Value, json};
+use std::fmt::Write;
+use vruntime_base::{Cpu, CpuMask};
+use vruntime_formats::kernel_file::kernel;
+use vruntime_machine::{MachineSpec, Topology};
+use vruntime_sched::release::Release;
+use vruntime_workload::WORKLOADS;
+
+/// Shows one thing in full.
+pub fn show(command: &ShowCommand) -> Result<Done, Failure> {
+    match command {
+        ShowCommand::Machine(args) => show_machine(args),
+        ShowCommand::Kernel(args) => show_kernel(args),
+        ShowCommand::Workload(args) => show_workload(args),
+    }
+}
+
+fn show_machine(args: &ShowArgs) -> Result<Done, Failure> {
+    let spec = machine(&args.name)?;
+    let topo = spec.topology.build(spec.arch).map_err(|e| Failure::Input(e.to_string()))?;
+    if args.json {
+        return Ok(Done::json(&json!({
+            "schema": "vruntime/show/1",
+            "kind": "machine",
+            "nr_cpus": topo.nr_cpus(),
+            "machine": to_json(&spec)?,
+        })));
+    }
+    let mut out = String::new();
+    machine_text(&mut out, &spec, &topo).expect("a string grows");
+    Ok(Done::new(out))
+}
+
+fn machine_text(out: &mut String, spec: &MachineSpec, topo: &Topology) -> std::fmt::Result {
+    writeln!(out, "{}: {}\n", spec.name, spec.description)?;
+    writeln!(
+        out,
+        "CPUs      {} at {} MHz, pages of {} KiB",
+        topo.nr_cpus(),
+        spec.mhz,
+        spec.page_kib
+    )?;
+    let c = spec.caches;
+    writeln!(out, "caches    L1 {} KiB, L2 {} KiB, LLC {} MiB", c.l1_kib, c.l2_kib, c.llc_mib)?;
+    for (name, set) in levels() {
+        let of_first = set(topo, Cpu(0));
+        let mut groups: Vec<Option<Cpu>> =
+            (0..topo.nr_cpus()).map(|i| set(topo, Cpu::from_ix(i)).first()).collect();
+        groups.sort_unstable();
+        groups.dedup();
+        writeln!(
+            out,
+            "{name:9} {} of {} CPUs, the first is {of_first}",
+            groups.len(),
+            of_first.weight()
+        )?;
+    }
+    writeln!(out, "\nidle state  exit latency ns (low … high)  source")?;
+    for s in &spec.idle {
+        let e = &s.exit_latency;
+        writeln!(out, "{:10}  {} ({} … {})  {}", s.name, e.mid, e.low, e.high, e.source)?;
+    }
+    writeln!(out, "\n{:26} {:>7} {:>7} {:>7}  source", "cost, ns", "low", "mid", "high")?;
+    for row in spec.costs.iter() {
+        let c = row.cost;
+        writeln!(out, "{:26} {:>7} {:>7} {:>7}  {}", row.name, c.low, c.mid, c.high, c.source)?;
+    }
+    let p = &spec.path_permille;
+    writeln!(out, "\npath costs × {} ‰ ({} … {}): {}", p.mid, p.low, p.high, p.source)?;
+    writeln!(out, "\nsources")?;
+    spec.sources.iter().try_for_each(|s| writeln!(out, "  {}: {}", s.what, s.place))
+}
+
+/// The set of a CPU at one level.
+type SetOf = fn(&Topology, Cpu) -> CpuMask;
+
+/// The levels of a topology by name.
+fn levels() -> [(&'static str, SetOf); 5] {
+    [
+        ("cores", |t, c| *t.smt(c)),
+        ("L2", |t, c| *t.l2(c)),
+        ("LLC", |t, c| *t.llc(c)),
+        ("packages", |t, c| *t.package_cpus(c)),
+        ("nodes", |t, c| *t.node_cpus(t.node(c))),
+    ]
+}
+
+fn show_kernel(args: &ShowArgs) -> Result<Done, Failure> {
+    let choice = kernel(&args.name)?;
+    let values = to_json(&choice.release)?;
+    if args.json {
+        return Ok(Done::json(&json!({
+            "schema": "vruntime/show/1",
+            "kind": "kernel",
+            "seed_offset": choice.seed_offset,
+            "kernel": values,
+        })));
+    }
+    let mut out = String::new();
+    for &(name, doc) in Release::FIELDS {
+        let value = match &values[name] {
+            Value::String(s) => s.clone(),
+            Value::Bool(b) => if *b { "on" } else { "off" }.into(),
+            other => other.to_string(),
+        };
+        writeln!(out, "{name:28} {value:16} {}", doc.trim()).expect("a string grows");
+    }
+    Ok(Done::new(out))
+}
+
+fn show_workload(args: &ShowArgs) -> Result<Done, Failure> {
+    if let Some(e) = WORKLOADS.iter().find(|e| e.name == args.name) {
+        if args.json {
+            return Ok(Done::json(&json!({
+                "schema": "vruntime/show/1",
+                "kind": "workload",
+                "name": e.name,
+                "synopsis": e.synopsis,
+                "description": e.description,
+            })));
+        }
+        return Ok(Done::new(format!("{}\n{}\n", e.synopsis, e.description)));
+    }
+    let w = super::workload(&args.name)?;
+    if args.json {
+        return Ok(Done::json(&json!({
+            "schema": "vruntime/show/1",
+            "kind": "workload",
+            "command_line": w.command_line(),
+            "description": w.description(),
+        })));
+    }
+    Ok(Done::new(format!("{}\n{}\n", w.command_line(), w.description())))
+}

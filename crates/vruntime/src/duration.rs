@@ -1,0 +1,66 @@
+//! Durations on the command line: a decimal number with `ns`, `us`, `ms` or `s`.
+
+use vruntime_base::Ns;
+
+/// `500ms`, `1.5s`, `250us`, `80ns`. Below a nanosecond nothing is left, so `0.5ns` is refused.
+pub fn parse(text: &str) -> Result<Ns, String> {
+    let wrong = || format!("`{text}`: expected a number with ns, us, ms or s, as in 500ms");
+    let at = text.find(|c: char| !c.is_ascii_digit() && c != '.').ok_or_else(wrong)?;
+    let (number, unit) = text.split_at(at);
+    let unit: u64 = match unit {
+        "ns" => 1,
+        "us" | "µs" => 1_000,
+        "ms" => 1_000_000,
+        "s" => 1_000_000_000,
+        _ => return Err(wrong()),
+    };
+    let (whole, part) = number.split_once('.').unwrap_or((number, ""));
+    let mut ns = whole.parse::<u64>().ok().and_then(|n| n.checked_mul(unit)).ok_or_else(wrong)?;
+    let mut digit = unit;
+    for c in part.chars() {
+        digit = Some(digit / 10).filter(|d| *d > 0).ok_or_else(wrong)?;
+        ns += digit * u64::from(c.to_digit(10).ok_or_else(wrong)?);
+    }
+    if ns >= Ns::NEVER.0 {
+        return Err(format!("`{text}`: longer than 52 days"));
+    }
+    Ok(Ns(ns))
+}
+
+/// `ns` with three or four significant digits and a unit, for people.
+pub fn show(ns: u64) -> String {
+    let (unit, name) = match ns {
+        0..1_000 => return format!("{ns} ns"),
+        1_000..1_000_000 => (1e3, "us"),
+        1_000_000..1_000_000_000 => (1e6, "ms"),
+        _ => (1e9, "s"),
+    };
+    let value = ns as f64 / unit;
+    let digits = if value < 10.0 { 3 } else { usize::from(value < 100.0) + 1 };
+    format!("{value:.digits$} {name}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn units() {
+        assert_eq!(parse("80ns"), Ok(Ns(80)));
+        assert_eq!(parse("2us"), Ok(Ns(2_000)));
+        assert_eq!(parse("500ms"), Ok(Ns::from_ms(500)));
+        assert_eq!(parse("1.25s"), Ok(Ns::from_ms(1_250)));
+        assert_eq!(parse("0s"), Ok(Ns::ZERO));
+        for bad in ["", "5", "ms", "1m", "-1s", "1.2.3s", "0.5ns", "99999999999999s", "9e3s"] {
+            assert!(parse(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn shown_with_a_unit() {
+        assert_eq!(show(999), "999 ns");
+        assert_eq!(show(1_500), "1.500 us");
+        assert_eq!(show(46_120_000_000), "46.12 s");
+        assert_eq!(show(192_300_000_000), "192.3 s");
+    }
+}

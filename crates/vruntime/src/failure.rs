@@ -1,0 +1,85 @@
+//! How a command ends, and the exit code that says so.
+
+use std::fmt;
+use vruntime_formats::kernel_file::KernelError;
+use vruntime_formats::machine_file::FileError;
+
+/// Exit code: done.
+pub const DONE: u8 = 0;
+/// Exit code: a stated expectation failed.
+pub const FINDING: u8 = 1;
+/// Exit code: the command line is wrong.
+pub const USAGE: u8 = 2;
+/// Exit code: a file cannot be read or written, or is not what it should be.
+pub const INPUT: u8 = 3;
+/// Exit code: ended by ^C; what was complete has been reported.
+pub const INTERRUPTED: u8 = 130;
+
+/// What a command leaves: its result and its exit code.
+pub struct Done {
+    /// For stdout.
+    pub stdout: String,
+    /// [`DONE`], [`FINDING`] or [`INTERRUPTED`].
+    pub code: u8,
+}
+
+impl Done {
+    /// A result without findings.
+    pub fn new(stdout: String) -> Done {
+        Done { stdout, code: DONE }
+    }
+    /// The same result, after ^C if `interrupted`.
+    pub fn interrupted(mut self, interrupted: bool) -> Done {
+        if interrupted {
+            self.code = INTERRUPTED;
+        }
+        self
+    }
+    /// A JSON object on one line.
+    pub fn json(value: &serde_json::Value) -> Done {
+        Done::new(format!("{value}\n"))
+    }
+}
+
+/// Why a command gives no result. The text is for the user.
+#[derive(Debug)]
+pub enum Failure {
+    /// The command line is wrong.
+    Usage(String),
+    /// A file is wrong.
+    Input(String),
+    /// ^C before anything was complete.
+    Interrupted,
+}
+
+impl Failure {
+    /// The exit code.
+    pub fn code(&self) -> u8 {
+        match self {
+            Failure::Usage(_) => USAGE,
+            Failure::Input(_) => INPUT,
+            Failure::Interrupted => INTERRUPTED,
+        }
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Failure::Usage(text) | Failure::Input(text) => f.write_str(text),
+            Failure::Interrupted => f.write_str("interrupted before a run was complete"),
+        }
+    }
+}
+
+impl From<KernelError> for Failure {
+    fn from(e: KernelError) -> Failure {
+        if e.is_usage() { Failure::Usage(e.to_string()) } else { Failure::Input(e.to_string()) }
+    }
+}
+
+impl From<FileError> for Failure {
+    fn from(e: FileError) -> Failure {
+        Failure::Input(e.to_string())
+    }
+}

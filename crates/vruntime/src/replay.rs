@@ -1,0 +1,189 @@
+//! A recording as `shadow` replays it: columns by name become plain rows.
+
+use vruntime_base::Cpu;
+use vruntime_formats::error::FormatError;
+use vruntime_formats::recording::Recording;
+use vruntime_formats::table::{Column, EMPTY, Table};
+use vruntime_kernel::shadow::trace::{Parent, Row, RowKind, Side, Trace};
+
+/// Averages above these are damage; they are cut so that sums of them stay in range.
+const MOST: i64 = 1 << 28;
+const MOST_UTIL: i64 = 1 << 12;
+
+/// Columns of one entity.
+struct SideColumns {
+    /// pid, prio, policy, weight, vruntime, deadline, vlag, slice, sum_exec, on_rq, sched_delayed,
+    /// depth, load_avg, util_est, tg
+    own: [Column; 15],
+    /// nr_queued, zero_vruntime, load_weight, util_avg, load_avg
+    cfs: [Column; 5],
+    /// weight, vruntime, deadline, vlag, slice
+    par: [Column; 5],
+}
+
+impl SideColumns {
+    fn new(t: &Table, prefix: &str) -> SideColumns {
+        let own = [
+            "pid",
+            "prio",
+            "policy",
+            "weight",
+            "vruntime",
+            "deadline",
+            "vlag_or_vprot",
+            "slice",
+            "sum_exec",
+            "on_rq",
+            "sched_delayed",
+            "depth",
+            "load_avg",
+            "util_est",
+            "tg",
+        ];
+        let cfs = ["nr_queued", "zero_vruntime", "load_weight", "util_avg", "load_avg"];
+        let par = ["weight", "vruntime", "deadline", "vlag", "slice"];
+        SideColumns {
+            own: own.map(|n| t.column(&format!("{prefix}_{n}"))),
+            cfs: cfs.map(|n| t.column(&format!("{prefix}_cfs_{n}"))),
+            par: par.map(|n| t.column(&format!("{prefix}_par_{n}"))),
+        }
+    }
+    fn read(&self, t: &Table, row: usize) -> Option<Side> {
+        let get = |c: Column| Some(t.get(row, c)).filter(|&v| v != EMPTY);
+        let n = |c: Column| get(c).unwrap_or(0);
+        let [
+            pid,
+            prio,
+            policy,
+            weight,
+            vruntime,
+            deadline,
+            vlag,
+            slice,
+            sum_exec,
+            on_rq,
+            delayed,
+            depth,
+            load_avg,
+            util_est,
+            tg,
+        ] = self.own;
+        let [nr, min_vruntime, load_weight, util, load] = self.cfs;
+        let depth = n(depth);
+        Some(Side {
+            pid: get(pid)?,
+            prio: n(prio),
+            policy: n(policy),
+            weight: n(weight) as u64,
+            vruntime: n(vruntime) as u64,
+            deadline: n(deadline) as u64,
+            vlag: n(vlag),
+            slice: n(slice) as u64,
+            sum_exec: n(sum_exec) as u64,
+            on_rq: n(on_rq) != 0,
+            sched_delayed: n(delayed) != 0,
+            depth,
+            load_avg: n(load_avg).clamp(0, MOST) as u64,
+            // The top bit marks an estimate that has not been updated yet.
+            util_est: (n(util_est) & 0x7fff_ffff).min(MOST_UTIL) as u64,
+            tg: n(tg),
+            cfs_nr: n(nr),
+            cfs_min_vruntime: n(min_vruntime) as u64,
+            cfs_load_weight: n(load_weight) as u64,
+            cfs_util_avg: n(util).clamp(0, MOST_UTIL) as u64,
+            cfs_load_avg: n(load).clamp(0, MOST) as u64,
+            parent: (depth > 0).then(|| Parent {
+                weight: n(self.par[0]) as u64,
+                vruntime: n(self.par[1]) as u64,
+                deadline: n(self.par[2]) as u64,
+                vlag: n(self.par[3]),
+                slice: n(self.par[4]) as u64,
+            }),
+        })
+    }
+}
+
+/// All rows of `r` in order of time, and what is said about rows that were left out.
+pub fn trace(r: &Recording) -> Result<(Trace, Vec<String>), FormatError> {
+    let t = &r.table;
+    let nr_cpus = match &r.meta.topology {
+        Some(m) => m.smt.len(),
+        None => {
+            return Err(FormatError::missing(
+                &r.dir,
+                "topology.txt",
+                "the sysfs topology of the machine, plain or .xz",
+            ));
+        }
+    };
+    let col = |n: &str| t.column(n);
+    let (p, n) = (SideColumns::new(t, "p"), SideColumns::new(t, "n"));
+    let [ts, cpu, curr_pid, a, b, rq_cpu] =
+        ["ts_ns", "cpu", "curr_pid", "a", "b", "rq_cpu"].map(col);
+    let [nr_running, nr_switches, clock_task, wakee_flips, curr_wakee_flips] =
+        ["rq_nr_running", "rq_nr_switches", "rq_clock_task", "wakee_flips", "curr_wakee_flips"]
+            .map(col);
+    let [wake_cpu, recent, onflags, curr_flags, curr_allowed, p_allowed, stack] = [
+        "wake_cpu",
+        "recent_used_cpu",
+        "onflags",
+        "curr_flags",
+        "curr_nr_cpus_allowed",
+        "p_nr_cpus_allowed",
+        "stack",
+    ]
+    .map(col);
+    let mut left_out = vec![];
+    let mut rows = Vec::with_capacity(t.len());
+    for i in 0..t.len() {
+        let get = |c: Column| Some(t.get(i, c)).filter(|&v| v != EMPTY);
+        let n0 = |c: Column| get(c).unwrap_or(0);
+        let cpu_of =
+            |c: Column| usize::try_from(n0(c)).ok().filter(|&x| x < nr_cpus).map(Cpu::from_ix);
+        let (Some(on), Some(of)) = (cpu_of(cpu), cpu_of(rq_cpu)) else {
+            let (c, q) = (n0(cpu), n0(rq_cpu));
+            left_out.push(format!(
+                "state.csv:{}: CPU {c}, queue {q}; expected CPUs below {nr_cpus}; row left out",
+                t.line(i)
+            ));
+            continue;
+        };
+        let kind = match t.word(i) {
+            "switch" => RowKind::Switch,
+            "waking" => RowKind::Waking,
+            "select_rq" => RowKind::SelectRq,
+            "migrate" => RowKind::Migrate,
+            "wakeup" => RowKind::Wakeup,
+            "wakeup_new" => RowKind::WakeupNew,
+            "need_resched" => RowKind::NeedResched,
+            _ => RowKind::Other,
+        };
+        let Some(side) = p.read(t, i) else { continue };
+        rows.push(Row {
+            ts: n0(ts) as u64,
+            cpu: on,
+            kind,
+            curr_pid: n0(curr_pid),
+            a: n0(a),
+            b: n0(b),
+            rq_cpu: of,
+            nr_running: get(nr_running),
+            nr_switches: get(nr_switches),
+            clock_task: get(clock_task),
+            wakee_flips: get(wakee_flips),
+            curr_wakee_flips: get(curr_wakee_flips),
+            wake_cpu: get(wake_cpu),
+            recent_used_cpu: get(recent),
+            on_cpu: get(onflags).map(|f| f & 1 != 0),
+            curr_flags: get(curr_flags),
+            curr_nr_cpus_allowed: get(curr_allowed),
+            p_nr_cpus_allowed: get(p_allowed),
+            p: side,
+            n: if kind == RowKind::Switch { n.read(t, i) } else { None },
+            stack: get(stack).and_then(|s| usize::try_from(s).ok()),
+            line: t.line(i),
+        });
+    }
+    rows.sort_by_key(|r| r.ts);
+    Ok((Trace { rows, stacks: r.stacks.clone(), nr_cpus }, left_out))
+}

@@ -1,0 +1,236 @@
+//! The command line as a user meets it: the README's commands with tiny windows, and mistakes.
+
+use assert_cmd::Command;
+use serde_json::Value;
+use std::path::Path;
+
+/// Options that make a simulation short.
+const TINY: [&str; 5] = ["--warmup", "1ms", "--window", "2ms", "-q"];
+const HACKBENCH: &str = "hackbench -g 1 -f 4 --pipe --threads -l 200 -s 100";
+
+fn vruntime(args: &[&str]) -> Command {
+    let mut command = Command::cargo_bin("vruntime").unwrap();
+    command.args(args);
+    command
+}
+
+/// Stdout of a command that must succeed.
+#[track_caller]
+fn stdout(args: &[&str]) -> String {
+    let output = vruntime(args).output().unwrap();
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{args:?}: {}\n{error}", output.status);
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// The one JSON object of a command, with the schema checked.
+#[track_caller]
+fn json(args: &[&str], schema: &str) -> Value {
+    let text = stdout(args);
+    let value: Value = serde_json::from_str(&text).unwrap_or_else(|e| panic!("{e}: {text}"));
+    assert_eq!(value["schema"], schema);
+    value
+}
+
+/// A command must fail with `code`, say `words` on stderr and nothing on stdout.
+#[track_caller]
+fn fails(args: &[&str], code: i32, words: &[&str]) {
+    let output = vruntime(args).output().unwrap();
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(code), "{args:?}: {error}");
+    for word in words {
+        assert!(error.contains(word), "{args:?}: no `{word}` in: {error}");
+    }
+    assert!(!error.contains("panicked"), "{error}");
+    assert!(output.stdout.is_empty(), "{args:?} wrote to stdout");
+}
+
+/// `run` with one thing replaced.
+fn run<'a>(machine: &'a str, kernel: &'a str, workload: &'a str) -> Vec<&'a str> {
+    [&["run", "-m", machine, "-k", kernel, "-w", workload], &TINY[..]].concat()
+}
+
+/// The commands of the README's code blocks as words, simulations made short.
+fn readme_commands() -> Vec<Vec<String>> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../README.md");
+    let text = std::fs::read_to_string(path).unwrap();
+    let joined = text.replace("\\\n", " ");
+    let commands = joined.lines().filter_map(|l| l.trim().strip_prefix("$ vruntime "));
+    commands.map(|command| shorten(shell_words::split(command).unwrap())).collect()
+}
+
+fn shorten(mut words: Vec<String>) -> Vec<String> {
+    let simulates = words[0] == "run" || words[0] == "compare";
+    for option in ["--warmup", "--window"] {
+        if let Some(at) = words.iter().position(|w| w == option) {
+            words.drain(at..at + 2);
+        }
+    }
+    if let Some(at) = words.iter().position(|w| w == "--seeds") {
+        words[at + 1] = "2".into();
+    }
+    if simulates {
+        words.extend(TINY.map(String::from));
+    }
+    words
+}
+
+#[test]
+fn the_commands_of_the_readme_work() {
+    let commands = readme_commands();
+    assert!(commands.len() >= 3, "{commands:?}");
+    for command in commands {
+        let words: Vec<&str> = command.iter().map(String::as_str).collect();
+        if words[0] == "calibrate" || words[..2] == ["trace", "check"] {
+            continue; // Measures this machine; needs a recording.
+        }
+        assert!(!stdout(&words).is_empty(), "{words:?}");
+    }
+}
+
+#[test]
+fn unknown_names_are_usage_errors_with_the_nearest_name() {
+    fails(&run("uma3", "v6.1", HACKBENCH), 2, &["`uma3`", "uma-2"]);
+    fails(&run("uma-2", "v6.l", HACKBENCH), 2, &["`v6.l`", "v6.1"]);
+    fails(&run("uma-2", "v6.1+sis_utl", HACKBENCH), 2, &["`sis_utl`", "sis_util"]);
+    fails(&run("uma-2", "v6.1+hz=fast", HACKBENCH), 2, &["hz", "`fast`", "a whole number"]);
+    fails(&run("uma-2", "v6.1+sis_util=2", HACKBENCH), 2, &["on or off"]);
+    fails(&run("uma-2", "v6.1+scheduler=lunix", HACKBENCH), 2, &["lunix", "linux"]);
+    fails(&run("uma-2", "v6.1", "hackbnch"), 2, &["`hackbnch`", "hackbench"]);
+    fails(&run("uma-2", "v6.1", "hackbench --grops 3"), 2, &["--grops"]);
+    fails(&["runn"], 2, &["runn", "run"]);
+    fails(&["list", "kernel"], 2, &["kernels"]);
+    fails(&["show", "machine", "uma3"], 2, &["uma-2"]);
+    fails(&["run", "--windw", "1s"], 2, &["--windw"]);
+    fails(&[], 2, &["Usage"]);
+}
+
+#[test]
+fn wrong_values_are_usage_errors() {
+    let base = ["run", "-m", "uma-2", "-k", "v6.1", "-w", HACKBENCH];
+    fails(&[&base[..], &["--window", "3"]].concat(), 2, &["ns, us, ms or s"]);
+    fails(&[&base[..], &["--window", "0s"]].concat(), 2, &["longer than 0"]);
+    fails(&[&base[..], &["--seeds", "0"]].concat(), 2, &["--seeds"]);
+    fails(&[&base[..], &["--seed", "1", "--seeds", "2"]].concat(), 2, &["--seed"]);
+    let one = ["compare", "-m", "uma-2", "-k", "v6.1", "-w", HACKBENCH];
+    fails(&one, 2, &["twice"]);
+}
+
+#[test]
+fn a_bad_file_is_an_input_error_with_file_and_line() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = |name: &str, text: &str| {
+        let path = dir.path().join(name);
+        std::fs::write(&path, text).unwrap();
+        path.to_str().unwrap().to_string()
+    };
+    let machine = file("machine.toml", "schema = \"machine/1\"\nname = [\n");
+    fails(&run(&machine, "v6.1", HACKBENCH), 3, &["machine.toml:2"]);
+    let kernel = file("kernel.toml", "name = \"mine\"\nherz = 250\n");
+    fails(&run("uma-2", &kernel, HACKBENCH), 3, &["kernel.toml:2", "`herz`", "hz"]);
+    fails(&run("no/such.toml", "v6.1", HACKBENCH), 3, &["no/such.toml"]);
+    fails(&run("uma-2", "no/such.toml", HACKBENCH), 3, &["no/such.toml"]);
+}
+
+#[test]
+fn run_json_is_one_object_and_the_same_for_any_number_of_threads() {
+    let args = [&run("uma-8", "v6.1", HACKBENCH)[..6], &[HACKBENCH], &TINY].concat();
+    let with = |threads| {
+        let args = [&args[..], &["--json", "--seeds", "3", "-j", threads]].concat();
+        json(&args, "vruntime/run/1")
+    };
+    let one = with("1");
+    assert_eq!(one["runs"].as_array().unwrap().len(), 3);
+    assert!(one["runs"][0]["counters"]["messages"].as_u64().unwrap() > 0);
+    assert_eq!(one, with("3"));
+}
+
+#[test]
+fn compare_json_keeps_its_contract() {
+    let args = ["compare", "-m", "uma-8", "-k", "v6.1", "-k", "v6.1+hz=1000", "-w", HACKBENCH];
+    let args = [&args[..], &TINY, &["--seeds", "2", "--json"]].concat();
+    let value = json(&args, "vruntime/compare/1");
+    assert_eq!(value["kernels"], serde_json::json!(["v6.1", "v6.1+hz=1000"]));
+    let rows = value["rows"].as_array().unwrap();
+    for metric in [
+        "time",
+        "context_switches",
+        "voluntary_switches",
+        "involuntary_switches",
+        "migrations",
+        "wakeup_latency_p99",
+    ] {
+        let row = rows.iter().find(|r| r["metric"] == metric).expect(metric);
+        for key in ["value", "delta_pct", "ci_low_pct", "ci_high_pct", "significant"] {
+            assert_eq!(row[key].as_array().expect(key).len(), 2, "{metric} {key}");
+        }
+        assert!(row["unit"].is_string() && row["better"].is_string());
+    }
+    for causes in ["switches", "placements", "migrations"] {
+        assert!(value["causes"][causes].is_object());
+    }
+    assert!(value["cpu_time"].is_object());
+}
+
+#[test]
+fn a_kernel_against_itself_differs_in_nothing() {
+    let args = ["compare", "-m", "uma-8", "-k", "v6.1", "-k", "v6.1", "-w", HACKBENCH];
+    let args = [&args[..], &TINY, &["--seeds", "2", "--json"]].concat();
+    let value = json(&args, "vruntime/compare/1");
+    for row in value["rows"].as_array().unwrap() {
+        assert_eq!(row["value"][0], row["value"][1], "{row}");
+        assert_ne!(row["significant"][1], true, "{row}");
+    }
+}
+
+#[test]
+fn lists_and_details_have_text_and_json() {
+    for what in ["machines", "kernels", "workloads", "features", "schedulers"] {
+        assert!(!stdout(&["list", what]).is_empty());
+        let value = json(&["list", what, "--json"], "vruntime/list/1");
+        assert_eq!(value["kind"], what);
+        assert!(!value["items"].as_array().unwrap().is_empty());
+    }
+    for (what, name) in
+        [("machine", "milan-2s"), ("kernel", "v6.1-sis_util"), ("workload", HACKBENCH)]
+    {
+        assert!(!stdout(&["show", what, name]).is_empty());
+        json(&["show", what, name, "--json"], "vruntime/show/1");
+    }
+    let value = json(&["show", "kernel", "v6.1-sis_util", "--json"], "vruntime/show/1");
+    assert_eq!(value["kernel"]["sis_util"], false);
+}
+
+#[test]
+fn manual_pages_and_completions() {
+    assert!(stdout(&["man"]).contains(".TH"));
+    for shell in ["bash", "zsh", "fish"] {
+        assert!(stdout(&["completions", shell]).contains("vruntime"));
+    }
+    let dir = tempfile::tempdir().unwrap();
+    stdout(&["man", "-o", dir.path().to_str().unwrap()]);
+    assert!(dir.path().join("vruntime-compare.1").is_file());
+    assert!(stdout(&["--version"]).starts_with("vruntime "));
+    assert!(stdout(&["run", "--help"]).contains("--window"));
+}
+
+#[test]
+fn an_interrupt_reports_the_seeds_that_are_complete() {
+    let binary = assert_cmd::cargo::cargo_bin("vruntime");
+    let mut child = std::process::Command::new(binary)
+        .args(["run", "-m", "uma-2", "-k", "v6.1", "-w", "perf bench sched pipe -l 100000000"])
+        .args(["--seeds", "100000", "-j", "1", "--json", "-q"])
+        .args(["--warmup", "1ms", "--window", "20ms"])
+        .stdout(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    std::thread::sleep(std::time::Duration::from_millis(1_500));
+    let pid = nix::unistd::Pid::from_raw(child.id() as i32);
+    nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGINT).unwrap();
+    let mut text = String::new();
+    std::io::Read::read_to_string(&mut child.stdout.take().unwrap(), &mut text).unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(130), "{text}");
+    let value: Value = serde_json::from_str(&text).unwrap();
+    assert_eq!(value["interrupted"], true);
+    assert!(!value["runs"].as_array().unwrap().is_empty());
+}

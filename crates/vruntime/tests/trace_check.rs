@@ -1,0 +1,71 @@
+//! Shadow: do our decisions agree with those of recorded kernels?
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use vruntime::trace_check::trace_check;
+
+fn recording(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/data").join(name)
+}
+
+const V6_1: &str = "guest-6.1-16cpu-xfs-dbench6";
+const V6_12: &str = "guest-6.12-16cpu-preempt-full-hackbench-pipe-g1";
+
+/// At least `least` permille of `part` in `all`, and enough of them to mean something.
+fn at_least(what: &str, part: u64, all: u64, least: u64, enough: u64) {
+    assert!(all >= enough, "{what}: only {all}");
+    assert!(part * 1000 >= all * least, "{what}: {part} of {all}");
+}
+
+#[test]
+fn decisions_agree_with_the_recorded_kernels() {
+    for (name, determined) in [(V6_1, 970), (V6_12, 850)] {
+        let report = trace_check(&[recording(name)], None).unwrap();
+        let text = report.text();
+        let of = |kind: &str| report.kind(kind).unwrap_or_else(|| panic!("{text}"));
+        let k = of("placement");
+        let all = k.determined + k.undetermined;
+        at_least("placement determined", k.determined, all, determined, 600);
+        at_least("placement", k.agree, k.determined, 990, 600);
+        at_least("placement elsewhere", k.nontrivial_agree, k.nontrivial, 970, 20);
+        let k = of("wakeup_preemption");
+        at_least("preemption determined", k.determined, k.determined + k.undetermined, 980, 1000);
+        at_least("preemption", k.agree, k.determined, 990, 1000);
+        at_least("preemption in the class", k.nontrivial_agree, k.nontrivial, 980, 200);
+        let k = of("pick");
+        at_least("pick determined", k.determined, k.determined + k.undetermined, 980, 1000);
+        at_least("pick of several", k.nontrivial_agree, k.nontrivial, 980, 150);
+    }
+}
+
+#[test]
+fn a_wrong_kernel_is_caught() {
+    let right = trace_check(&[recording(V6_1)], None).unwrap();
+    let wrong = trace_check(&[recording(V6_1)], Some("v6.1+kthread_stacking=absent")).unwrap();
+    let agree = |r: &vruntime_report::check::CheckReport| r.kind("placement").unwrap().agree;
+    assert!(agree(&wrong) + 20 < agree(&right), "{}", wrong.text());
+}
+
+#[test]
+fn a_cut_recording_is_read_as_far_as_it_goes() {
+    let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join("cut");
+    fs::create_dir_all(&dir).unwrap();
+    for f in ["topology.txt.xz", "README.md", "state-stacks.txt.xz"] {
+        fs::copy(recording(V6_1).join(f), dir.join(f)).unwrap();
+    }
+    let whole = fs::read(recording(V6_1).join("state.csv.xz")).unwrap();
+    fs::write(dir.join("state.csv.xz"), &whole[..whole.len() / 2]).unwrap();
+    let report = trace_check(std::slice::from_ref(&dir), None).unwrap();
+    assert!(report.kind("pick").unwrap().determined > 100, "{}", report.text());
+    assert!(report.text().contains("damaged .xz"), "{}", report.text());
+}
+
+#[test]
+fn a_release_without_a_model_is_refused() {
+    let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join("new-release");
+    fs::create_dir_all(&dir).unwrap();
+    fs::copy(recording(V6_1).join("state.csv.xz"), dir.join("state.csv.xz")).unwrap();
+    fs::write(dir.join("README.md"), "Kernel: Debian 6.18.15 (cloud-amd64)\n").unwrap();
+    let e = trace_check(&[dir], None).unwrap_err().to_string();
+    assert!(e.contains("no model for release 6.18.15; have v6.1, v6.12"), "{e}");
+}
