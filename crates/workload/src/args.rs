@@ -1,7 +1,7 @@
 //! Reads options and checks values.
 //!
-//! As the real tools' parsers (getopt_long and perf's) do, a long option may be cut short as long as
-//! it stays unambiguous: `--loop` for `--loops`.
+//! As the real tools' parsers (getopt_long and perf's) do, a long option may be cut short as long
+//! as it stays unambiguous: `--loop` for `--loops`.
 
 use crate::error::{WorkloadError, nearest};
 use lexopt::{Arg, Parser, ValueExt};

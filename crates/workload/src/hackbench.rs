@@ -1,7 +1,7 @@
 //! hackbench of rt-tests: its options, its output.
 //!
-//! The old command line (`hackbench -pipe 60 process 100000`) is understood as well. Releases of the
-//! tool disagree on `--process` and `--processes`; either is read.
+//! The old command line (`hackbench -pipe 60 process 100000`) is understood as well. Releases of
+//! the tool disagree on `--process` and `--processes`; either is read.
 
 use crate::args::Args;
 use crate::messaging::Messaging;

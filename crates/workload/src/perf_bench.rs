@@ -202,7 +202,8 @@ impl Workload for PerfPipe {
         let per_op = format!("{}.{:06}", millionths / 1_000_000, millionths % 1_000_000);
         let per_second = loops * 1_000_000 / us.max(1);
         format!(
-            "# Running 'sched/pipe' benchmark:\n# Executed {} pipe operations between two {}\n\n     \
+            "# Running 'sched/pipe' benchmark:\n\
+             # Executed {} pipe operations between two {}\n\n     \
              Total time: {} [sec]\n\n {per_op:>14} usecs/op\n {per_second:>14} ops/sec\n",
             self.loops,
             if self.threads { "threads" } else { "processes" },
