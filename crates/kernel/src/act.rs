@@ -104,10 +104,10 @@ impl Sim {
         if cpu.level != 0 || !matches!(cpu.frames[0], Frame::Task) {
             return;
         }
-        if matches!(cpu.waiting, crate::frame::Waiting::Mutex(_)) {
+        if cpu.spin.is_some() {
             // A spinner gives up when it should reschedule.
             let cpu = &mut self.cpus[c.ix()];
-            cpu.op_end = self.now.max(cpu.wait_since);
+            cpu.op_end = self.now.max(cpu.spin_since);
             self.arm(c);
             return;
         }
