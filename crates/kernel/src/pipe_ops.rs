@@ -278,11 +278,13 @@ impl Sim {
             }
             Op::Read { bytes, .. } => {
                 let was_full = pipe.is_full();
-                let (n, freed) = pipe.read(bytes);
-                hot.k.done = n;
+                let (n, freed) = pipe.read(bytes - hot.k.done);
+                hot.k.done += n;
+                hot.k.got = n > 0;
                 hot.k.was_edge = was_full && (!freed_rule || freed);
                 let quiet = n > 0 && !hot.k.was_edge && !hot.k.wake_next;
-                if n > 0 {
+                hot.k.again = n > 0 && hot.k.done < bytes;
+                if hot.k.done == bytes {
                     hot.stats.message(pipe.group, at);
                 }
                 (Func::PipeRead, hot.costs.pipe_read, (!quiet).then_some(Step::ReadUnlocked), n)
@@ -338,7 +340,7 @@ impl Sim {
         self.cpus[c.ix()].mutex = ChannelId::NONE;
         self.wake_mutex_sleeper(c, ch);
         let k = &self.tasks[p.ix()];
-        let (complete, was_full, wake_reader) = (k.done > 0, k.was_edge, k.wake_next);
+        let (complete, was_full, wake_reader) = (k.got, k.was_edge, k.wake_next);
         let mut at = self.now;
         if was_full {
             at = self.wake_waiters(c, ch, at, false);
