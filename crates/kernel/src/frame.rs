@@ -67,17 +67,6 @@ pub enum Frame {
     StopBothLocked,
 }
 
-/// What a CPU waits for.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Waiting {
-    /// Nothing.
-    Nothing,
-    /// The run queue lock of a CPU (interrupts off).
-    RqLock(Cpu),
-    /// The mutex of a pipe, spinning.
-    Mutex(ChannelId),
-}
-
 /// A wakeup in progress.
 #[derive(Clone, Copy, Debug)]
 pub struct WakeOp {
@@ -128,10 +117,15 @@ pub struct CpuSim {
     pub user_to: Ns,
     /// Whom a stretched operation is booked on.
     pub func: Func,
-    /// What it waits for, on the level where it does.
-    pub waiting: Waiting,
-    /// Since when.
-    pub wait_since: Ns,
+    /// The run queue whose lock it waits for on the current level, with interrupts off; NONE if
+    /// none.
+    pub rq_wait: Cpu,
+    /// Since when; in the future while work that comes first is still being done.
+    pub rq_wait_since: Ns,
+    /// The pipe for whose mutex its task spins (level 0, interrupts on); NONE if none.
+    pub spin: ChannelId,
+    /// Since when, as `rq_wait_since`.
+    pub spin_since: Ns,
     /// A mutex was granted at this moment while the CPU served an interrupt.
     pub granted: Ns,
     /// Earliest of the three below.
@@ -199,8 +193,10 @@ impl CpuSim {
             user_from: Ns::ZERO,
             user_to: Ns::ZERO,
             func: Func::User,
-            waiting: Waiting::Nothing,
-            wait_since: Ns::ZERO,
+            rq_wait: Cpu::NONE,
+            rq_wait_since: Ns::ZERO,
+            spin: ChannelId::NONE,
+            spin_since: Ns::ZERO,
             granted: Ns::NEVER,
             irq_at: Ns::NEVER,
             tick_at: Ns::NEVER,
@@ -266,31 +262,23 @@ impl CpuSim {
         if self.is_stopped() {
             return self.idle_since.saturating_sub(now);
         }
-        let waits_here = self.waiting != Waiting::Nothing && self.wait_level() == self.level;
-        if waits_here {
-            sum += self.wait_since.saturating_sub(now);
+        if self.rq_wait.is_some() {
+            sum += self.rq_wait_since.saturating_sub(now);
+        } else if self.level == 0 && self.spin.is_some() {
+            sum += self.spin_since.saturating_sub(now);
         } else if ends(self.op_end) {
             sum += self.op_end - now;
         }
         if self.level == 2 && self.in_softirq && ends(self.saved[1]) {
             sum += self.saved[1];
         }
-        let waits_below = self.waiting != Waiting::Nothing && self.wait_level() == 0;
-        if self.level > 0 && waits_below {
+        if self.level > 0 && self.spin.is_some() {
             // Work planned before the wait began.
-            sum += self.wait_since.saturating_sub(self.suspended_at[0]);
+            sum += self.spin_since.saturating_sub(self.suspended_at[0]);
         } else if self.level > 0 && ends(self.saved[0]) {
             sum += self.saved[0];
         }
         sum + self.rest
-    }
-    /// The level on which it waits: mutexes are waited for on level 0 only, run queue locks on
-    /// the current level (interrupts are off then).
-    pub fn wait_level(&self) -> u8 {
-        match self.waiting {
-            Waiting::Mutex(_) => 0,
-            _ => self.level,
-        }
     }
     /// No user mode in the current operation.
     #[inline(always)]

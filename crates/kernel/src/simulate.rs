@@ -138,7 +138,7 @@ impl Sim {
                     rq.curr,
                     cpu.level,
                     cpu.frames[cpu.level as usize],
-                    cpu.waiting,
+                    (cpu.rq_wait, cpu.spin),
                     rq.need_resched,
                     self.sh.loads[c].nr_running
                 );

@@ -264,7 +264,7 @@ impl Sim {
     fn wake_runnable(&mut self, c: Cpu, mut at: Ns) {
         let WakeOp { p, target, sync, .. } = self.cpus[c.ix()].wake;
         self.sh.rqs[target.ix()].clock = at;
-        if !self.sh.tasks[p.ix()].on_rq {
+        if !self.sh.tasks[p.ix()].on_rq || self.sh.tasks[p.ix()].cpu != target {
             // It left the queue while we waited for the lock: take the ordinary way.
             self.hold_rq(c, target, at);
             self.cpus[c.ix()].wakes.insert(0, (p, sync));

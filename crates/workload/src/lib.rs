@@ -32,17 +32,15 @@ pub struct Entry {
     /// One line of description.
     pub description: &'static str,
     /// Makes it from the words after the name.
-    parse: fn(&[String], Launch) -> Result<Arc<dyn Workload>, WorkloadError>,
+    parse: fn(&[String], Launch) -> Parsed,
 }
 
+/// A workload, or what is wrong with its command line.
+type Parsed = Result<Arc<dyn Workload>, WorkloadError>;
+
 /// Every workload.
-pub const WORKLOADS: &[Entry] = &[
-    hackbench::ENTRY,
-    perf_bench::MESSAGING,
-    perf_bench::PIPE,
-    spin::SPIN,
-    spin::SLEEPER,
-];
+pub const WORKLOADS: &[Entry] =
+    &[hackbench::ENTRY, perf_bench::MESSAGING, perf_bench::PIPE, spin::SPIN, spin::SLEEPER];
 
 /// The workload that `command` runs. `taskset -c N`, `nice -n N` and `chrt` may stand in front.
 pub fn parse(command: &str) -> Result<Arc<dyn Workload>, WorkloadError> {
