@@ -37,11 +37,8 @@ pub fn run_watched(spec: &RunSpec, progress: &Progress) -> Result<RunRecord, Set
     let mut sim = Sim::boot(spec)?;
     let control = sim.cpus.len();
     sim.events.set(control, CHECK);
-    let mut watch = Watch {
-        progress,
-        sampling: spec.sampling,
-        checker: spec.checks.then(Checker::default),
-    };
+    let mut watch =
+        Watch { progress, sampling: spec.sampling, checker: spec.checks.then(Checker::default) };
     sim.run(&mut watch);
     let checks = watch.checker.map(|k| k.report);
     Ok(sim.into_record(spec, checks))
