@@ -36,8 +36,8 @@ fn cfs_runs_equal_tasks_for_a_slice_each() {
     )
 }
 
-/// Weights 1024 and 335: slices of 9.0 and 3.0 ms become 12 and 4 ms with the tick, three to one. New
-/// and alone in their queues, A starts 12 ms and B 12 * 1024 / 335 = 36.7 ms behind: A's lead.
+/// Weights 1024 and 335: slices of 9.0 and 3.0 ms become 12 and 4 ms with the tick, three to one.
+/// New and alone in their queues, A starts 12 ms and B 12 * 1024 / 335 = 36.7 ms behind: A's lead.
 #[test]
 fn cfs_shares_by_weight() {
     check(
@@ -61,8 +61,8 @@ fn cfs_shares_by_weight() {
     )
 }
 
-/// B's credit is 6 ms, more than the granularity of 2 ms, at both wakeups. In between it uses up its
-/// slice of 6 ms at the tick at 16 ms and A runs until the tick after 22 ms.
+/// B's credit is 6 ms, more than the granularity of 2 ms, at both wakeups. In between it uses up
+/// its slice of 6 ms at the tick at 16 ms and A runs until the tick after 22 ms.
 #[test]
 fn cfs_a_sleeper_preempts_a_hog() {
     check(

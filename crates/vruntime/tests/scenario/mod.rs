@@ -12,7 +12,8 @@
 //!
 //! Machines are built-in names or `SOCKETSxCORESxTHREADS`, a numa-48 of that size with one cache a
 //! socket. All tasks are woken at 1 ms on CPU 0 (or the CPU they are bound to) in the order of the
-//! text; `wait 0` and `wake 0` are a futex, `write 0` and `read 0` a pipe; `until 5ms` sleeps until a moment. There is no autogroup unless the expression says so.
+//! text; `wait 0` and `wake 0` are a futex, `write 0` and `read 0` a pipe; `until 5ms` sleeps until
+//! a moment. There is no autogroup unless the expression says so.
 //!
 //! The time-line has one row per CPU and one column per millisecond, with the task that ran longest
 //! in it; `.` is idle. Then come the switches between tasks, and counts of causes.
