@@ -17,6 +17,8 @@
 //! The time-line has one row per CPU and one column per millisecond, with the task that ran longest
 //! in it; `.` is idle. Then come the switches between tasks, and counts of causes.
 
+#![allow(dead_code, reason = "no test that has this module uses all of it")]
+
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::sync::Arc;
@@ -54,7 +56,7 @@ struct Scripted {
 }
 
 /// One word of a script.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 enum Word {
     Op(Op),
     Fork(char),
@@ -98,12 +100,16 @@ impl Scenario {
         }
     }
 
-    /// Runs it on its release, or on a changed one.
-    pub fn record(self) -> RunRecord {
+    /// Its tasks as a workload. With a `main`, that forks them and waits for their end.
+    pub fn workload(self, main: bool) -> Arc<dyn Workload> {
+        Arc::new(Script { tasks: self.tasks, main })
+    }
+
+    fn record(self) -> RunRecord {
         let spec = RunSpec {
             machine: Arc::new(self.machine),
             release: Arc::new(self.release),
-            workload: Arc::new(Script(self.tasks)),
+            workload: Arc::new(Script { tasks: self.tasks, main: false }),
             seed: 1,
             sampling: Sampling::Full { limit: self.length },
             checks: true,
@@ -252,7 +258,10 @@ impl Scripted {
 }
 
 /// The workload of a scenario.
-struct Script(Vec<Scripted>);
+struct Script {
+    tasks: Vec<Scripted>,
+    main: bool,
+}
 
 /// The code of one task.
 struct Code {
@@ -273,7 +282,11 @@ impl Program for Code {
 
 impl Workload for Script {
     fn command_line(&self) -> String {
-        "scenario".into()
+        let line = |t: &Scripted| {
+            let (policy, nice, pin) = (t.policy, t.nice, t.pin);
+            format!("{policy:?} {nice} {pin:?} {:?}", t.script)
+        };
+        format!("scenario {}", self.tasks.iter().map(line).collect::<Vec<_>>().join("; "))
     }
     fn description(&self) -> &'static str {
         "tasks that follow a script"
@@ -283,17 +296,31 @@ impl Workload for Script {
             b.futex();
             b.channel(ChannelKind::Pipe, None);
         }
-        let id = |letter| ProgramId(self.0.iter().position(|t| t.letter == letter).unwrap() as u16);
-        for t in &self.0 {
-            let op = |w: &Word| match *w {
+        let place = |letter| self.tasks.iter().position(|t| t.letter == letter).unwrap();
+        let id = |letter| ProgramId(place(letter) as u16);
+        let fork = |letter| Op::Fork { program: id(letter), regs: Regs::default(), thread: true };
+        for t in &self.tasks {
+            let mut ops = Vec::new();
+            if self.main {
+                // What a root has from the start, a child has to ask for.
+                ops.extend(t.pin.map(Op::Pin));
+                ops.push(Op::SetPolicy { policy: t.policy, prio: t.nice });
+            }
+            ops.extend(t.script.iter().map(|w| match *w {
                 Word::Op(op) => op,
-                Word::Fork(letter) => {
-                    Op::Fork { program: id(letter), regs: Regs::default(), thread: true }
-                }
-            };
-            b.program(Code { ops: t.script.iter().map(op).collect(), again: t.again });
+                Word::Fork(letter) => fork(letter),
+            }));
+            b.program(Code { ops, again: t.again });
         }
-        for t in self.0.iter().filter(|t| !t.child) {
+        if self.main {
+            let mut ops = vec![Op::MarkStart];
+            ops.extend(self.tasks.iter().map(|t| fork(t.letter)));
+            ops.extend([Op::WaitChildren, Op::MarkStop]);
+            let main = b.program(Code { ops, again: false });
+            b.root(main, Regs::default(), RootTask::default());
+            return;
+        }
+        for t in self.tasks.iter().filter(|t| !t.child) {
             let how = RootTask {
                 pin: t.pin,
                 policy: t.policy,
