@@ -641,3 +641,304 @@ fn the_stopper_moves_a_running_task() {
         "#]],
     )
 }
+
+/// Nine tasks: period 13.5 ms, slice 1.5 ms, so each tick switches. A to D start at 12 ms of
+/// vruntime, the others, which came after A began to run, 12 ms later. When W is done, D is at
+/// 19.2 and A at 19 ms: A is leftmost, but D, which W preempted, is within the granularity.
+#[test]
+fn cfs_the_last_buddy_goes_on_after_a_short_wakeup() {
+    check(
+        "uma-2 v6.1, 40 ms
+        W on 0: until 31200us, run 500us
+        A on 0: run 40ms
+        B on 0: run 40ms
+        C on 0: run 40ms
+        D on 0: run 40ms
+        E on 0: run 40ms
+        F on 0: run 40ms
+        G on 0: run 40ms
+        H on 0: run 40ms",
+        expect![[r#"
+                  0         10        20        30
+            cpu 0 .AAABBBBCCCCDDDDAAAABBBBCCCCDDDWDDDDAAAA
+            cpu 1 ........................................
+               1.0 ms  cpu 0: . -> W: idle: task woken
+               1.0 ms  cpu 0: W -> A: blocks
+               4.0 ms  cpu 0: A -> B: tick: slice used up
+               8.0 ms  cpu 0: B -> C: tick: slice used up
+              12.0 ms  cpu 0: C -> D: tick: slice used up
+              16.0 ms  cpu 0: D -> A: tick: slice used up
+              20.0 ms  cpu 0: A -> B: tick: slice used up
+              24.0 ms  cpu 0: B -> C: tick: slice used up
+              28.0 ms  cpu 0: C -> D: tick: slice used up
+              31.2 ms  cpu 0: D -> W: wakeup: vruntime beyond granularity
+              31.8 ms  cpu 0: W -> D: exits
+              36.0 ms  cpu 0: D -> A: tick: slice used up
+            placed 10 x pinned
+        "#]],
+    )
+}
+
+/// Its share of the period is 12 * 36 / 1060 = 0.4 ms; it gets 1.5 ms, which two ticks of 1 ms end.
+/// Then it is 28 * 2 = 57 ms of vruntime further and waits until A is there.
+#[test]
+fn cfs_a_light_task_gets_the_minimal_granularity() {
+    check(
+        "uma-2 v6.1+hz=1000-start_debit, 80 ms
+        A on 0: run 100ms
+        B on 0 nice 15: run 8ms",
+        expect![[r#"
+                  0         10        20        30        40        50        60        70
+            cpu 0 .AAAAAAAAAAAABBAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAABBAAAAAAAAAAAAAAAAAA
+            cpu 1 ................................................................................
+               1.0 ms  cpu 0: . -> A: idle: task woken
+              13.0 ms  cpu 0: A -> B: tick: slice used up
+              15.0 ms  cpu 0: B -> A: tick: slice used up
+              60.0 ms  cpu 0: A -> B: tick: slice used up
+              62.0 ms  cpu 0: B -> A: tick: slice used up
+            placed 2 x pinned
+        "#]],
+    )
+}
+
+/// A slice of 10 ms, half for a new task: A's ends at the tick at 8 ms. It goes on alone, without
+/// being picked anew and thus unprotected. B's first sleep left it queued, the tick took it off
+/// without lag, so at 9.5 ms it is placed at the average, with the later deadline. But at the next
+/// tick A is past the average.
+#[test]
+fn eevdf_an_unprotected_task_past_the_average_is_preempted_at_the_tick() {
+    check(
+        "uma-2 v6.12+base_slice_ns=5000000, 20 ms
+        B on 0: until 9500us, run 2ms
+        A on 0: run 40ms",
+        expect![[r#"
+                  0         10
+            cpu 0 .AAAAAAAAAAABBAAAAAA
+            cpu 1 ....................
+               1.0 ms  cpu 0: . -> B: idle: task woken
+               1.0 ms  cpu 0: B -> A: blocks
+              12.0 ms  cpu 0: A -> B: unprotected and not eligible
+              14.1 ms  cpu 0: B -> A: exits
+            placed 3 x pinned
+        "#]],
+    )
+}
+
+/// Ticks of 1 ms, slice 1.4 ms, half at first. At 1.5 ms A is past the average and forfeits nothing.
+/// At 3.5 ms it goes from 1.0 to its deadline, 2.4 ms, at 5.5 ms from 2.9 to 3.8 ms: B is always
+/// eligible then.
+#[test]
+fn eevdf_yield_forfeits_the_rest_of_the_slice() {
+    check(
+        "uma-2 v6.12+hz=1000, 16 ms
+        A on 0: run 500us, yield, loop
+        B on 0: run 4ms",
+        expect![[r#"
+                  0         10
+            cpu 0 .ABABABAAAAAAAAA
+            cpu 1 ................
+               1.0 ms  cpu 0: . -> A: idle: task woken
+               1.5 ms  cpu 0: A -> B: sched_yield
+               3.0 ms  cpu 0: B -> A: slice ended
+               3.5 ms  cpu 0: A -> B: sched_yield
+               5.0 ms  cpu 0: B -> A: slice ended
+               5.5 ms  cpu 0: A -> B: sched_yield
+               6.6 ms  cpu 0: B -> A: exits
+            placed 2 x pinned
+        "#]],
+    )
+}
+
+/// A slice of 10 ms, half for new tasks. B has 1 ms left when it moves at 5.1 ms. A is protected
+/// until 8 ms; B's deadline is over at 12 ms, A's, 10 ms later, at the tick at 24 ms.
+#[test]
+fn eevdf_a_task_that_moves_takes_its_deadline_along() {
+    check(
+        "uma-2 v6.12+base_slice_ns=5000000, 32 ms
+        A on 0: run 24ms
+        B: run 4ms, pin 0, run 8ms",
+        expect![[r#"
+                  0         10        20        30
+            cpu 0 .AAAAAAABBBBAAAAAAAAAAAABBBBAAAA
+            cpu 1 .BBBB...........................
+               1.0 ms  cpu 0: . -> A: idle: task woken
+               1.1 ms  cpu 1: . -> B: idle: task woken
+               5.1 ms  cpu 1: B -> stopper: wakeup: higher class
+               5.1 ms  B moved 1 -> 0: stopper: exec or affinity
+               5.1 ms  cpu 1: stopper -> .: blocks
+               8.0 ms  cpu 0: A -> B: slice ended
+              12.0 ms  cpu 0: B -> A: slice ended
+              24.0 ms  cpu 0: A -> B: slice ended
+              28.1 ms  cpu 0: B -> A: exits
+            placed 2 x pinned
+            placed 1 x slow path: idle CPU
+            migrated 1 x stopper: exec or affinity
+        "#]],
+    )
+}
+
+/// CPUs 2n and 2n + 1 share an L2. At 31 ms CPU 0 is busy, and the search of its cluster finds
+/// CPU 1. At 51 ms that one is busy; CPU 0, where A was before, is idle and in the same cluster.
+#[test]
+fn the_cluster_is_searched_first() {
+    check(
+        "1x6x1x2 v6.12, 60 ms
+        A: until 31ms, run 1ms, until 51ms, run 3ms
+        B on 0: until 10ms, run 25ms
+        C: pin 1, until 45ms, run 20ms
+        D on 5: until 10ms, run 60ms",
+        expect![[r#"
+                  0         10        20        30        40        50
+            cpu 0 ..........BBBBBBBBBBBBBBBBBBBBBBBBB................AAA......
+            cpu 1 ...............................A.............CCCCCCCCCCCCCCC
+            cpu 2 ............................................................
+            cpu 3 ............................................................
+            cpu 4 ............................................................
+            cpu 5 ..........DDDDDDDDDDDDDDDDDDDDDDDDDDDDDDDDDDDDDDDDDDDDDDDDDD
+               1.1 ms  cpu 5: . -> D: idle: task woken
+               1.1 ms  cpu 0: . -> A: idle: task woken
+               1.1 ms  cpu 5: D -> .: blocks
+               1.1 ms  cpu 0: A -> B: blocks
+               1.1 ms  cpu 0: B -> .: blocks
+               1.1 ms  cpu 2: . -> C: idle: task woken
+               1.1 ms  cpu 2: C -> stopper: wakeup: higher class
+               1.1 ms  C moved 2 -> 1: stopper: exec or affinity
+               1.1 ms  cpu 2: stopper -> .: blocks
+               1.2 ms  cpu 1: . -> C: idle: task woken
+               1.2 ms  cpu 1: C -> .: blocks
+              10.1 ms  cpu 5: . -> D: idle: task woken
+              10.1 ms  cpu 0: . -> B: idle: task woken
+              31.0 ms  A moved 0 -> 1: idle CPU in cluster
+              31.1 ms  cpu 1: . -> A: idle: task woken
+              32.1 ms  cpu 1: A -> .: blocks
+              35.2 ms  cpu 0: B -> .: exits
+              45.1 ms  cpu 1: . -> C: idle: task woken
+              51.0 ms  A moved 1 -> 0: recent_used_cpu idle
+              51.1 ms  cpu 0: . -> A: idle: task woken
+              54.1 ms  cpu 0: A -> .: exits
+            placed 1 x idle CPU in cluster
+            placed 6 x pinned
+            placed 1 x recent_used_cpu idle
+            placed 1 x slow path: idle CPU
+            placed 1 x slow path: local group idlest
+            migrated 1 x idle CPU in cluster
+            migrated 1 x recent_used_cpu idle
+            migrated 1 x stopper: exec or affinity
+        "#]],
+    )
+}
+
+/// No cache is shared; the writer is alone on its CPU and will sleep soon, so it says.
+#[test]
+fn a_sync_wakeup_pulls_the_wakee_to_a_waker_alone() {
+    check(
+        "2x1x1 v6.1, 9 ms
+        A: read 0, run 1ms
+        B on 1: until 4ms, write 0, run 2ms",
+        expect![[r#"
+                  0
+            cpu 0 .........
+            cpu 1 ....BBA..
+               1.1 ms  cpu 1: . -> B: idle: task woken
+               1.1 ms  cpu 0: . -> A: idle: task woken
+               1.1 ms  cpu 1: B -> .: blocks
+               1.1 ms  cpu 0: A -> .: blocks
+               4.1 ms  cpu 1: . -> B: idle: task woken
+               4.1 ms  A moved 0 -> 1: target (no cache domain)
+               6.1 ms  cpu 1: B -> A: exits
+               7.2 ms  cpu 1: A -> .: exits
+            placed 2 x pinned
+            placed 1 x slow path: local group idlest
+            placed 1 x target (no cache domain)
+            migrated 1 x target (no cache domain)
+        "#]],
+    )
+}
+
+/// As above, but A has woken C and B has woken D before: one flip and two are as many as the cache
+/// has CPUs, one.
+#[test]
+fn a_wide_waker_leaves_the_wakee_on_prev() {
+    check(
+        "2x1x1 v6.1, 9 ms
+        A: until 2ms, wake 1, read 0, run 1ms
+        C: wait 1
+        D: wait 2
+        B on 1: until 4ms, wake 2, run 1ms, write 0, run 2ms",
+        expect![[r#"
+                  0
+            cpu 0 .....A...
+            cpu 1 ....BBB..
+               1.1 ms  cpu 1: . -> B: idle: task woken
+               1.1 ms  cpu 0: . -> A: idle: task woken
+               1.1 ms  cpu 1: B -> .: blocks
+               1.1 ms  cpu 0: A -> C: blocks
+               1.1 ms  cpu 0: C -> D: blocks
+               1.1 ms  cpu 0: D -> .: blocks
+               2.1 ms  cpu 0: . -> A: idle: task woken
+               2.1 ms  cpu 0: A -> C: blocks
+               2.1 ms  cpu 0: C -> .: exits
+               4.1 ms  cpu 1: . -> B: idle: task woken
+               4.1 ms  cpu 0: . -> D: idle: task woken
+               4.2 ms  cpu 0: D -> .: exits
+               5.1 ms  cpu 0: . -> A: idle: task woken
+               6.2 ms  cpu 0: A -> .: exits
+               7.1 ms  cpu 1: B -> .: exits
+            placed 2 x pinned
+            placed 3 x slow path: local group idlest
+            placed 1 x target (no cache domain)
+            placed 3 x target idle
+        "#]],
+    )
+}
+
+/// CPU n and n + 2 are a core. Idle balancing, every 4 ms, cannot take a task that runs; at its
+/// fourth failure, at 20 ms, it asks the stopper.
+#[test]
+fn two_busy_threads_of_a_core_are_spread() {
+    check(
+        "1x2x2 v6.1, 32 ms
+        A: run 30ms
+        B on 2: until 5ms, run 30ms",
+        expect![[r#"
+                  0         10        20        30
+            cpu 0 .AAAAAAAAAAAAAAAAAAA............
+            cpu 1 ....................AAAAAAAAAAAA
+            cpu 2 .....BBBBBBBBBBBBBBBBBBBBBBBBBBB
+            cpu 3 ................................
+               1.1 ms  cpu 2: . -> B: idle: task woken
+               1.1 ms  cpu 0: . -> A: idle: task woken
+               1.1 ms  cpu 2: B -> .: blocks
+               5.1 ms  cpu 2: . -> B: idle: task woken
+              20.1 ms  cpu 0: A -> stopper: wakeup: higher class
+              20.1 ms  A moved 0 -> 1: active balance, MC
+              20.1 ms  cpu 0: stopper -> .: blocks
+              20.1 ms  cpu 1: . -> A: idle: task woken
+            placed 3 x pinned
+            placed 1 x slow path: local group idlest
+            migrated 1 x active balance, MC
+        "#]],
+    )
+}
+
+/// 25 ticks, the first one 2 ms after A began to run.
+#[test]
+fn rt_round_robin_by_slices_of_100_ms() {
+    check(
+        "uma-2 v6.1, 130 ms
+        B on 0 rr 5: until 4ms, run 10ms
+        A on 0 rr 5: until 2ms, run 120ms",
+        expect![[r#"
+                  0         10        20        30        40        50        60        70        80        90        100       110       120
+            cpu 0 ..AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAABBBBBBBBBBAAAAAAAAAAAAAAAAAAAA
+            cpu 1 ..................................................................................................................................
+               1.0 ms  cpu 0: . -> B: idle: task woken
+               1.0 ms  cpu 0: B -> A: blocks
+               1.0 ms  cpu 0: A -> .: blocks
+               2.0 ms  cpu 0: . -> A: idle: task woken
+             100.0 ms  cpu 0: A -> B: rt: round-robin slice used up
+             110.1 ms  cpu 0: B -> A: exits
+            placed 4 x pinned
+        "#]],
+    )
+}

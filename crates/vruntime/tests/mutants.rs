@@ -86,7 +86,8 @@ fn rules() -> Vec<Mutant> {
     .collect()
 }
 
-/// Each switch that one of the releases has on, the other way round.
+/// Each switch that one of the releases has on, the other way round. Many of them cannot show in
+/// a decision on a small machine without groups: those that cost time, scale loads or break ties.
 fn switches() -> Vec<Mutant> {
     let fields = |e| serde_json::to_value(kernel(e).unwrap().release).unwrap();
     let (old, new) = (fields("v6.1"), fields("v6.12"));
@@ -112,7 +113,11 @@ fn caught_by(m: &Mutant, judges: &[Judge], outcomes: &[(&str, String)]) -> Optio
         (m.change)(&mut k);
         let n = judge.contradictions(&k);
         if n > judge.base {
-            return Some(format!("recording of {}, {} more contradictions", k.name, n - judge.base));
+            return Some(format!(
+                "recording of {}, {} more contradictions",
+                k.name,
+                n - judge.base
+            ));
         }
     }
     outcomes.iter().find_map(|(text, expected)| {
@@ -128,7 +133,7 @@ fn wrong_rules_and_switches_are_noticed() {
         .map(Judge::new);
     let outcomes: Vec<(&str, String)> =
         scenarios().into_iter().map(|t| (t, Scenario::parse(t).outcome())).collect();
-    for (what, mutants) in [("rules", rules()), ("switches", switches())] {
+    for (what, mutants, least_pct) in [("rules", rules(), 80), ("switches", switches(), 40)] {
         let mut caught = 0;
         let mut missed = Vec::new();
         for m in &mutants {
@@ -141,5 +146,6 @@ fn wrong_rules_and_switches_are_noticed() {
             }
         }
         println!("{what}: caught {caught} of {}; not caught: {missed:?}", mutants.len());
+        assert!(caught * 100 >= mutants.len() * least_pct, "{what}: not caught: {missed:?}");
     }
 }

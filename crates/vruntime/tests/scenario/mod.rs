@@ -11,7 +11,7 @@
 //! ```
 //!
 //! Machines are built-in names or `SOCKETSxCORESxTHREADS`, a numa-48 of that size with one cache a
-//! socket. All tasks are woken at 1 ms on CPU 0 (or the CPU they are bound to) in the order of the
+//! socket; `xN` more lets N cores share an L2, a cluster. All tasks are woken at 1 ms on CPU 0 (or the CPU they are bound to) in the order of the
 //! text; `wait 0` and `wake 0` are a futex, `write 0` and `read 0` a pipe; `until 5ms` sleeps until a moment. There is no autogroup unless the expression says so.
 //!
 //! The time-line has one row per CPU and one column per millisecond, with the task that ran longest
@@ -65,12 +65,17 @@ enum Word {
 /// The machine `name`: built-in, or `SOCKETSxCORESxTHREADS`.
 pub fn machine(name: &str) -> MachineSpec {
     let sizes: Vec<u32> = name.split('x').filter_map(|n| n.parse().ok()).collect();
-    let &[sockets, cores, threads] = &sizes[..] else { return builtin_machine(name).unwrap() };
+    let (sockets, cores, threads, l2) = match sizes[..] {
+        [sockets, cores, threads] => (sockets, cores, threads, 1),
+        [sockets, cores, threads, l2] => (sockets, cores, threads, l2),
+        _ => return builtin_machine(name).unwrap(),
+    };
     let mut m = builtin_machine("numa-48").unwrap();
     m.name = name.into();
     let TopologySpec::Regular(r) = &mut m.topology else { panic!("numa-48 is regular") };
     r.sockets = sockets;
     (r.cores_per_node, r.cores_per_llc, r.threads_per_core) = (cores, cores, threads);
+    r.cores_per_l2 = l2;
     r.numbering = Numbering::SiblingsLast;
     let row = |a| (0..sockets).map(|b| if a == b { 10 } else { 21 }).collect();
     r.node_distance = (0..sockets).map(row).collect();
