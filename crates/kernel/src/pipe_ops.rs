@@ -278,11 +278,13 @@ impl Sim {
             }
             Op::Read { bytes, .. } => {
                 let was_full = pipe.is_full();
-                let (n, freed) = pipe.read(bytes);
-                hot.k.done = n;
+                let (n, freed) = pipe.read(bytes - hot.k.done);
+                hot.k.done += n;
+                hot.k.got = n > 0;
                 hot.k.was_edge = was_full && (!freed_rule || freed);
                 let quiet = n > 0 && !hot.k.was_edge && !hot.k.wake_next;
-                if n > 0 {
+                hot.k.again = n > 0 && hot.k.done < bytes;
+                if hot.k.done == bytes {
                     hot.stats.message(pipe.group, at);
                 }
                 (Func::PipeRead, hot.costs.pipe_read, (!quiet).then_some(Step::ReadUnlocked), n)
@@ -290,11 +292,13 @@ impl Sim {
             _ => unreachable!("not an operation on a channel"),
         };
         let more = (u64::from(hot.costs.pipe_copy_kib) * u64::from(n.saturating_sub(128))) >> 10;
-        let free_at =
-            at + hot.work(func, ns + more as u32) + hot.work(Func::MutexLock, hot.costs.pipe_unlock);
+        let free_at = at
+            + hot.work(func, ns + more as u32)
+            + hot.work(Func::MutexLock, hot.costs.pipe_unlock);
         pipe.mutex.free_at = free_at;
         let spinner = pipe.mutex.spin_head;
-        let unlocked = if func == Func::PipeWrite { Step::WriteUnlocked } else { Step::ReadUnlocked };
+        let unlocked =
+            if func == Func::PipeWrite { Step::WriteUnlocked } else { Step::ReadUnlocked };
         if then.is_none() && pipe.mutex.sleepers.is_empty() {
             hot.syscall_return(free_at);
         } else {
@@ -338,7 +342,7 @@ impl Sim {
         self.cpus[c.ix()].mutex = ChannelId::NONE;
         self.wake_mutex_sleeper(c, ch);
         let k = &self.tasks[p.ix()];
-        let (complete, was_full, wake_reader) = (k.done > 0, k.was_edge, k.wake_next);
+        let (complete, was_full, wake_reader) = (k.got, k.was_edge, k.wake_next);
         let mut at = self.now;
         if was_full {
             at = self.wake_waiters(c, ch, at, false);
