@@ -94,35 +94,46 @@ fn golden(machine: &str, release: &str, workload: &str, expected: Expect) {
 #[test]
 fn golden_hackbench_on_cfs() {
     golden("uma-8", "v6.1", "hackbench -g 2 -f 4 --pipe --threads -l 2000", expect![[r#"
-        time 1617 us
-        switches 3720, voluntary 1864, involuntary 1838; migrations 1842
-        wakeups 1864, local 1864, queued 23; ipis 0; messages 3200
-          1848 switch: blocks
+        time 19498 us
+        switches 62723, voluntary 32036, involuntary 28274; migrations 24954
+        wakeups 32138, local 29997, queued 2432; ipis 963; messages 64000
+         32020 switch: blocks
             16 switch: exits
-            18 switch: idle: task woken
-          1838 switch: wakeup: vruntime beyond granularity
-             6 placement: prev idle
-             1 placement: recent_used_cpu idle
-          1846 placement: target (no scan)
-            10 placement: target idle
-             1 migration: recent_used_cpu idle
-          1841 migration: target (no scan)
+          2413 switch: idle: task woken
+         28274 switch: wakeup: vruntime beyond granularity
+             5 placement: idle CPU in scan
+          2271 placement: prev idle
+         29598 placement: target (no scan)
+            16 placement: target (scan limit)
+            24 placement: target idle
+             5 migration: idle CPU in scan
+            11 migration: newidle balance, MC
+         24923 migration: target (no scan)
+            15 migration: target (scan limit)
     "#]]);
 }
 
 #[test]
 fn golden_hackbench_on_eevdf() {
     golden("uma-8", "v6.12", "hackbench -g 2 -f 4 --pipe --threads -l 2000", expect![[r#"
-        time 612 us
-        switches 32, voluntary 22, involuntary 0; migrations 6
-        wakeups 22, local 21, queued 16; ipis 0; messages 3200
-             6 switch: blocks
+        time 8286 us
+        switches 5441, voluntary 2855, involuntary 1312; migrations 236
+        wakeups 2975, local 1914, queued 1297; ipis 950; messages 64000
+          2839 switch: blocks
             16 switch: exits
-            10 switch: idle: task woken
-             4 placement: prev idle
-            11 placement: target (no scan)
-             6 placement: target idle
-             1 migration: newidle balance, MC
-             5 migration: target (no scan)
+          1274 switch: idle: task woken
+          1312 switch: wakeup: wakee is picked
+             1 placement: idle CPU in scan
+           348 placement: prev idle
+             2 placement: recent_used_cpu idle
+          1380 placement: target (no scan)
+             1 placement: target (scan limit)
+           446 placement: target idle
+             1 migration: idle CPU in scan
+            28 migration: newidle balance, MC
+             1 migration: periodic balance while idle, MC
+             2 migration: recent_used_cpu idle
+           203 migration: target (no scan)
+             1 migration: target (scan limit)
     "#]]);
 }
