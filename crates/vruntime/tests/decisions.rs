@@ -61,8 +61,8 @@ fn cfs_shares_by_weight() {
     )
 }
 
-/// B's credit is 6 ms, more than the granularity of 2 ms, at both wakeups. In between it uses up its
-/// slice of 6 ms at the tick at 16 ms and A runs until the tick after 22 ms.
+/// B's credit is 6 ms, more than the granularity of 2 ms, at both wakeups. In between it uses up
+/// its slice of 6 ms at the tick at 16 ms and A runs until the tick after 22 ms.
 #[test]
 fn cfs_a_sleeper_preempts_a_hog() {
     check(
@@ -724,9 +724,9 @@ fn eevdf_an_unprotected_task_past_the_average_is_preempted_at_the_tick() {
     )
 }
 
-/// Ticks of 1 ms, slice 1.4 ms, half at first. At 1.5 ms A is past the average and forfeits nothing.
-/// At 3.5 ms it goes from 1.0 to its deadline, 2.4 ms, at 5.5 ms from 2.9 to 3.8 ms: B is always
-/// eligible then.
+/// Ticks of 1 ms, slice 1.4 ms, half at first. At 1.5 ms A is past the average and forfeits
+/// nothing. At 3.5 ms it goes from 1.0 to its deadline, 2.4 ms, at 5.5 ms from 2.9 to 3.8 ms: B is
+/// always eligible then.
 #[test]
 fn eevdf_yield_forfeits_the_rest_of_the_slice() {
     check(
@@ -929,9 +929,9 @@ fn rt_round_robin_by_slices_of_100_ms() {
         B on 0 rr 5: until 4ms, run 10ms
         A on 0 rr 5: until 2ms, run 120ms",
         expect![[r#"
-                  0         10        20        30        40        50        60        70        80        90        100       110       120
-            cpu 0 ..AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAABBBBBBBBBBAAAAAAAAAAAAAAAAAAAA
-            cpu 1 ..................................................................................................................................
+                  0         20        40        60        80        100       120
+            cpu 0 .AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAABBBBBAAAAAAAAAA
+            cpu 1 .................................................................
                1.0 ms  cpu 0: . -> B: idle: task woken
                1.0 ms  cpu 0: B -> A: blocks
                1.0 ms  cpu 0: A -> .: blocks

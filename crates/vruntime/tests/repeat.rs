@@ -93,7 +93,11 @@ fn golden(machine: &str, release: &str, workload: &str, expected: Expect) {
 
 #[test]
 fn golden_hackbench_on_cfs() {
-    golden("uma-8", "v6.1", "hackbench -g 2 -f 4 --pipe --threads -l 2000", expect![[r#"
+    golden(
+        "uma-8",
+        "v6.1",
+        "hackbench -g 2 -f 4 --pipe --threads -l 2000",
+        expect![[r#"
         time 19498 us
         switches 62723, voluntary 32036, involuntary 28274; migrations 24954
         wakeups 32138, local 29997, queued 2432; ipis 963; messages 64000
@@ -110,12 +114,17 @@ fn golden_hackbench_on_cfs() {
             11 migration: newidle balance, MC
          24923 migration: target (no scan)
             15 migration: target (scan limit)
-    "#]]);
+    "#]],
+    );
 }
 
 #[test]
 fn golden_hackbench_on_eevdf() {
-    golden("uma-8", "v6.12", "hackbench -g 2 -f 4 --pipe --threads -l 2000", expect![[r#"
+    golden(
+        "uma-8",
+        "v6.12",
+        "hackbench -g 2 -f 4 --pipe --threads -l 2000",
+        expect![[r#"
         time 8286 us
         switches 5441, voluntary 2855, involuntary 1312; migrations 236
         wakeups 2975, local 1914, queued 1297; ipis 950; messages 64000
@@ -135,5 +144,6 @@ fn golden_hackbench_on_eevdf() {
              2 migration: recent_used_cpu idle
            203 migration: target (no scan)
              1 migration: target (scan limit)
-    "#]]);
+    "#]],
+    );
 }

@@ -11,11 +11,14 @@
 //! ```
 //!
 //! Machines are built-in names or `SOCKETSxCORESxTHREADS`, a numa-48 of that size with one cache a
-//! socket; `xN` more lets N cores share an L2, a cluster. All tasks are woken at 1 ms on CPU 0 (or the CPU they are bound to) in the order of the
-//! text; `wait 0` and `wake 0` are a futex, `write 0` and `read 0` a pipe; `until 5ms` sleeps until a moment. There is no autogroup unless the expression says so.
+//! socket; `xN` more lets N cores share an L2, a cluster. All tasks are woken at 1 ms on CPU 0 (or
+//! the CPU they are bound to) in the order of the text, as new tasks. `wait 0` and `wake 0` are a
+//! futex, `write 0` and `read 0` a pipe; `until 5ms` sleeps until a moment. There is no autogroup
+//! unless the expression says so.
 //!
-//! The time-line has one row per CPU and one column per millisecond, with the task that ran longest
-//! in it; `.` is idle. Then come the switches between tasks, and counts of causes.
+//! The time-line has one row per CPU and one column per millisecond (per two in runs of more than
+//! 80 ms), with the task that ran longest in it; `.` is idle. Then come the switches between tasks,
+//! and counts of causes.
 
 #![allow(dead_code, reason = "no test that has this module uses all of it")]
 
@@ -174,10 +177,12 @@ fn letters(record: &RunRecord, tasks: &[Scripted]) -> BTreeMap<u32, char> {
 
 /// One row per CPU.
 fn rows(record: &RunRecord, length: Ns, names: &BTreeMap<u32, char>) -> String {
-    let columns = (length.0 / 1_000_000) as usize;
+    let ms = length.0 / 1_000_000;
+    let width = if ms > 80 { 2 } else { 1 };
+    let (columns, column_ns) = (ms.div_ceil(width) as usize, width * 1_000_000);
     let mut text = String::from("      ");
     for column in (0..columns).step_by(10) {
-        let _ = write!(text, "{column:<10}");
+        let _ = write!(text, "{:<10}", column as u64 * width);
     }
     text = text.trim_end().to_owned() + "\n";
     for c in 0..record.nr_cpus {
@@ -187,8 +192,8 @@ fn rows(record: &RunRecord, length: Ns, names: &BTreeMap<u32, char>) -> String {
         let mine = switches.filter(|e| e.cpu.ix() == c).map(|e| (e.time.0, e.a));
         for (to, next) in mine.chain([(length.0, 0)]) {
             while from < to.min(length.0) {
-                let end = to.min((from / 1_000_000 + 1) * 1_000_000);
-                *ran[(from / 1_000_000) as usize].entry(letter).or_default() += end - from;
+                let end = to.min((from / column_ns + 1) * column_ns);
+                *ran[(from / column_ns) as usize].entry(letter).or_default() += end - from;
                 from = end;
             }
             letter = names.get(&next).copied().unwrap_or('.');
