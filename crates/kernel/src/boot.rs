@@ -79,7 +79,10 @@ impl Sim {
     }
 
     /// As `boot`, with the scheduler that `make` gives; `None` if it gives none.
-    pub(crate) fn boot_with(spec: &RunSpec, make: MakeScheduler) -> Result<Option<Sim>, SetupError> {
+    pub(crate) fn boot_with(
+        spec: &RunSpec,
+        make: MakeScheduler,
+    ) -> Result<Option<Sim>, SetupError> {
         let mut machine = Machine::new(&spec.machine).map_err(SetupError::Machine)?;
         let release = (*spec.release).clone();
         let nr_cpus = machine.topo.nr_cpus();

@@ -1,7 +1,7 @@
 //! Mutants: if one rule or switch is wrong, does a recording or a decision test notice?
 //!
 //! A mutant is caught if our code then contradicts a recorded kernel more often, or if the outcome
-//! of a scenario of `decisions.rs` changes.
+//! of a scenario of `decisions.rs` or `placement.rs` changes.
 
 mod scenario;
 
@@ -43,9 +43,10 @@ impl Judge {
     }
 }
 
-/// The scenarios of `decisions.rs`, from its text.
+/// The scenarios of `decisions.rs` and `placement.rs`, from their text.
 fn scenarios() -> Vec<&'static str> {
-    let calls = include_str!("decisions.rs").split("    check(\n        \"").skip(1);
+    let files = [include_str!("decisions.rs"), include_str!("placement.rs")];
+    let calls = files.iter().flat_map(|f| f.split("    check(\n        \"").skip(1));
     calls.map(|call| call.split_once('"').unwrap().0).collect()
 }
 
