@@ -7,7 +7,9 @@ use crate::stats::Snapshot;
 use crate::task::KTask;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use vruntime_base::{Cpu, Histogram, Ns};
+use vruntime_machine::Topology;
 use vruntime_sched::fair::Entity;
+use vruntime_sched::scheduler::Scheduler;
 use vruntime_sched::task::Task;
 
 pub use crate::boot::SetupError;
@@ -34,14 +36,28 @@ pub fn run(spec: &RunSpec) -> Result<RunRecord, SetupError> {
 /// As [`run`], with a view from outside. `progress` never changes what is simulated, except by
 /// ending it.
 pub fn run_watched(spec: &RunSpec, progress: &Progress) -> Result<RunRecord, SetupError> {
-    let mut sim = Sim::boot(spec)?;
+    Ok(drive(Sim::boot(spec)?, spec, progress))
+}
+
+/// As [`run`], with a scheduler of the caller's instead of the release's: for tests of the checkers
+/// and for schedulers outside the registry.
+pub fn run_with(
+    spec: &RunSpec,
+    make: &dyn Fn(&Topology) -> Box<dyn Scheduler>,
+) -> Result<RunRecord, SetupError> {
+    let sim = Sim::boot_with(spec, &|topo, _, _| Some(make(topo)))?;
+    Ok(drive(sim.expect("a scheduler is always made"), spec, &Progress::default()))
+}
+
+/// From the booted `sim` to its record.
+fn drive(mut sim: Sim, spec: &RunSpec, progress: &Progress) -> RunRecord {
     let control = sim.cpus.len();
     sim.events.set(control, CHECK);
     let mut watch =
         Watch { progress, sampling: spec.sampling, checker: spec.checks.then(Checker::default) };
     sim.run(&mut watch);
     let checks = watch.checker.map(|k| k.report);
-    Ok(sim.into_record(spec, checks))
+    sim.into_record(spec, checks)
 }
 
 /// State of the control slot.

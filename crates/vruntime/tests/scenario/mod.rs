@@ -11,12 +11,16 @@
 //! ```
 //!
 //! Machines are built-in names or `SOCKETSxCORESxTHREADS`, a numa-48 of that size with one cache a
-//! socket. All tasks are woken at 1 ms on CPU 0 (or the CPU they are bound to) in the order of the
-//! text; `wait 0` and `wake 0` are a futex, `write 0` and `read 0` a pipe; `until 5ms` sleeps until
-//! a moment. There is no autogroup unless the expression says so.
+//! socket; `xN` more lets N cores share an L2, a cluster. All tasks are woken at 1 ms on CPU 0 (or
+//! the CPU they are bound to) in the order of the text, as new tasks. `wait 0` and `wake 0` are a
+//! futex, `write 0` and `read 0` a pipe; `until 5ms` sleeps until a moment. There is no autogroup
+//! unless the expression says so.
 //!
-//! The time-line has one row per CPU and one column per millisecond, with the task that ran longest
-//! in it; `.` is idle. Then come the switches between tasks, and counts of causes.
+//! The time-line has one row per CPU and one column per millisecond (per two in runs of more than
+//! 80 ms), with the task that ran longest in it; `.` is idle. Then come the switches between tasks,
+//! and counts of causes.
+
+#![allow(dead_code, reason = "no test that has this module uses all of it")]
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -55,7 +59,7 @@ struct Scripted {
 }
 
 /// One word of a script.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 enum Word {
     Op(Op),
     Fork(char),
@@ -64,12 +68,17 @@ enum Word {
 /// The machine `name`: built-in, or `SOCKETSxCORESxTHREADS`.
 pub fn machine(name: &str) -> MachineSpec {
     let sizes: Vec<u32> = name.split('x').filter_map(|n| n.parse().ok()).collect();
-    let &[sockets, cores, threads] = &sizes[..] else { return builtin_machine(name).unwrap() };
+    let (sockets, cores, threads, l2) = match sizes[..] {
+        [sockets, cores, threads] => (sockets, cores, threads, 1),
+        [sockets, cores, threads, l2] => (sockets, cores, threads, l2),
+        _ => return builtin_machine(name).unwrap(),
+    };
     let mut m = builtin_machine("numa-48").unwrap();
     m.name = name.into();
     let TopologySpec::Regular(r) = &mut m.topology else { panic!("numa-48 is regular") };
     r.sockets = sockets;
     (r.cores_per_node, r.cores_per_llc, r.threads_per_core) = (cores, cores, threads);
+    r.cores_per_l2 = l2;
     r.numbering = Numbering::SiblingsLast;
     let row = |a| (0..sockets).map(|b| if a == b { 10 } else { 21 }).collect();
     r.node_distance = (0..sockets).map(row).collect();
@@ -99,12 +108,16 @@ impl Scenario {
         }
     }
 
-    /// Runs it on its release, or on a changed one.
-    pub fn record(self) -> RunRecord {
+    /// Its tasks as a workload. With a `main`, that forks them and waits for their end.
+    pub fn workload(self, main: bool) -> Arc<dyn Workload> {
+        Arc::new(Script { tasks: self.tasks, main })
+    }
+
+    fn record(self) -> RunRecord {
         let spec = RunSpec {
             machine: Arc::new(self.machine),
             release: Arc::new(self.release),
-            workload: Arc::new(Script(self.tasks)),
+            workload: Arc::new(Script { tasks: self.tasks, main: false }),
             seed: 1,
             sampling: Sampling::Full { limit: self.length },
             checks: true,
@@ -164,10 +177,12 @@ fn letters(record: &RunRecord, tasks: &[Scripted]) -> BTreeMap<u32, char> {
 
 /// One row per CPU.
 fn rows(record: &RunRecord, length: Ns, names: &BTreeMap<u32, char>) -> String {
-    let columns = (length.0 / 1_000_000) as usize;
+    let ms = length.0 / 1_000_000;
+    let width = if ms > 80 { 2 } else { 1 };
+    let (columns, column_ns) = (ms.div_ceil(width) as usize, width * 1_000_000);
     let mut text = String::from("      ");
     for column in (0..columns).step_by(10) {
-        let _ = write!(text, "{column:<10}");
+        let _ = write!(text, "{:<10}", column as u64 * width);
     }
     text = text.trim_end().to_owned() + "\n";
     for c in 0..record.nr_cpus {
@@ -177,8 +192,8 @@ fn rows(record: &RunRecord, length: Ns, names: &BTreeMap<u32, char>) -> String {
         let mine = switches.filter(|e| e.cpu.ix() == c).map(|e| (e.time.0, e.a));
         for (to, next) in mine.chain([(length.0, 0)]) {
             while from < to.min(length.0) {
-                let end = to.min((from / 1_000_000 + 1) * 1_000_000);
-                *ran[(from / 1_000_000) as usize].entry(letter).or_default() += end - from;
+                let end = to.min((from / column_ns + 1) * column_ns);
+                *ran[(from / column_ns) as usize].entry(letter).or_default() += end - from;
                 from = end;
             }
             letter = names.get(&next).copied().unwrap_or('.');
@@ -253,7 +268,10 @@ impl Scripted {
 }
 
 /// The workload of a scenario.
-struct Script(Vec<Scripted>);
+struct Script {
+    tasks: Vec<Scripted>,
+    main: bool,
+}
 
 /// The code of one task.
 struct Code {
@@ -274,7 +292,11 @@ impl Program for Code {
 
 impl Workload for Script {
     fn command_line(&self) -> String {
-        "scenario".into()
+        let line = |t: &Scripted| {
+            let (policy, nice, pin) = (t.policy, t.nice, t.pin);
+            format!("{policy:?} {nice} {pin:?} {:?}", t.script)
+        };
+        format!("scenario {}", self.tasks.iter().map(line).collect::<Vec<_>>().join("; "))
     }
     fn description(&self) -> &'static str {
         "tasks that follow a script"
@@ -284,17 +306,31 @@ impl Workload for Script {
             b.futex();
             b.channel(ChannelKind::Pipe, None);
         }
-        let id = |letter| ProgramId(self.0.iter().position(|t| t.letter == letter).unwrap() as u16);
-        for t in &self.0 {
-            let op = |w: &Word| match *w {
+        let place = |letter| self.tasks.iter().position(|t| t.letter == letter).unwrap();
+        let id = |letter| ProgramId(place(letter) as u16);
+        let fork = |letter| Op::Fork { program: id(letter), regs: Regs::default(), thread: true };
+        for t in &self.tasks {
+            let mut ops = Vec::new();
+            if self.main {
+                // What a root has from the start, a child has to ask for.
+                ops.extend(t.pin.map(Op::Pin));
+                ops.push(Op::SetPolicy { policy: t.policy, prio: t.nice });
+            }
+            ops.extend(t.script.iter().map(|w| match *w {
                 Word::Op(op) => op,
-                Word::Fork(letter) => {
-                    Op::Fork { program: id(letter), regs: Regs::default(), thread: true }
-                }
-            };
-            b.program(Code { ops: t.script.iter().map(op).collect(), again: t.again });
+                Word::Fork(letter) => fork(letter),
+            }));
+            b.program(Code { ops, again: t.again });
         }
-        for t in self.0.iter().filter(|t| !t.child) {
+        if self.main {
+            let mut ops = vec![Op::MarkStart];
+            ops.extend(self.tasks.iter().map(|t| fork(t.letter)));
+            ops.extend([Op::WaitChildren, Op::MarkStop]);
+            let main = b.program(Code { ops, again: false });
+            b.root(main, Regs::default(), RootTask::default());
+            return;
+        }
+        for t in self.tasks.iter().filter(|t| !t.child) {
             let how = RootTask {
                 pin: t.pin,
                 policy: t.policy,

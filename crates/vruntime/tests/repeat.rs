@@ -1,0 +1,149 @@
+//! Repeat: is a run a function of its specification, and does it still say what it said?
+
+use expect_test::{Expect, expect};
+use std::fmt::Write;
+use std::sync::Arc;
+use vruntime::base::Ns;
+use vruntime::batch::Batch;
+use vruntime::formats::kernel_file::kernel;
+use vruntime::formats::machine_file::builtin_machine;
+use vruntime::kernel::record::{RunRecord, RunSpec, Sampling};
+use vruntime::kernel::simulate::run;
+
+fn batch(threads: usize) -> Vec<RunRecord> {
+    let batch = Batch {
+        machine: Arc::new(builtin_machine("numa-48").unwrap()),
+        kernels: ["v6.1", "v6.12"].map(|k| kernel(k).unwrap()).to_vec(),
+        workload: vruntime::workload::parse("hackbench -g 3 -f 5 --pipe --threads -l 40").unwrap(),
+        seeds: (1..=4).collect(),
+        sampling: Sampling::Full { limit: Ns::from_ms(5_000) },
+        threads,
+        checks: false,
+        quiet: true,
+    };
+    let Ok(records) = batch.run() else { panic!("the batch failed") };
+    records.by_kernel.into_iter().flatten().collect()
+}
+
+#[test]
+fn runs_are_the_same_on_any_number_of_threads_and_again() {
+    let one = batch(1);
+    for other in [batch(1), batch(2), batch(7)] {
+        for (a, b) in one.iter().zip(&other) {
+            assert_eq!((a.hash, a.time, &a.counters), (b.hash, b.time, &b.counters));
+            assert_eq!((&a.switches, &a.cpu_time), (&b.switches, &b.cpu_time));
+        }
+    }
+    let mut hashes: Vec<u64> = one.iter().map(|r| r.hash).collect();
+    hashes.sort_unstable();
+    hashes.dedup();
+    assert_eq!(hashes.len(), one.len(), "different specifications give different runs");
+}
+
+#[test]
+fn what_looks_on_changes_nothing() {
+    let spec = RunSpec {
+        machine: Arc::new(builtin_machine("uma-8").unwrap()),
+        release: Arc::new(kernel("v6.12").unwrap().release),
+        workload: vruntime::workload::parse("hackbench -g 2 -f 4 -l 40").unwrap(),
+        seed: 3,
+        sampling: Sampling::Full { limit: Ns::from_ms(5_000) },
+        checks: false,
+        timeline: 0,
+    };
+    let plain = run(&spec).unwrap();
+    let watched = run(&RunSpec { checks: true, timeline: 1_000_000, ..spec }).unwrap();
+    assert_eq!(plain.counters, watched.counters);
+    assert_eq!((plain.time, &plain.cpu_time), (watched.time, &watched.cpu_time));
+}
+
+/// A frozen summary. If it moves, the change belongs into the CHANGELOG's "Results may differ".
+#[track_caller]
+fn golden(machine: &str, release: &str, workload: &str, expected: Expect) {
+    let record = run(&RunSpec {
+        machine: Arc::new(builtin_machine(machine).unwrap()),
+        release: Arc::new(kernel(release).unwrap().release),
+        workload: vruntime::workload::parse(workload).unwrap(),
+        seed: 1,
+        sampling: Sampling::Full { limit: Ns::from_ms(5_000) },
+        checks: true,
+        timeline: 0,
+    })
+    .unwrap();
+    let c = &record.counters;
+    let mut text = format!("time {} us\n", record.time.unwrap().0 / 1_000);
+    let _ = writeln!(
+        text,
+        "switches {}, voluntary {}, involuntary {}; migrations {}",
+        c.context_switches, c.voluntary_switches, c.involuntary_switches, c.cpu_migrations
+    );
+    let _ = writeln!(
+        text,
+        "wakeups {}, local {}, queued {}; ipis {}; messages {}",
+        c.wakeups, c.wakeups_local, c.wakeups_queued, c.ipis, c.messages
+    );
+    let causes = [&record.switches, &record.placements, &record.migrations];
+    for (what, causes) in ["switch", "placement", "migration"].iter().zip(causes) {
+        for (cause, n) in causes {
+            let _ = writeln!(text, "{n:6} {what}: {cause}");
+        }
+    }
+    expected.assert_eq(&text);
+}
+
+#[test]
+fn golden_hackbench_on_cfs() {
+    golden(
+        "uma-8",
+        "v6.1",
+        "hackbench -g 2 -f 4 --pipe --threads -l 2000",
+        expect![[r#"
+        time 19498 us
+        switches 62723, voluntary 32036, involuntary 28274; migrations 24954
+        wakeups 32138, local 29997, queued 2432; ipis 963; messages 64000
+         32020 switch: blocks
+            16 switch: exits
+          2413 switch: idle: task woken
+         28274 switch: wakeup: vruntime beyond granularity
+             5 placement: idle CPU in scan
+          2271 placement: prev idle
+         29598 placement: target (no scan)
+            16 placement: target (scan limit)
+            24 placement: target idle
+             5 migration: idle CPU in scan
+            11 migration: newidle balance, MC
+         24923 migration: target (no scan)
+            15 migration: target (scan limit)
+    "#]],
+    );
+}
+
+#[test]
+fn golden_hackbench_on_eevdf() {
+    golden(
+        "uma-8",
+        "v6.12",
+        "hackbench -g 2 -f 4 --pipe --threads -l 2000",
+        expect![[r#"
+        time 8286 us
+        switches 5441, voluntary 2855, involuntary 1312; migrations 236
+        wakeups 2975, local 1914, queued 1297; ipis 950; messages 64000
+          2839 switch: blocks
+            16 switch: exits
+          1274 switch: idle: task woken
+          1312 switch: wakeup: wakee is picked
+             1 placement: idle CPU in scan
+           348 placement: prev idle
+             2 placement: recent_used_cpu idle
+          1380 placement: target (no scan)
+             1 placement: target (scan limit)
+           446 placement: target idle
+             1 migration: idle CPU in scan
+            28 migration: newidle balance, MC
+             1 migration: periodic balance while idle, MC
+             2 migration: recent_used_cpu idle
+           203 migration: target (no scan)
+             1 migration: target (scan limit)
+    "#]],
+    );
+}
