@@ -204,10 +204,10 @@ impl Sim {
 
     fn wake_mutex_sleeper(&mut self, c: Cpu, ch: ChannelId) {
         let tasks = &mut self.tasks;
-        if let Channel::Pipe(pipe) = &mut self.channels[ch.ix()] {
-            if let Some(w) = pipe.mutex.sleepers.pop(tasks) {
-                self.cpus[c.ix()].wakes.push((w, false));
-            }
+        if let Channel::Pipe(pipe) = &mut self.channels[ch.ix()]
+            && let Some(w) = pipe.mutex.sleepers.pop(tasks)
+        {
+            self.cpus[c.ix()].wakes.push((w, false));
         }
     }
 

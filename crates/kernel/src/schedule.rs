@@ -76,8 +76,7 @@ impl Sim {
     pub(crate) fn hold_rq(&mut self, c: Cpu, rq: Cpu, until: Ns) {
         let machine = &self.machine;
         let transfer = |a: Cpu, b: Cpu| if a == b { Ns::ZERO } else { machine.transfer(a, b) };
-        if let Some((waiter, at)) =
-            self.rq_locks[rq.ix()].hold(&mut self.rq_queue, c, until, transfer)
+        if let Some((waiter, at)) = self.rq_locks[rq.ix()].hold(&self.rq_queue, c, until, transfer)
         {
             let cpu = &mut self.cpus[waiter.ix()];
             cpu.op_end = at.max(cpu.rq_wait_since);

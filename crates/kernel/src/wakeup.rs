@@ -9,8 +9,8 @@
 //! *Departures.* D1: a wakee on its way off a CPU whose wake list may not be used is spun for in
 //! one step. D2: `pi_lock` is part of the wakee's lines. D3: the choice of the waker's own CPU and
 //! the enqueue there are one event.
-//! *Example.* A write to a pipe whose reader sleeps on an idle CPU of the same LLC: choose (reader's
-//! CPU), wake list, the idle CPU leaves its loop, enqueues, switches.
+//! *Example.* A write to a pipe whose reader sleeps on an idle CPU of the same LLC: choose
+//! (reader's CPU), wake list, the idle CPU leaves its loop, enqueues, switches.
 
 use crate::frame::{Frame, WakeOp, irq};
 use crate::hook;
