@@ -22,7 +22,8 @@ use vruntime::sched::release::Release;
 /// Draws of an ordinary test run.
 const DRAWS: std::ops::Range<u64> = 0..400;
 /// Draws that fail for a reason that is known; the list may only shrink.
-/// 93: a task that is moved by the stopper has its unfinished operation unbooked twice.
+/// 93: a sibling goes idle, and the time saved is taken from a function under which the operation
+/// in progress was not booked; an overflow, seen where overflows are checked.
 const KNOWN: &[u64] = &[93];
 
 /// Numbers from a seed (splitmix64).
@@ -201,7 +202,8 @@ fn random_runs_pass_all_checkers() {
         let spec = drawn(number);
         let found = findings(&spec, run);
         if KNOWN.contains(&number) {
-            assert!(!found.is_empty(), "draw {number} is not wrong any more: take it off the list");
+            let gone = found.is_empty() && cfg!(debug_assertions);
+            assert!(!gone, "draw {number} is not wrong any more: take it off the list");
             continue;
         }
         for finding in found {
