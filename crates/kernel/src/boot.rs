@@ -168,6 +168,14 @@ impl Sim {
             sim.cpus[c.ix()].polling =
                 sim.machine.idle[sim.cpus[c.ix()].idle_state as usize].polling;
         }
+        // A machine that has been idle for a while has had its balance passes: all CPUs of an LLC
+        // may be scanned, and there are idle cores.
+        for c in 0..nr_cpus {
+            let weight = sim.machine.topo.llc(Cpu::from_ix(c)).weight() as u32;
+            let shared = sim.sh.domains.shared_of_mut(Cpu::from_ix(c));
+            shared.nr_idle_scan = weight;
+            shared.has_idle_cores = true;
+        }
         // What booting charged was not lived through.
         sim.sh.ledger = Ledger::new(nr_cpus);
         if sim.sh.release.autogroup {

@@ -77,7 +77,9 @@ impl Sim {
             }
         }
         for (c, &n) in count.iter().enumerate() {
-            let wrong = n != self.sh.loads[c].nr_running;
+            // Stopped with work on its own queue: a reschedule was lost.
+            let lost = self.cpus[c].is_stopped() && n > 0 && !self.sh.rqs[c].need_resched;
+            let wrong = n != self.sh.loads[c].nr_running || lost;
             if wrong && k.wrong[c] {
                 k.report.nr_running_wrong += 1;
             }

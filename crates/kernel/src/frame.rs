@@ -92,44 +92,51 @@ pub mod irq {
     pub const NOHZ_KICK: u8 = 4;
 }
 
-/// One CPU of the model.
+/// One CPU of the model. What every event touches comes first, on two cache lines.
 #[derive(Debug)]
+#[repr(C, align(64))]
 pub struct CpuSim {
-    /// Current level.
-    pub level: u8,
-    /// Interrupts are off (level 2 always is).
-    pub irqs_off: bool,
-    /// They are off until this moment in any case.
-    pub irqs_on_at: Ns,
-    /// By level: what acts next.
-    pub frames: [Frame; 3],
     /// When the current level's operation ends.
     pub op_end: Ns,
-    /// By interrupted level: time it still needs; NEVER if it waits.
-    pub saved: [Ns; 2],
-    /// By interrupted level: when it was interrupted.
-    pub suspended_at: [Ns; 2],
-    /// Level 1 is in use (running, or interrupted by level 2).
-    pub in_softirq: bool,
+    /// They are off until this moment in any case.
+    pub irqs_on_at: Ns,
+    /// Earliest of the three below.
+    pub irq_at: Ns,
     /// The part of the level 0 operation in which the CPU is in user mode (preemptible).
     pub user_from: Ns,
     /// See `user_from`.
     pub user_to: Ns,
-    /// Whom a stretched operation is booked on.
-    pub func: Func,
+    /// Time per unit of work, 1024 = full speed.
+    pub slowdown: u32,
+    /// The mutex held by the current operation; NONE if none.
+    pub mutex: ChannelId,
+    /// The pipe for whose mutex its task spins (level 0, interrupts on); NONE if none.
+    pub spin: ChannelId,
     /// The run queue whose lock it waits for on the current level, with interrupts off; NONE if
     /// none.
     pub rq_wait: Cpu,
+    /// Next CPU in the queue of spinners.
+    pub spin_next: Cpu,
+    /// Current level.
+    pub level: u8,
+    /// Interrupts are off (level 2 always is).
+    pub irqs_off: bool,
+    /// Level 1 is in use (running, or interrupted by level 2).
+    pub in_softirq: bool,
+    /// Whom a stretched operation is booked on.
+    pub func: Func,
+    /// By level: what acts next.
+    pub frames: [Frame; 3],
+    /// By interrupted level: time it still needs; NEVER if it waits.
+    pub saved: [Ns; 2],
+    /// By interrupted level: when it was interrupted.
+    pub suspended_at: [Ns; 2],
     /// Since when; in the future while work that comes first is still being done.
     pub rq_wait_since: Ns,
-    /// The pipe for whose mutex its task spins (level 0, interrupts on); NONE if none.
-    pub spin: ChannelId,
     /// Since when, as `rq_wait_since`.
     pub spin_since: Ns,
     /// A mutex was granted at this moment while the CPU served an interrupt.
     pub granted: Ns,
-    /// Earliest of the three below.
-    pub irq_at: Ns,
     /// Next tick; NEVER while stopped.
     pub tick_at: Ns,
     /// Pending inter-processor interrupt.
@@ -162,14 +169,8 @@ pub struct CpuSim {
     pub polling: bool,
     /// Moving average of idle periods, for the choice of the idle state.
     pub idle_avg: Ns,
-    /// Time per unit of work, 1024 = full speed.
-    pub slowdown: u32,
-    /// The mutex held by the current operation; NONE if none.
-    pub mutex: ChannelId,
     /// How long the interrupted operation will still hold it.
     pub mutex_left: Ns,
-    /// Next CPU in the queue of spinners.
-    pub spin_next: Cpu,
     /// What is left of an operation that was cut to wake a sleeper of a mutex.
     pub rest: Ns,
     /// Why the next switch will happen.

@@ -65,10 +65,10 @@ fn a_wakeup_goes_to_an_idle_prev() {
     )
 }
 
-/// nr_idle_scan is 0: A stays on the busy target until an idle balance, 8 ms after the start, pulls
-/// it.
+/// The kernel is warm: the whole LLC may be scanned from the start, so A leaves the busy target
+/// for the first idle CPU after it.
 #[test]
-fn before_the_first_balance_nothing_is_scanned() {
+fn a_warm_kernel_scans_from_the_start() {
     check(
         "1x8x1 v6.1, 20 ms
         A: run 1ms, sleep 2ms, run 1ms
@@ -76,8 +76,8 @@ fn before_the_first_balance_nothing_is_scanned() {
         expect![[r#"
                   0         10
             cpu 0 .A.BBBBBBBBBBBBBBBBB
-            cpu 1 ....................
-            cpu 2 ........A...........
+            cpu 1 ....A...............
+            cpu 2 ....................
             cpu 3 ....................
             cpu 4 ....................
             cpu 5 ....................
@@ -87,13 +87,13 @@ fn before_the_first_balance_nothing_is_scanned() {
                2.1 ms  cpu 0: A -> B: blocks
                2.1 ms  cpu 0: B -> .: blocks
                2.6 ms  cpu 0: . -> B: idle: task woken
-               8.1 ms  A moved 0 -> 2: nohz idle balance, MC
-               8.1 ms  cpu 2: . -> A: idle: task woken
-               9.2 ms  cpu 2: A -> .: exits
+               4.1 ms  A moved 0 -> 1: idle CPU in scan
+               4.1 ms  cpu 1: . -> A: idle: task woken
+               5.2 ms  cpu 1: A -> .: exits
+            placed 1 x idle CPU in scan
             placed 2 x pinned
             placed 1 x slow path: local group idlest
-            placed 1 x target (no scan)
-            migrated 1 x nohz idle balance, MC
+            migrated 1 x idle CPU in scan
         "#]],
     )
 }

@@ -98,23 +98,23 @@ fn golden_hackbench_on_cfs() {
         "v6.1",
         "hackbench -g 2 -f 4 --pipe --threads -l 2000",
         expect![[r#"
-        time 19498 us
-        switches 62723, voluntary 32036, involuntary 28274; migrations 24954
-        wakeups 32138, local 29997, queued 2432; ipis 963; messages 64000
-         32020 switch: blocks
-            16 switch: exits
-          2413 switch: idle: task woken
-         28274 switch: wakeup: vruntime beyond granularity
-             5 placement: idle CPU in scan
-          2271 placement: prev idle
-         29598 placement: target (no scan)
-            16 placement: target (scan limit)
-            24 placement: target idle
-             5 migration: idle CPU in scan
-            11 migration: newidle balance, MC
-         24923 migration: target (no scan)
-            15 migration: target (scan limit)
-    "#]],
+            time 8372 us
+            switches 12290, voluntary 6602, involuntary 5213; migrations 4361
+            wakeups 6633, local 5306, queued 565; ipis 708; messages 64000
+              6586 switch: blocks
+                16 switch: exits
+               475 switch: idle: task woken
+              5213 switch: wakeup: vruntime beyond granularity
+                96 placement: idle CPU in scan
+                26 placement: prev idle
+                 5 placement: recent_used_cpu idle
+              6087 placement: target (nothing idle)
+                67 placement: target idle
+                96 migration: idle CPU in scan
+                19 migration: newidle balance, MC
+                 5 migration: recent_used_cpu idle
+              4241 migration: target (nothing idle)
+        "#]],
     );
 }
 
@@ -125,25 +125,23 @@ fn golden_hackbench_on_eevdf() {
         "v6.12",
         "hackbench -g 2 -f 4 --pipe --threads -l 2000",
         expect![[r#"
-        time 8286 us
-        switches 5441, voluntary 2855, involuntary 1312; migrations 236
-        wakeups 2975, local 1914, queued 1297; ipis 950; messages 64000
-          2839 switch: blocks
-            16 switch: exits
-          1274 switch: idle: task woken
-          1312 switch: wakeup: wakee is picked
-             1 placement: idle CPU in scan
-           348 placement: prev idle
-             2 placement: recent_used_cpu idle
-          1380 placement: target (no scan)
-             1 placement: target (scan limit)
-           446 placement: target idle
-             1 migration: idle CPU in scan
-            28 migration: newidle balance, MC
-             1 migration: periodic balance while idle, MC
-             2 migration: recent_used_cpu idle
-           203 migration: target (no scan)
-             1 migration: target (scan limit)
-    "#]],
+            time 6678 us
+            switches 2127, voluntary 1178, involuntary 501; migrations 326
+            wakeups 1191, local 868, queued 472; ipis 334; messages 64000
+              1162 switch: blocks
+                16 switch: exits
+               448 switch: idle: task woken
+               497 switch: wakeup: wakee is picked
+                 4 switch: woken before it slept
+                29 placement: idle CPU in scan
+                38 placement: prev idle
+                 5 placement: recent_used_cpu idle
+               510 placement: target (nothing idle)
+                55 placement: target idle
+                29 migration: idle CPU in scan
+                13 migration: newidle balance, MC
+                 5 migration: recent_used_cpu idle
+               279 migration: target (nothing idle)
+        "#]],
     );
 }

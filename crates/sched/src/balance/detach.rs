@@ -198,6 +198,9 @@ pub(super) fn detach_task(
         let before = cx.sh.loads[to.ix()].nr_running;
         fair.enqueue_task_fair(cx, to, p, EnqueueFlags::default());
         super::nr_running_grew(cx, to, before);
+        if cx.sh.curr_is_idle(to) {
+            cx.resched_curr(to, &PULLED_TO_IDLE);
+        }
     } else {
         env.tasks.push(p);
     }
