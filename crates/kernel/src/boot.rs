@@ -1,7 +1,8 @@
 //! The state of machine and kernel when a run starts: a *warm* kernel, written down.
 //!
-//! *What.* All CPUs idle with their ticks stopped; idle tasks, stoppers, and the workload's first
-//! tasks, which are woken at 1 ms one after another.
+//! *What.* All CPUs idle with their ticks stopped, every LLC open to a full idle scan, idle cores
+//! known; idle tasks, stoppers, and the workload's first tasks, which are woken at 1 ms one after
+//! another.
 //! *Source.* facts/fair.md 2.3 (initial averages), DESIGN.md "the initial kernel is a written warm
 //! state".
 //! *Equations.* `avg_idle = 2 · migration_cost`, `max_idle_balance_cost = migration_cost`.
