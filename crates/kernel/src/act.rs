@@ -127,7 +127,7 @@ impl Sim {
         debug_assert!(cpu.level == 0 && cpu.op_end >= cut);
         let k = &mut self.tasks[p.ix()];
         k.remaining = cpu.op_end - cut;
-        k.remaining_entry = cpu.op_end.saturating_sub(cpu.user_to);
+        k.remaining_entry = cpu.op_end.saturating_sub(cpu.user_to).0 as u32;
         cpu.op_end = cut;
         cpu.frames[0] = Frame::Schedule;
         cpu.no_user();

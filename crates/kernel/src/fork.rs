@@ -55,7 +55,7 @@ pub(crate) fn blank_ktask(program: ProgramId, regs: Regs, parent: TaskId) -> KTa
         step: Step::NextOp,
         op: Op::Yield,
         remaining: Ns::ZERO,
-        remaining_entry: Ns::ZERO,
+        remaining_entry: 0,
         done: 0,
         program,
         regs,

@@ -61,12 +61,10 @@ pub struct Pipe {
     tail: u32,
     /// Where the newest slot's data ends in its page.
     last_end: u32,
-    /// Slots in use at the most.
-    max_usage: u32,
-    /// Bytes of a page.
-    page: u32,
     /// Progress group; `u16::MAX` for none.
     pub group: u16,
+    /// log2 of the bytes of a page.
+    page_shift: u8,
     /// Somebody has polled it.
     pub poll_usage: bool,
 }
@@ -82,8 +80,7 @@ impl Pipe {
             head: 0,
             tail: 0,
             last_end: 0,
-            max_usage: PIPE_SLOTS as u32,
-            page,
+            page_shift: page.ilog2() as u8,
             group,
             poll_usage: false,
         }
@@ -96,21 +93,22 @@ impl Pipe {
     /// No free slot.
     #[inline(always)]
     pub fn is_full(&self) -> bool {
-        self.head - self.tail >= self.max_usage
+        self.head - self.tail >= PIPE_SLOTS as u32
     }
     /// Stores up to `bytes`; returns how many went in and how many new slots they took.
     #[inline]
     pub fn write(&mut self, mut bytes: u32) -> (u32, u32) {
+        let page = 1 << self.page_shift;
         let wanted = bytes;
         let mut new_slots = 0;
-        let odd = bytes % self.page;
-        if odd != 0 && !self.is_empty() && bytes < self.page && self.last_end + odd <= self.page {
+        let odd = bytes % page;
+        if odd != 0 && !self.is_empty() && bytes < page && self.last_end + odd <= page {
             self.left[(self.head as usize - 1) % PIPE_SLOTS] += odd;
             self.last_end += odd;
             return (wanted, 0);
         }
         while bytes > 0 && !self.is_full() {
-            let n = bytes.min(self.page);
+            let n = bytes.min(page);
             self.left[self.head as usize % PIPE_SLOTS] = n;
             self.head += 1;
             self.last_end = n;

@@ -33,8 +33,6 @@ pub struct Regs {
     pub j: u32,
     /// Free for the program.
     pub k: u32,
-    /// Free for the program.
-    pub n: u32,
 }
 
 /// One operation. All but `Run` and `Mark` enter the kernel.

@@ -198,7 +198,7 @@ impl Sim {
                 if self.sh.tasks[prev.ix()].state == TaskState::Running {
                     k.runnable_since = at;
                 }
-                let (left, entry) = (k.remaining, k.remaining_entry);
+                let (left, entry) = (k.remaining, Ns(u64::from(k.remaining_entry)));
                 if left.0 != 0 {
                     self.unbook_remaining(c, left, entry);
                 }
@@ -240,9 +240,9 @@ impl Sim {
     /// The task goes on with what is left of its operation, from `at` on.
     fn resume(&mut self, c: Cpu, p: TaskId, at: Ns, switched: bool) {
         let k = &mut self.tasks[p.ix()];
-        let (left, entry) = (k.remaining, k.remaining_entry);
+        let (left, entry) = (k.remaining, Ns(u64::from(k.remaining_entry)));
         k.remaining = Ns::ZERO;
-        k.remaining_entry = Ns::ZERO;
+        k.remaining_entry = 0;
         if left.0 == 0 {
             self.plan(c, at, Frame::Task);
             return;

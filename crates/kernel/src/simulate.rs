@@ -265,4 +265,12 @@ mod tests {
         assert_eq!(got, Some(ms(200 + 800)));
         assert_eq!(extrapolate(&[g(10, 3, 3)], ms(0), ms(1), ms(2)), None);
     }
+
+    #[test]
+    fn a_task_costs_at_most_400_bytes() {
+        // hackbench has one channel for two tasks.
+        let task = size_of::<Task>() + size_of::<KTask>() + size_of::<Entity>();
+        let all = task + size_of::<Channel>() / 2;
+        assert!(all <= 400, "{all}");
+    }
 }

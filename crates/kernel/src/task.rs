@@ -72,8 +72,8 @@ pub struct KTask {
     pub op: Op,
     /// Time left of the interrupted operation before `step`, at full speed.
     pub remaining: Ns,
-    /// Of `remaining`, the part at its end that is the entry into the kernel.
-    pub remaining_entry: Ns,
+    /// Of `remaining`, the ns at its end that are the entry into the kernel.
+    pub remaining_entry: u32,
     /// Bytes of the operation already transferred.
     pub done: u32,
     /// Program and its registers.
