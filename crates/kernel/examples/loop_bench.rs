@@ -36,7 +36,15 @@ fn main() {
     let m = r.groups.iter().map(|g| g.at_window_end).sum::<u64>() as f64;
     println!(
         "X {unit:.2} ns ({}) | {:.1} ns/msg = {:.1} X | {:.1} ns/event, {:.2} events/msg, {:.3} switches/msg, {:.4} migr/msg, time {:?} gap {} bytes/task {}",
-        x & 1, dt / m, dt / m / unit, dt / r.events as f64, r.events as f64 / m,
-        r.counters.context_switches as f64 / m, r.counters.cpu_migrations as f64 / m, r.time, r.ledger_gap, r.bytes_per_task
+        x & 1,
+        dt / m,
+        dt / m / unit,
+        dt / r.events as f64,
+        r.events as f64 / m,
+        r.counters.context_switches as f64 / m,
+        r.counters.cpu_migrations as f64 / m,
+        r.time,
+        r.ledger_gap,
+        r.bytes_per_task
     );
 }

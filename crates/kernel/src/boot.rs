@@ -53,11 +53,9 @@ impl std::fmt::Display for SetupError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             SetupError::Machine(e) => write!(f, "machine: {e}"),
-            SetupError::Scheduler(name) => write!(
-                f,
-                "no scheduler `{name}`; there are: {}",
-                registry::names()
-            ),
+            SetupError::Scheduler(name) => {
+                write!(f, "no scheduler `{name}`; there are: {}", registry::names())
+            }
             SetupError::Pin { cpu, nr_cpus } => {
                 write!(f, "CPU {cpu} does not exist: the machine has CPUs 0-{}", nr_cpus - 1)
             }
@@ -85,7 +83,8 @@ impl Sim {
         let cpus: Vec<CpuSim> = (0..nr_cpus as u64)
             .map(|c| CpuSim::new(Ns(noise.below(Stream::TickPhase, c, 0, TICK_SPREAD.min(tick)))))
             .collect();
-        let rqs: Vec<Rq> = (0..nr_cpus).map(|c| warm_rq(Cpu::from_ix(c), release.migration_cost_ns)).collect();
+        let rqs: Vec<Rq> =
+            (0..nr_cpus).map(|c| warm_rq(Cpu::from_ix(c), release.migration_cost_ns)).collect();
         let mut sh = Shared {
             domains,
             tasks: Vec::new(),
@@ -158,8 +157,7 @@ impl Sim {
         sim.sh.ledger = Ledger::new(nr_cpus);
         if sim.sh.release.autogroup {
             let boot = Cpu(0);
-            let (tg, _) =
-                hook!(&mut sim, boot, Ns::ZERO, |s, cx| s.task_group_new(cx, TgId(0)));
+            let (tg, _) = hook!(&mut sim, boot, Ns::ZERO, |s, cx| s.task_group_new(cx, TgId(0)));
             sim.group_of_workload = tg;
         }
         for &(program, regs, how) in &b.roots {

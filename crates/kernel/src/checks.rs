@@ -62,7 +62,8 @@ impl Sim {
                 && task.state == TaskState::Running
                 && self.sh.rqs[task.cpu.ix()].curr != TaskId::from_ix(i);
             let idle_near = waits && {
-                let near = self.machine.topo.llc(task.cpu).and(self.sh.affinities.get(task.affinity));
+                let near =
+                    self.machine.topo.llc(task.cpu).and(self.sh.affinities.get(task.affinity));
                 near.iter().any(|c| self.cpus[c.ix()].is_stopped() && self.sh.idle_cpu(c))
             };
             if !idle_near {

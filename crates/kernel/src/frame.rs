@@ -237,11 +237,7 @@ impl CpuSim {
     /// When the next interrupt will be served.
     #[inline(always)]
     pub fn interrupt_at(&self) -> Ns {
-        if self.irqs_off || self.level == 2 {
-            Ns::NEVER
-        } else {
-            self.irq_at.max(self.irqs_on_at)
-        }
+        if self.irqs_off || self.level == 2 { Ns::NEVER } else { self.irq_at.max(self.irqs_on_at) }
     }
     /// Interrupts are on from `at`.
     #[inline(always)]

@@ -21,8 +21,7 @@ use vruntime_machine::{Distance, idle};
 impl Sim {
     /// The idle task is current; the CPU is about to stop.
     pub(crate) fn enter_idle(&mut self, c: Cpu) {
-        let pending =
-            self.sh.rqs[c.ix()].need_resched || !self.cpus[c.ix()].wake_list.is_empty();
+        let pending = self.sh.rqs[c.ix()].need_resched || !self.cpus[c.ix()].wake_list.is_empty();
         if pending {
             self.plan(c, self.now, Frame::IdleExit);
             return;

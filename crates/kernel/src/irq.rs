@@ -105,7 +105,8 @@ impl Sim {
         cpu.tick_at += Ns(tick_ns);
         cpu.update_irq();
         self.stats.count.ticks += 1;
-        let mut at = at + self.work(c, Func::Tick, self.machine.costs.tick_base + self.machine.costs.timer_irq);
+        let mut at = at
+            + self.work(c, Func::Tick, self.machine.costs.tick_base + self.machine.costs.timer_irq);
         let n = self.now.0 / tick_ns;
         if self.sh.noise.below(Stream::Interrupts, u64::from(c.0), n, 8) == 0 {
             at += self.work(c, Func::Interrupt, self.machine.costs.interrupt);

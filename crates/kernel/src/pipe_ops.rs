@@ -261,11 +261,13 @@ impl Sim {
             _ => unreachable!("not an operation on a channel"),
         };
         let more = (u64::from(hot.costs.pipe_copy_kib) * u64::from(n.saturating_sub(128))) >> 10;
-        let free_at =
-            at + hot.work(func, ns + more as u32) + hot.work(Func::MutexLock, hot.costs.pipe_unlock);
+        let free_at = at
+            + hot.work(func, ns + more as u32)
+            + hot.work(Func::MutexLock, hot.costs.pipe_unlock);
         pipe.mutex.free_at = free_at;
         let spinner = pipe.mutex.spin_head;
-        let unlocked = if func == Func::PipeWrite { Step::WriteUnlocked } else { Step::ReadUnlocked };
+        let unlocked =
+            if func == Func::PipeWrite { Step::WriteUnlocked } else { Step::ReadUnlocked };
         if then.is_none() && pipe.mutex.sleepers.is_empty() {
             hot.syscall_return(free_at);
         } else {

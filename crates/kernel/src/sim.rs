@@ -114,7 +114,12 @@ impl Sim {
                     self.act(c);
                 }
             }
-            debug_assert!(self.resched.is_empty(), "not carried out: {:?} by {c}, now {:?}", self.resched, self.cpus[c.ix()].frames);
+            debug_assert!(
+                self.resched.is_empty(),
+                "not carried out: {:?} by {c}, now {:?}",
+                self.resched,
+                self.cpus[c.ix()].frames
+            );
             self.arm(c);
             if self.stats.look {
                 self.stats.look = false;

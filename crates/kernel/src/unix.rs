@@ -126,8 +126,7 @@ impl Sim {
         let Channel::Unix(s) = &mut self.channels[ch.ix()] else { return };
         let queue = if reader { &mut s.rd_wait } else { &mut s.wr_wait };
         queue.add(tasks, p, false);
-        self.tasks[p.ix()].waits_for =
-            if reader { WaitsFor::Data(ch) } else { WaitsFor::Room(ch) };
+        self.tasks[p.ix()].waits_for = if reader { WaitsFor::Data(ch) } else { WaitsFor::Room(ch) };
         self.block(c, p, at, Step::Begin, TaskState::Interruptible);
     }
 

@@ -109,8 +109,7 @@ impl Sim {
         }
         let wake_cpu = self.sh.tasks[p.ix()].wake_cpu;
         let flags = WakeFlags { sync, ..WakeFlags::default() };
-        let (place, cost) =
-            hook!(self, c, at, |s, cx| s.select_task_rq(cx, p, wake_cpu, flags));
+        let (place, cost) = hook!(self, c, at, |s, cx| s.select_task_rq(cx, p, wake_cpu, flags));
         at += cost;
         self.stats.placements.count(place.rule);
         let wake = &mut self.cpus[c.ix()].wake;
@@ -131,8 +130,7 @@ impl Sim {
     fn wake_new(&mut self, c: Cpu, p: TaskId) {
         let prev = self.sh.tasks[p.ix()].cpu;
         let flags = WakeFlags { fork: true, ..WakeFlags::default() };
-        let (place, cost) =
-            hook!(self, c, self.now, |s, cx| s.select_task_rq(cx, p, prev, flags));
+        let (place, cost) = hook!(self, c, self.now, |s, cx| s.select_task_rq(cx, p, prev, flags));
         self.stats.placements.count(place.rule);
         let t = &mut self.sh.tasks[p.ix()];
         t.cpu = place.cpu;
@@ -141,8 +139,7 @@ impl Sim {
         self.tasks[p.ix()].woken_at = self.now;
         self.cpus[c.ix()].wake =
             WakeOp { p, target: place.cpu, sync: false, migrated: false, new: true };
-        let ((), cost2) =
-            hook!(self, c, self.now + cost, |s, cx| s.task_fork_place(cx, p));
+        let ((), cost2) = hook!(self, c, self.now + cost, |s, cx| s.task_fork_place(cx, p));
         let at = self.carry_out_resched(c, self.now + cost + cost2);
         self.plan(c, at, Frame::WakeQueue);
     }

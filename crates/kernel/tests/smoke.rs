@@ -76,7 +76,12 @@ thread_local! { static PIN: std::cell::Cell<Option<vruntime_base::Cpu>> = const 
 
 #[test]
 fn ping_pong() {
-    for (pin, name, rel) in [(false,"uma-2","v6.1"),(true,"uma-2","v6.1"),(false,"spr-2s","v6.12"),(true,"uma-2","v6.12")] {
+    for (pin, name, rel) in [
+        (false, "uma-2", "v6.1"),
+        (true, "uma-2", "v6.1"),
+        (false, "spr-2s", "v6.12"),
+        (true, "uma-2", "v6.12"),
+    ] {
         PIN.set(pin.then_some(vruntime_base::Cpu(0)));
         let machine = Arc::new(vruntime_formats::machine_file::builtin_machine(name).unwrap());
         let text = std::fs::read_to_string(format!("../../kernels/{rel}.toml")).unwrap();
@@ -92,8 +97,13 @@ fn ping_pong() {
         };
         let a = run(&spec).unwrap();
         let b = run(&spec).unwrap();
-        println!("{name} {rel} pin {pin}: time {:?} complete {} events {} {:?}\n{:?}\n{:?}\n{:?}", a.time, a.complete, a.events, a.counters, a.switches, a.placements, a.migrations);
-        for (f, r, d) in &a.cpu_time { println!("   {:28} {:14} {}", f.name(), r.name(), d); }
+        println!(
+            "{name} {rel} pin {pin}: time {:?} complete {} events {} {:?}\n{:?}\n{:?}\n{:?}",
+            a.time, a.complete, a.events, a.counters, a.switches, a.placements, a.migrations
+        );
+        for (f, r, d) in &a.cpu_time {
+            println!("   {:28} {:14} {}", f.name(), r.name(), d);
+        }
         assert_eq!(a.ledger_gap, 0);
         assert_eq!(a.hash, b.hash);
         assert!(a.complete);

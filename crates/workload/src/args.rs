@@ -33,7 +33,12 @@ impl Args {
     }
 
     /// The value of `option`, a whole number in `min ..= max`.
-    pub(crate) fn number(&mut self, option: &str, min: u64, max: u64) -> Result<u64, WorkloadError> {
+    pub(crate) fn number(
+        &mut self,
+        option: &str,
+        min: u64,
+        max: u64,
+    ) -> Result<u64, WorkloadError> {
         let expected = format!("a whole number from {min} to {max}");
         let text = match self.parser.value() {
             Ok(v) => v.string().map_err(|_| self.bad(option, &expected, "no text"))?,

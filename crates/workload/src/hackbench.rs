@@ -18,8 +18,22 @@ pub(crate) const ENTRY: Entry = Entry {
 };
 
 const OPTIONS: &[&str] = &[
-    "-p", "--pipe", "-P", "--process", "-T", "--threads", "-g", "--groups", "-f", "--fds", "-l",
-    "--loops", "-s", "--datasize", "-F", "--fifo",
+    "-p",
+    "--pipe",
+    "-P",
+    "--process",
+    "-T",
+    "--threads",
+    "-g",
+    "--groups",
+    "-f",
+    "--fds",
+    "-l",
+    "--loops",
+    "-s",
+    "--datasize",
+    "-F",
+    "--fifo",
 ];
 
 /// The most tasks that a run may have.

@@ -36,13 +36,8 @@ pub struct Entry {
 }
 
 /// Every workload.
-pub const WORKLOADS: &[Entry] = &[
-    hackbench::ENTRY,
-    perf_bench::MESSAGING,
-    perf_bench::PIPE,
-    spin::SPIN,
-    spin::SLEEPER,
-];
+pub const WORKLOADS: &[Entry] =
+    &[hackbench::ENTRY, perf_bench::MESSAGING, perf_bench::PIPE, spin::SPIN, spin::SLEEPER];
 
 /// The workload that `command` runs. `taskset -c N`, `nice -n N` and `chrt` may stand in front.
 pub fn parse(command: &str) -> Result<Arc<dyn Workload>, WorkloadError> {

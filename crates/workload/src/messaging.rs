@@ -141,9 +141,7 @@ fn start(r: &mut Regs, ready: ChannelId, wake: ChannelId, fifo: bool) -> Option<
     }
     r.pc += 1;
     match r.pc {
-        1 if fifo => {
-            Some(Op::SetPolicy { policy: vruntime_sched::task::Policy::Fifo, prio: 1 })
-        }
+        1 if fifo => Some(Op::SetPolicy { policy: vruntime_sched::task::Policy::Fifo, prio: 1 }),
         1 => start(r, ready, wake, fifo),
         2 => Some(Op::Write { to: ready, bytes: 1 }),
         _ => Some(Op::Poll(wake)),
@@ -230,16 +228,26 @@ mod tests {
         assert_eq!(
             steps(&s, Regs { k: 2, ..Regs::default() }),
             [
-                "write 0: 1", "poll 1", "write 2: 100", "write 3: 100", "write 2: 100",
-                "write 3: 100", "Exit"
+                "write 0: 1",
+                "poll 1",
+                "write 2: 100",
+                "write 3: 100",
+                "write 2: 100",
+                "write 3: 100",
+                "Exit"
             ]
         );
         let r = Receiver { ready, wake, messages: 4, bytes: 100, fifo: false };
         assert_eq!(
             steps(&r, Regs { k: 3, ..Regs::default() }),
             [
-                "write 0: 1", "poll 1", "read 3: 100", "read 3: 100", "read 3: 100",
-                "read 3: 100", "Exit"
+                "write 0: 1",
+                "poll 1",
+                "read 3: 100",
+                "read 3: 100",
+                "read 3: 100",
+                "read 3: 100",
+                "Exit"
             ]
         );
     }
@@ -267,9 +275,19 @@ mod tests {
         assert_eq!(
             steps(&m, Regs::default()),
             [
-                "fork 8 at 2", "fork 8 at 3", "fork 7 at 2", "fork 7 at 2", "read 0: 1",
-                "read 0: 1", "read 0: 1", "read 0: 1", "MarkStart", "write 1: 1",
-                "WaitChildren", "MarkStop", "Exit"
+                "fork 8 at 2",
+                "fork 8 at 3",
+                "fork 7 at 2",
+                "fork 7 at 2",
+                "read 0: 1",
+                "read 0: 1",
+                "read 0: 1",
+                "read 0: 1",
+                "MarkStart",
+                "write 1: 1",
+                "WaitChildren",
+                "MarkStop",
+                "Exit"
             ]
         );
     }

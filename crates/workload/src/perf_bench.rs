@@ -37,8 +37,7 @@ fn parse_messaging(words: &[String], launch: Launch) -> Result<Arc<dyn Workload>
         fifo: false,
         launch,
     };
-    let known =
-        &["-p", "--pipe", "-t", "--thread", "-g", "--group", "-l", "--nr_loops"];
+    let known = &["-p", "--pipe", "-t", "--thread", "-g", "--group", "-l", "--nr_loops"];
     let mut args = Args::new(MESSAGING.name, MESSAGING.synopsis, known, words);
     while let Some(o) = args.next()? {
         match o.as_str() {

@@ -132,6 +132,11 @@ impl Workload for Load {
         b.root(main, Regs::default(), self.launch.root(16));
     }
     fn result(&self, time: Ns) -> String {
-        format!("{} tasks done in {}.{:03} ms\n", self.tasks, time.0 / 1_000_000, time.0 / 1_000 % 1_000)
+        format!(
+            "{} tasks done in {}.{:03} ms\n",
+            self.tasks,
+            time.0 / 1_000_000,
+            time.0 / 1_000 % 1_000
+        )
     }
 }

@@ -59,8 +59,7 @@ impl Program for Main {
         r.i += 1;
         if n < per * self.m.groups {
             let (g, t) = (n / per, n % per);
-            let program =
-                if t < self.m.fds { self.receiver } else { self.sender[g as usize] };
+            let program = if t < self.m.fds { self.receiver } else { self.sender[g as usize] };
             let k = g * self.m.fds + t % self.m.fds;
             return Op::Fork { program, regs: Regs { k, ..Regs::default() }, thread: true };
         }
