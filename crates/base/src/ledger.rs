@@ -162,7 +162,8 @@ pub struct Ledger {
 
 #[inline(always)]
 const fn at(func: Func, on: Resource) -> usize {
-    func as usize * NR_RESOURCES + on as usize
+    // Own time first and side by side: a system call books five neighbours.
+    on as usize * Func::ALL.len() + func as usize
 }
 
 impl Ledger {
@@ -180,10 +181,20 @@ impl Ledger {
     pub fn row(&mut self, cpu: Cpu) -> &mut LedgerRow {
         &mut self.rows[cpu.ix()]
     }
-    /// Takes back `d` that was planned but will not be spent.
-    #[inline]
+    /// Takes back `d` that was planned but will not be spent: from `func`, and what `func` does
+    /// not have from the CPU's largest entry of own time (an operation of several functions whose
+    /// other parts are shortened too). The CPU's total shrinks by exactly `d`.
     pub fn unbook(&mut self, cpu: Cpu, func: Func, on: Resource, d: Ns) {
-        self.rows[cpu.ix()].0[at(func, on)] -= d.0;
+        let row = &mut self.rows[cpu.ix()].0;
+        let from = &mut row[at(func, on)];
+        let taken = d.0.min(*from);
+        *from -= taken;
+        let rest = d.0 - taken;
+        if rest > 0 {
+            let own = &mut row[..Func::ALL.len()];
+            let most = own.iter_mut().max().expect("there are functions");
+            *most -= rest;
+        }
     }
     /// What is booked for (`func`, `on`) on `cpu`.
     pub fn get(&self, cpu: Cpu, func: Func, on: Resource) -> Ns {

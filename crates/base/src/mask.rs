@@ -25,7 +25,7 @@ impl CpuMask {
         for w in 0..n / 64 {
             m.words[w] = u64::MAX;
         }
-        if n % 64 != 0 {
+        if !n.is_multiple_of(64) {
             m.words[n / 64] = (1 << (n % 64)) - 1;
         }
         m

@@ -104,16 +104,17 @@ impl Sim {
         if cpu.level != 0 || !matches!(cpu.frames[0], Frame::Task) {
             return;
         }
-        if matches!(cpu.waiting, crate::frame::Waiting::Mutex(_)) {
+        if cpu.spin.is_some() {
             // A spinner gives up when it should reschedule.
             let cpu = &mut self.cpus[c.ix()];
-            cpu.op_end = self.now.max(cpu.wait_since);
+            cpu.op_end = self.now.max(cpu.spin_since);
             self.arm(c);
             return;
         }
-        if cpu.user_to > cpu.user_from && cpu.user_from > self.now {
-            let cut = cpu.user_from;
-            self.cut(c, cut);
+        // Still in the kernel, or on the way out of an interrupt: it looks when it returns.
+        let edge = cpu.user_from.max(cpu.irqs_on_at);
+        if edge > self.now && edge < cpu.user_to {
+            self.cut(c, edge);
             self.arm(c);
         }
     }

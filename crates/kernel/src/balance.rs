@@ -69,9 +69,8 @@ impl Sim {
     }
 
     pub(crate) fn balance_locked(&mut self, c: Cpu) {
-        if let crate::frame::Waiting::RqLock(rq) = self.cpus[c.ix()].waiting {
-            self.sh.rqs[rq.ix()].clock = self.now;
-        }
+        let rq = self.cpus[c.ix()].rq_wait;
+        self.sh.rqs[rq.ix()].clock = self.now;
         self.lock_granted(c);
         self.balance_next(c, self.now);
     }

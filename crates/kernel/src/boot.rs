@@ -1,7 +1,8 @@
 //! The state of machine and kernel when a run starts: a *warm* kernel, written down.
 //!
-//! *What.* All CPUs idle with their ticks stopped; idle tasks, stoppers, and the workload's first
-//! tasks, which are woken at 1 ms one after another.
+//! *What.* All CPUs idle with their ticks stopped, every LLC open to a full idle scan, idle cores
+//! known; idle tasks, stoppers, and the workload's first tasks, which are woken at 1 ms one after
+//! another.
 //! *Source.* facts/fair.md 2.3 (initial averages), DESIGN.md "the initial kernel is a written warm
 //! state".
 //! *Equations.* `avg_idle = 2 · migration_cost`, `max_idle_balance_cost = migration_cost`.
@@ -22,16 +23,22 @@ use crate::unix::UnixSock;
 use crate::wait::WaitQueue;
 use crate::{frame::Frame, hook};
 use vruntime_base::{Cpu, CpuMask, Ledger, Noise, Ns, Stream, TaskId};
-use vruntime_machine::{Lock, LockQueue, Machine, SpecError};
+use vruntime_machine::{Lock, LockQueue, Machine, SpecError, Topology};
 use vruntime_sched::cx::Shared;
 use vruntime_sched::domains::Domains;
 use vruntime_sched::registry;
+use vruntime_sched::release::Release;
+use vruntime_sched::scheduler::Scheduler;
 use vruntime_sched::task::{Affinities, Policy, Rq, RqLoad, TaskState, TgId};
 
 /// When the workload's first task is woken.
 const FIRST_WAKE: Ns = Ns::from_ms(1);
 /// Ticks fall within this many ns after the grid (D1 of `irq`).
 const TICK_SPREAD: u64 = 2_000;
+
+/// Makes the scheduler of a run.
+pub(crate) type MakeScheduler<'a> =
+    &'a dyn Fn(&Topology, &Domains, &Release) -> Option<Box<dyn Scheduler>>;
 
 /// Why a run cannot be set up.
 #[derive(Debug)]
@@ -67,14 +74,23 @@ impl std::error::Error for SetupError {}
 impl Sim {
     /// Machine, kernel and workload of `spec` at time zero.
     pub(crate) fn boot(spec: &RunSpec) -> Result<Sim, SetupError> {
+        let name = &spec.release.scheduler;
+        Sim::boot_with(spec, &|t, d, r| registry::scheduler(name, t, d, r))?
+            .ok_or_else(|| SetupError::Scheduler(name.clone()))
+    }
+
+    /// As `boot`, with the scheduler that `make` gives; `None` if it gives none.
+    pub(crate) fn boot_with(
+        spec: &RunSpec,
+        make: MakeScheduler,
+    ) -> Result<Option<Sim>, SetupError> {
         let mut machine = Machine::new(&spec.machine).map_err(SetupError::Machine)?;
         let release = (*spec.release).clone();
         let nr_cpus = machine.topo.nr_cpus();
         let noise = Noise::new(spec.seed);
         let domains = Domains::build(&machine.topo, &release);
         machine.lines.grow_groups(2);
-        let sched = registry::scheduler(&release.scheduler, &machine.topo, &domains, &release)
-            .ok_or_else(|| SetupError::Scheduler(release.scheduler.clone()))?;
+        let Some(sched) = make(&machine.topo, &domains, &release) else { return Ok(None) };
 
         let mut b = Builder::default();
         spec.workload.build(&mut b);
@@ -153,6 +169,14 @@ impl Sim {
             sim.cpus[c.ix()].polling =
                 sim.machine.idle[sim.cpus[c.ix()].idle_state as usize].polling;
         }
+        // A machine that has been idle for a while has had its balance passes: all CPUs of an LLC
+        // may be scanned, and there are idle cores.
+        for c in 0..nr_cpus {
+            let weight = sim.machine.topo.llc(Cpu::from_ix(c)).weight() as u32;
+            let shared = sim.sh.domains.shared_of_mut(Cpu::from_ix(c));
+            shared.nr_idle_scan = weight;
+            shared.has_idle_cores = true;
+        }
         // What booting charged was not lived through.
         sim.sh.ledger = Ledger::new(nr_cpus);
         if sim.sh.release.autogroup {
@@ -163,7 +187,7 @@ impl Sim {
         for &(program, regs, how) in &b.roots {
             sim.add_root(program, regs, how)?;
         }
-        Ok(sim)
+        Ok(Some(sim))
     }
 
     /// A task that exists from the start: it sleeps until a timer wakes it.

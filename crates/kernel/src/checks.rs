@@ -6,7 +6,8 @@
 //! *Equations.* On each CPU: tasks with `on_rq` there = `rq->nr_running`.
 //! *Departures.* D1: a task in flight between two queues is on none for a moment, so a difference
 //! counts only if it lasts for two looks.
-//! *Example.* A scheduler that forgets a preempted task: `nr_running` says 1, two tasks say `on_rq`.
+//! *Example.* A scheduler that forgets a preempted task: `nr_running` says 1, two tasks say
+//! `on_rq`.
 
 use crate::sim::Sim;
 use vruntime_base::{Cpu, Ns, TaskId};
@@ -76,7 +77,9 @@ impl Sim {
             }
         }
         for (c, &n) in count.iter().enumerate() {
-            let wrong = n != self.sh.loads[c].nr_running;
+            // Stopped with work on its own queue: a reschedule was lost.
+            let lost = self.cpus[c].is_stopped() && n > 0 && !self.sh.rqs[c].need_resched;
+            let wrong = n != self.sh.loads[c].nr_running || lost;
             if wrong && k.wrong[c] {
                 k.report.nr_running_wrong += 1;
             }

@@ -66,6 +66,8 @@ pub(crate) fn blank_ktask(program: ProgramId, regs: Regs, parent: TaskId) -> KTa
         exclusive: false,
         wake_next: false,
         was_edge: false,
+        again: false,
+        got: false,
         ends_run: false,
         footprint_kib: 0,
         last_cpu: Cpu::NONE,

@@ -67,17 +67,6 @@ pub enum Frame {
     StopBothLocked,
 }
 
-/// What a CPU waits for.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Waiting {
-    /// Nothing.
-    Nothing,
-    /// The run queue lock of a CPU (interrupts off).
-    RqLock(Cpu),
-    /// The mutex of a pipe, spinning.
-    Mutex(ChannelId),
-}
-
 /// A wakeup in progress.
 #[derive(Clone, Copy, Debug)]
 pub struct WakeOp {
@@ -103,39 +92,51 @@ pub mod irq {
     pub const NOHZ_KICK: u8 = 4;
 }
 
-/// One CPU of the model.
+/// One CPU of the model. What every event touches comes first, on two cache lines.
 #[derive(Debug)]
+#[repr(C, align(64))]
 pub struct CpuSim {
-    /// Current level.
-    pub level: u8,
-    /// Interrupts are off (level 2 always is).
-    pub irqs_off: bool,
-    /// They are off until this moment in any case.
-    pub irqs_on_at: Ns,
-    /// By level: what acts next.
-    pub frames: [Frame; 3],
     /// When the current level's operation ends.
     pub op_end: Ns,
-    /// By interrupted level: time it still needs; NEVER if it waits.
-    pub saved: [Ns; 2],
-    /// By interrupted level: when it was interrupted.
-    pub suspended_at: [Ns; 2],
-    /// Level 1 is in use (running, or interrupted by level 2).
-    pub in_softirq: bool,
+    /// They are off until this moment in any case.
+    pub irqs_on_at: Ns,
+    /// Earliest of the three below.
+    pub irq_at: Ns,
     /// The part of the level 0 operation in which the CPU is in user mode (preemptible).
     pub user_from: Ns,
     /// See `user_from`.
     pub user_to: Ns,
+    /// Time per unit of work, 1024 = full speed.
+    pub slowdown: u32,
+    /// The mutex held by the current operation; NONE if none.
+    pub mutex: ChannelId,
+    /// The pipe for whose mutex its task spins (level 0, interrupts on); NONE if none.
+    pub spin: ChannelId,
+    /// The run queue whose lock it waits for on the current level, with interrupts off; NONE if
+    /// none.
+    pub rq_wait: Cpu,
+    /// Next CPU in the queue of spinners.
+    pub spin_next: Cpu,
+    /// Current level.
+    pub level: u8,
+    /// Interrupts are off (level 2 always is).
+    pub irqs_off: bool,
+    /// Level 1 is in use (running, or interrupted by level 2).
+    pub in_softirq: bool,
     /// Whom a stretched operation is booked on.
     pub func: Func,
-    /// What it waits for, on the level where it does.
-    pub waiting: Waiting,
-    /// Since when.
-    pub wait_since: Ns,
+    /// By level: what acts next.
+    pub frames: [Frame; 3],
+    /// By interrupted level: time it still needs; NEVER if it waits.
+    pub saved: [Ns; 2],
+    /// By interrupted level: when it was interrupted.
+    pub suspended_at: [Ns; 2],
+    /// Since when; in the future while work that comes first is still being done.
+    pub rq_wait_since: Ns,
+    /// Since when, as `rq_wait_since`.
+    pub spin_since: Ns,
     /// A mutex was granted at this moment while the CPU served an interrupt.
     pub granted: Ns,
-    /// Earliest of the three below.
-    pub irq_at: Ns,
     /// Next tick; NEVER while stopped.
     pub tick_at: Ns,
     /// Pending inter-processor interrupt.
@@ -168,14 +169,8 @@ pub struct CpuSim {
     pub polling: bool,
     /// Moving average of idle periods, for the choice of the idle state.
     pub idle_avg: Ns,
-    /// Time per unit of work, 1024 = full speed.
-    pub slowdown: u32,
-    /// The mutex held by the current operation; NONE if none.
-    pub mutex: ChannelId,
     /// How long the interrupted operation will still hold it.
     pub mutex_left: Ns,
-    /// Next CPU in the queue of spinners.
-    pub spin_next: Cpu,
     /// What is left of an operation that was cut to wake a sleeper of a mutex.
     pub rest: Ns,
     /// Why the next switch will happen.
@@ -199,8 +194,10 @@ impl CpuSim {
             user_from: Ns::ZERO,
             user_to: Ns::ZERO,
             func: Func::User,
-            waiting: Waiting::Nothing,
-            wait_since: Ns::ZERO,
+            rq_wait: Cpu::NONE,
+            rq_wait_since: Ns::ZERO,
+            spin: ChannelId::NONE,
+            spin_since: Ns::ZERO,
             granted: Ns::NEVER,
             irq_at: Ns::NEVER,
             tick_at: Ns::NEVER,
@@ -262,31 +259,23 @@ impl CpuSim {
         if self.is_stopped() {
             return self.idle_since.saturating_sub(now);
         }
-        let waits_here = self.waiting != Waiting::Nothing && self.wait_level() == self.level;
-        if waits_here {
-            sum += self.wait_since.saturating_sub(now);
+        if self.rq_wait.is_some() {
+            sum += self.rq_wait_since.saturating_sub(now);
+        } else if self.level == 0 && self.spin.is_some() {
+            sum += self.spin_since.saturating_sub(now);
         } else if ends(self.op_end) {
             sum += self.op_end - now;
         }
         if self.level == 2 && self.in_softirq && ends(self.saved[1]) {
             sum += self.saved[1];
         }
-        let waits_below = self.waiting != Waiting::Nothing && self.wait_level() == 0;
-        if self.level > 0 && waits_below {
+        if self.level > 0 && self.spin.is_some() {
             // Work planned before the wait began.
-            sum += self.wait_since.saturating_sub(self.suspended_at[0]);
+            sum += self.spin_since.saturating_sub(self.suspended_at[0]);
         } else if self.level > 0 && ends(self.saved[0]) {
             sum += self.saved[0];
         }
         sum + self.rest
-    }
-    /// The level on which it waits: mutexes are waited for on level 0 only, run queue locks on
-    /// the current level (interrupts are off then).
-    pub fn wait_level(&self) -> u8 {
-        match self.waiting {
-            Waiting::Mutex(_) => 0,
-            _ => self.level,
-        }
     }
     /// No user mode in the current operation.
     #[inline(always)]

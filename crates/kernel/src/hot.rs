@@ -70,6 +70,13 @@ impl Hot<'_> {
     /// In user mode from `at` on: asks the program what it does next, and plans the way there.
     #[inline(always)]
     pub fn next_op(&mut self, at: Ns) {
+        if self.k.again {
+            // A message longer than what one call returned: the program's own read loop.
+            self.k.again = false;
+            self.k.wake_next = false;
+            self.enter(at);
+            return;
+        }
         let program = &self.programs[self.k.program.ix()];
         let op = loop {
             match program.next(&mut self.k.regs) {
@@ -91,6 +98,12 @@ impl Hot<'_> {
             self.plan_user(at, at + d, at + d);
             return;
         }
+        self.enter(at);
+    }
+
+    /// User code from `at` on, then into the kernel.
+    #[inline(always)]
+    fn enter(&mut self, at: Ns) {
         self.k.step = Step::Begin;
         let user = self.work(Func::User, self.costs.user_loop);
         let entry = self.work(Func::SyscallEntry, self.costs.syscall_entry);

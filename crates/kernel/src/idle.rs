@@ -142,7 +142,8 @@ impl Sim {
             || !matches!(cpu.frames[0], Frame::Task)
             || cpu.op_end >= Ns::NEVER
             || cpu.op_end <= now
-            || cpu.waiting != crate::frame::Waiting::Nothing
+            || cpu.rq_wait.is_some()
+            || cpu.spin.is_some()
         {
             return;
         }

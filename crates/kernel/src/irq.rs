@@ -9,7 +9,7 @@
 //! *Example.* A task computes in user mode, a tick finds its slice used up: tick, irq exit,
 //! `schedule()`.
 
-use crate::frame::{Frame, Waiting, irq};
+use crate::frame::{Frame, irq};
 use crate::hook;
 use crate::sim::Sim;
 use crate::task::{Step, WaitsFor};
@@ -28,7 +28,7 @@ impl Sim {
         let level = cpu.level as usize;
         cpu.saved[level] = if cpu.op_end >= Ns::NEVER { Ns::NEVER } else { cpu.op_end - now };
         cpu.suspended_at[level] = now;
-        if level == 0 && matches!(cpu.waiting, Waiting::Mutex(_)) {
+        if level == 0 && cpu.spin.is_some() {
             cpu.granted = cpu.op_end;
         }
         if cpu.mutex.is_some() && level == 0 {
@@ -190,13 +190,13 @@ impl Sim {
                 self.after_irq_in_idle(c, at);
                 return;
             }
-            if matches!(cpu.waiting, Waiting::Mutex(_)) {
+            if cpu.spin.is_some() {
                 // Spinning for a mutex: look again when it is granted, or at once to give up.
                 let granted = cpu.granted;
                 // Work that was planned before the wait began is still to be done.
-                let before = cpu.wait_since.saturating_sub(cpu.suspended_at[0]);
-                cpu.wait_since = at + before;
-                let at = cpu.wait_since;
+                let before = cpu.spin_since.saturating_sub(cpu.suspended_at[0]);
+                cpu.spin_since = at + before;
+                let at = cpu.spin_since;
                 cpu.op_end = if self.sh.rqs[c.ix()].need_resched { at } else { granted.max(at) };
                 if granted >= Ns::NEVER && !self.sh.rqs[c.ix()].need_resched {
                     cpu.op_end = Ns::NEVER;
@@ -250,14 +250,14 @@ impl Sim {
             let d = t.saturating_sub(cpu.idle_since);
             cpu.idle_since = t.max(cpu.idle_since);
             self.sh.ledger.book(c, Func::Idle, Resource::None, d);
-        } else if cpu.waiting != Waiting::Nothing && cpu.wait_level() == cpu.level {
-            let (func, on) = match cpu.waiting {
-                Waiting::RqLock(_) => (Func::RqLock, Resource::RqLock),
-                _ => (Func::MutexLock, Resource::PipeMutex),
-            };
-            let d = t.saturating_sub(cpu.wait_since);
-            cpu.wait_since = t.max(cpu.wait_since);
-            self.sh.ledger.book(c, func, on, d);
+        } else if cpu.rq_wait.is_some() {
+            let d = t.saturating_sub(cpu.rq_wait_since);
+            cpu.rq_wait_since = t.max(cpu.rq_wait_since);
+            self.sh.ledger.book(c, Func::RqLock, Resource::RqLock, d);
+        } else if cpu.level == 0 && cpu.spin.is_some() {
+            let d = t.saturating_sub(cpu.spin_since);
+            cpu.spin_since = t.max(cpu.spin_since);
+            self.sh.ledger.book(c, Func::MutexLock, Resource::PipeMutex, d);
         }
     }
 }

@@ -2,13 +2,13 @@
 //!
 //! *What.* What `write` and `read` do to a pipe and whom they wake.
 //! *Source.* facts/workloads.md 3 (fs/pipe.c, 5.6 to 6.13).
-//! *Equations.* A ring of 16 slots of a page each; a write that is no multiple of a page is appended
-//! to the last slot if it fits there whole; otherwise it takes a new slot. 40 messages of 100 bytes
-//! fill a slot of 4 KiB, 640 a pipe.
+//! *Equations.* A ring of 16 slots of a page each; a write that is no multiple of a page is
+//! appended to the last slot if it fits there whole; otherwise it takes a new slot. 40 messages of
+//! 100 bytes fill a slot of 4 KiB, 640 a pipe.
 //! *Departures.* D1: a write of more than a page is split at page borders without appending its
 //! tail to the last slot. D2: copying never faults.
-//! *Example.* `Pipe::write` into an empty pipe answers `was_empty`, so one reader is woken; the next
-//! write wakes nobody.
+//! *Example.* `Pipe::write` into an empty pipe answers `was_empty`, so one reader is woken; the
+//! next write wakes nobody.
 
 use crate::wait::WaitQueue;
 use vruntime_base::{Cpu, Ns, TaskId};

@@ -10,7 +10,7 @@
 //! *Example.* Two senders meet on one pipe: the second spins until the first one's `free_at`, plus
 //! one line transfer.
 
-use crate::frame::{Frame, Waiting};
+use crate::frame::Frame;
 use crate::program::{ChannelId, Op};
 use crate::sim::{Channel, Sim};
 use crate::task::{Step, WaitsFor};
@@ -67,12 +67,11 @@ impl Sim {
             } else {
                 Some((free_at + self.transfer(last, c)).max(at))
             };
-            self.plan_wait(c, Waiting::Mutex(ch), Frame::Task, granted);
+            self.plan_spin(c, ch, at, granted);
         } else {
             self.cpus[tail.ix()].spin_next = c;
-            self.plan_wait(c, Waiting::Mutex(ch), Frame::Task, None);
+            self.plan_spin(c, ch, at, None);
         }
-        self.cpus[c.ix()].wait_since = at;
     }
 
     /// A spinner looks again: it has the mutex, or must give up, or goes on spinning.
@@ -83,11 +82,11 @@ impl Sim {
         let (free_at, last, head) = (m.free_at, m.last_cpu, m.spin_head);
         let mine = head == c && free_at <= now;
         if mine {
-            self.end_wait(c, Func::MutexLock, Resource::PipeMutex);
+            self.end_spin(c);
             self.spin_leave(c, ch);
             self.pipe_locked(c, p, ch, now);
         } else if self.sh.rqs[c.ix()].need_resched {
-            self.end_wait(c, Func::MutexLock, Resource::PipeMutex);
+            self.end_spin(c);
             self.spin_leave(c, ch);
             self.mutex_block(c, p, ch, now);
         } else {
@@ -98,6 +97,36 @@ impl Sim {
             };
             self.cpus[c.ix()].op_end = at;
         }
+    }
+
+    /// `c` spins for the mutex of `ch` from `at` on, and looks again at `granted`.
+    fn plan_spin(&mut self, c: Cpu, ch: ChannelId, at: Ns, granted: Option<Ns>) {
+        let cpu = &mut self.cpus[c.ix()];
+        cpu.frames[0] = Frame::Task;
+        cpu.op_end = granted.unwrap_or(Ns::NEVER);
+        cpu.spin = ch;
+        cpu.spin_since = at;
+    }
+
+    /// The spinner `c` shall look again at `at`.
+    fn grant_spin(&mut self, c: Cpu, at: Ns) {
+        let cpu = &mut self.cpus[c.ix()];
+        let at = at.max(cpu.spin_since);
+        if cpu.level == 0 {
+            cpu.op_end = at;
+            self.arm(c);
+        } else {
+            cpu.granted = at;
+        }
+    }
+
+    /// Spinning is over: books it.
+    fn end_spin(&mut self, c: Cpu) {
+        let cpu = &mut self.cpus[c.ix()];
+        cpu.spin = ChannelId::NONE;
+        cpu.granted = Ns::NEVER;
+        let d = self.now.saturating_sub(cpu.spin_since);
+        self.sh.ledger.book(c, Func::MutexLock, Resource::PipeMutex, d);
     }
 
     /// `c` leaves the queue of spinners.
@@ -113,7 +142,7 @@ impl Sim {
             let free_at = m.free_at;
             if next.is_some() && free_at < Ns::NEVER {
                 let at = free_at.max(self.now) + self.transfer(c, next);
-                self.grant(next, at);
+                self.grant_spin(next, at);
             }
             return;
         }
@@ -175,10 +204,10 @@ impl Sim {
 
     fn wake_mutex_sleeper(&mut self, c: Cpu, ch: ChannelId) {
         let tasks = &mut self.tasks;
-        if let Channel::Pipe(pipe) = &mut self.channels[ch.ix()] {
-            if let Some(w) = pipe.mutex.sleepers.pop(tasks) {
-                self.cpus[c.ix()].wakes.push((w, false));
-            }
+        if let Channel::Pipe(pipe) = &mut self.channels[ch.ix()]
+            && let Some(w) = pipe.mutex.sleepers.pop(tasks)
+        {
+            self.cpus[c.ix()].wakes.push((w, false));
         }
     }
 
@@ -190,7 +219,7 @@ impl Sim {
         let head = m.spin_head;
         if head.is_some() {
             let at = free_at.max(self.now) + self.transfer(c, head);
-            self.grant(head, at);
+            self.grant_spin(head, at);
         }
     }
 
@@ -215,7 +244,7 @@ impl Sim {
         let head = m.spin_head;
         self.cpus[c.ix()].mutex_left = left;
         if head.is_some() {
-            self.grant(head, Ns::NEVER);
+            self.grant_spin(head, Ns::NEVER);
         }
     }
 
@@ -249,11 +278,13 @@ impl Sim {
             }
             Op::Read { bytes, .. } => {
                 let was_full = pipe.is_full();
-                let (n, freed) = pipe.read(bytes);
-                hot.k.done = n;
+                let (n, freed) = pipe.read(bytes - hot.k.done);
+                hot.k.done += n;
+                hot.k.got = n > 0;
                 hot.k.was_edge = was_full && (!freed_rule || freed);
                 let quiet = n > 0 && !hot.k.was_edge && !hot.k.wake_next;
-                if n > 0 {
+                hot.k.again = n > 0 && hot.k.done < bytes;
+                if hot.k.done == bytes {
                     hot.stats.message(pipe.group, at);
                 }
                 (Func::PipeRead, hot.costs.pipe_read, (!quiet).then_some(Step::ReadUnlocked), n)
@@ -278,7 +309,7 @@ impl Sim {
         hot.cpu.func = func;
         if spinner.is_some() {
             let at = free_at + self.transfer(c, spinner);
-            self.grant(spinner, at);
+            self.grant_spin(spinner, at);
         }
     }
 
@@ -311,7 +342,7 @@ impl Sim {
         self.cpus[c.ix()].mutex = ChannelId::NONE;
         self.wake_mutex_sleeper(c, ch);
         let k = &self.tasks[p.ix()];
-        let (complete, was_full, wake_reader) = (k.done > 0, k.was_edge, k.wake_next);
+        let (complete, was_full, wake_reader) = (k.got, k.was_edge, k.wake_next);
         let mut at = self.now;
         if was_full {
             at = self.wake_waiters(c, ch, at, false);

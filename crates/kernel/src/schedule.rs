@@ -9,7 +9,7 @@
 //! `finish_task_switch` are part of the switch. D2: signals do not exist.
 //! *Example.* A reader finds its pipe empty: `Block` → `Schedule` → dequeue, pick, switch.
 
-use crate::frame::{Frame, Waiting};
+use crate::frame::Frame;
 use crate::hook;
 use crate::program::ChannelId;
 use crate::sim::Sim;
@@ -43,8 +43,11 @@ impl Sim {
         match self.rq_locks[rq.ix()].request(&mut self.rq_queue, c, self.now, transfer) {
             Request::Granted { .. } => Some(at + self.own_rq_line(c, rq)),
             Request::Wait { grant_at } => {
-                self.plan_wait(c, Waiting::RqLock(rq), frame, grant_at.map(|t| t.max(at)));
-                self.cpus[c.ix()].wait_since = at;
+                let cpu = &mut self.cpus[c.ix()];
+                cpu.frames[cpu.level as usize] = frame;
+                cpu.op_end = grant_at.map_or(Ns::NEVER, |t| t.max(at));
+                cpu.rq_wait = rq;
+                cpu.rq_wait_since = at;
                 None
             }
         }
@@ -58,11 +61,14 @@ impl Sim {
 
     /// The lock that `c` waited for is granted now (called first by the frames named `…Locked`).
     pub(crate) fn lock_granted(&mut self, c: Cpu) {
-        if let Waiting::RqLock(rq) = self.cpus[c.ix()].waiting {
+        let cpu = &mut self.cpus[c.ix()];
+        let rq = std::mem::replace(&mut cpu.rq_wait, Cpu::NONE);
+        let waited = self.now.saturating_sub(cpu.rq_wait_since);
+        if rq.is_some() {
             self.rq_locks[rq.ix()].granted(&mut self.rq_queue, c, self.now);
             // The hand-over itself was part of the grant's time.
             self.machine.write(Line::Rq(rq), c);
-            self.end_wait(c, Func::RqLock, Resource::RqLock);
+            self.waited(c, Func::RqLock, Resource::RqLock, waited);
         }
     }
 
@@ -70,10 +76,11 @@ impl Sim {
     pub(crate) fn hold_rq(&mut self, c: Cpu, rq: Cpu, until: Ns) {
         let machine = &self.machine;
         let transfer = |a: Cpu, b: Cpu| if a == b { Ns::ZERO } else { machine.transfer(a, b) };
-        if let Some((waiter, at)) =
-            self.rq_locks[rq.ix()].hold(&mut self.rq_queue, c, until, transfer)
+        if let Some((waiter, at)) = self.rq_locks[rq.ix()].hold(&self.rq_queue, c, until, transfer)
         {
-            self.grant(waiter, at);
+            let cpu = &mut self.cpus[waiter.ix()];
+            cpu.op_end = at.max(cpu.rq_wait_since);
+            self.arm(waiter);
         }
     }
 
@@ -170,7 +177,7 @@ impl Sim {
         let cause = self.cpus[c.ix()].switch_cause.take();
         self.sh.rqs[c.ix()].need_resched = false;
         // What hooks asked for on the way here is done by this very switch.
-        self.resched.clear();
+        self.resched.retain(|r| r.0 != c);
         let prev_idle = prev.ix() < nr_cpus;
         let next_idle = next.ix() < nr_cpus;
         if prev != next {

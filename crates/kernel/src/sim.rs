@@ -12,7 +12,7 @@
 //! the exit.
 
 use crate::event::Events;
-use crate::frame::{CpuSim, Frame, Waiting};
+use crate::frame::{CpuSim, Frame};
 use crate::program::{ChannelId, Program};
 use crate::stats::Stats;
 use crate::stop::StopWork;
@@ -162,38 +162,6 @@ impl Sim {
         let level = cpu.level as usize;
         cpu.frames[level] = frame;
         cpu.op_end = at;
-    }
-
-    /// `c` waits, with `frame` to act when it is granted what it waits for.
-    #[inline]
-    pub(crate) fn plan_wait(&mut self, c: Cpu, on: Waiting, frame: Frame, grant: Option<Ns>) {
-        let now = self.now;
-        let cpu = &mut self.cpus[c.ix()];
-        cpu.frames[cpu.level as usize] = frame;
-        cpu.op_end = grant.unwrap_or(Ns::NEVER);
-        cpu.waiting = on;
-        cpu.wait_since = now;
-    }
-
-    /// What `c` waits for will be its own at `at`.
-    pub(crate) fn grant(&mut self, c: Cpu, at: Ns) {
-        let cpu = &mut self.cpus[c.ix()];
-        let at = at.max(cpu.wait_since);
-        if cpu.wait_level() == cpu.level {
-            cpu.op_end = at;
-            self.arm(c);
-        } else {
-            cpu.granted = at;
-        }
-    }
-
-    /// The wait of `c` is over: books it.
-    pub(crate) fn end_wait(&mut self, c: Cpu, func: Func, on: Resource) {
-        let cpu = &mut self.cpus[c.ix()];
-        cpu.waiting = Waiting::Nothing;
-        cpu.granted = Ns::NEVER;
-        let d = self.now.saturating_sub(cpu.wait_since);
-        self.sh.ledger.book(c, func, on, d);
     }
 
     /// Current task of `c`.

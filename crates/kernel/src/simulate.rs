@@ -7,15 +7,15 @@ use crate::stats::Snapshot;
 use crate::task::KTask;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use vruntime_base::{Cpu, Histogram, Ns};
+use vruntime_machine::Topology;
 use vruntime_sched::fair::Entity;
+use vruntime_sched::scheduler::Scheduler;
 use vruntime_sched::task::Task;
 
 pub use crate::boot::SetupError;
 
 /// How often the run looks at the world outside, in simulated time.
 const CHECK: Ns = Ns::from_ms(1);
-/// If no message and no exit happens for this long, the run is stuck.
-const STUCK: Ns = Ns::from_ms(10_000);
 
 /// Tells the outside how far a run is, and tells the run to stop.
 #[derive(Default)]
@@ -36,27 +36,34 @@ pub fn run(spec: &RunSpec) -> Result<RunRecord, SetupError> {
 /// As [`run`], with a view from outside. `progress` never changes what is simulated, except by
 /// ending it.
 pub fn run_watched(spec: &RunSpec, progress: &Progress) -> Result<RunRecord, SetupError> {
-    let mut sim = Sim::boot(spec)?;
+    Ok(drive(Sim::boot(spec)?, spec, progress))
+}
+
+/// As [`run`], with a scheduler of the caller's instead of the release's: for tests of the checkers
+/// and for schedulers outside the registry.
+pub fn run_with(
+    spec: &RunSpec,
+    make: &dyn Fn(&Topology) -> Box<dyn Scheduler>,
+) -> Result<RunRecord, SetupError> {
+    let sim = Sim::boot_with(spec, &|topo, _, _| Some(make(topo)))?;
+    Ok(drive(sim.expect("a scheduler is always made"), spec, &Progress::default()))
+}
+
+/// From the booted `sim` to its record.
+fn drive(mut sim: Sim, spec: &RunSpec, progress: &Progress) -> RunRecord {
     let control = sim.cpus.len();
     sim.events.set(control, CHECK);
-    let mut watch = Watch {
-        progress,
-        sampling: spec.sampling,
-        last_done: 0,
-        last_moved: Ns::ZERO,
-        checker: spec.checks.then(Checker::default),
-    };
+    let mut watch =
+        Watch { progress, sampling: spec.sampling, checker: spec.checks.then(Checker::default) };
     sim.run(&mut watch);
     let checks = watch.checker.map(|k| k.report);
-    Ok(sim.into_record(spec, checks))
+    sim.into_record(spec, checks)
 }
 
 /// State of the control slot.
 pub(crate) struct Watch<'a> {
     progress: &'a Progress,
     sampling: Sampling,
-    last_done: u64,
-    last_moved: Ns,
     checker: Option<Checker>,
 }
 
@@ -68,12 +75,7 @@ impl Sim {
         if w.progress.stop.load(Ordering::Relaxed) {
             return true;
         }
-        let done = self.stats.count.messages + self.stats.exited + self.stats.count.forks;
-        if done != w.last_done {
-            w.last_done = done;
-            w.last_moved = t;
-        } else if t.saturating_sub(w.last_moved) > STUCK && self.stats.count.syscalls > 0 {
-            eprintln!("{}", self.describe());
+        if self.is_dead() {
             return true;
         }
         if let Some(k) = &mut w.checker {
@@ -115,43 +117,9 @@ impl Sim {
         false
     }
 
-    /// What every task waits for, for the message of a run that is stuck.
-    pub(crate) fn describe(&self) -> String {
-        use std::fmt::Write;
-        let mut out = String::new();
-        for (i, k) in self.tasks.iter().enumerate().skip(2 * self.cpus.len()) {
-            let t = &self.sh.tasks[i];
-            if t.state != vruntime_sched::task::TaskState::Dead {
-                let _ = writeln!(
-                    out,
-                    "task {i} on CPU {}: {:?}, {:?}, waits for {:?}, on_rq {}",
-                    t.cpu, t.state, k.step, k.waits_for, t.on_rq
-                );
-            }
-        }
-        for (c, cpu) in self.cpus.iter().enumerate() {
-            if !cpu.is_stopped() {
-                let rq = &self.sh.rqs[c];
-                let _ = writeln!(
-                    out,
-                    "CPU {c}: runs {}, level {}, {:?}, {:?}, need_resched {}, nr_running {}",
-                    rq.curr,
-                    cpu.level,
-                    cpu.frames[cpu.level as usize],
-                    cpu.waiting,
-                    rq.need_resched,
-                    self.sh.loads[c].nr_running
-                );
-            }
-        }
-        for (i, ch) in self.channels.iter().enumerate() {
-            if let crate::sim::Channel::Pipe(p) = ch {
-                if p.mutex.free_at > self.now || !p.mutex.spin_head.is_none() || !p.is_empty() {
-                    let _ = writeln!(out, "channel {i}: {:?}", p);
-                }
-            }
-        }
-        out
+    /// Nothing can happen any more: every CPU is stopped, and no timer or interrupt is pending.
+    fn is_dead(&self) -> bool {
+        self.cpus.iter().all(|c| c.is_stopped() && c.ipi_at >= Ns::NEVER && c.timer_at >= Ns::NEVER)
     }
 
     fn open_window(&mut self, at: Ns, now: Ns) {
@@ -215,7 +183,9 @@ impl Sim {
             .collect();
         let time = match (s.mark_start, s.mark_stop) {
             (Some(a), Some(b)) => Some(b - a),
-            (Some(a), None) => extrapolate(&groups, a, w.at, end),
+            (Some(a), None) if matches!(spec.sampling, Sampling::Window { .. }) => {
+                extrapolate(&groups, a, w.at, end)
+            }
             _ => None,
         };
         RunRecord {

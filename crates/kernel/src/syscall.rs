@@ -180,7 +180,7 @@ impl Sim {
     fn yield_with_lock(&mut self, c: Cpu, at: Ns) {
         self.sh.rqs[c.ix()].clock = at;
         let ((), cost) = hook!(self, c, at, |s, cx| s.yield_task(cx, c));
-        self.resched.clear();
+        self.resched.retain(|r| r.0 != c);
         self.hold_rq(c, c, at + cost);
         self.cpus[c.ix()].switch_cause = Some(&crate::schedule::YIELDS);
         self.plan(c, at + cost, Frame::Schedule);

@@ -94,6 +94,10 @@ pub struct KTask {
     pub wake_next: bool,
     /// The pipe was empty (write) or full (read) when the mutex was taken.
     pub was_edge: bool,
+    /// The last copy of a read got something.
+    pub got: bool,
+    /// The program calls `read` again for the rest of its message.
+    pub again: bool,
     /// The run ends with it.
     pub ends_run: bool,
     /// Cold-cache footprint in KiB.

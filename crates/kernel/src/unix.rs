@@ -148,14 +148,20 @@ impl Sim {
     pub(crate) fn socket_received(&mut self, c: Cpu, p: TaskId) {
         let Op::Read { from: ch, bytes } = self.tasks[p.ix()].op else { return };
         let now = self.now;
-        let (n, freed) = self.sock(ch).receive(bytes);
+        let want = bytes - self.tasks[p.ix()].done;
+        let (n, freed) = self.sock(ch).receive(want);
         if n == 0 {
             // Somebody else took it while this call was on its way.
             self.socket_wait(c, p, ch, true);
             return;
         }
-        let group = self.sock(ch).group;
-        self.stats.message(group, now);
+        let k = &mut self.tasks[p.ix()];
+        k.done += n;
+        k.again = k.done < bytes;
+        if k.done == bytes {
+            let group = self.sock(ch).group;
+            self.stats.message(group, now);
+        }
         if freed && self.sock(ch).is_writable() {
             self.wake_all(c, ch, false);
         }

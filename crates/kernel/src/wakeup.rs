@@ -9,8 +9,8 @@
 //! *Departures.* D1: a wakee on its way off a CPU whose wake list may not be used is spun for in
 //! one step. D2: `pi_lock` is part of the wakee's lines. D3: the choice of the waker's own CPU and
 //! the enqueue there are one event.
-//! *Example.* A write to a pipe whose reader sleeps on an idle CPU of the same LLC: choose (reader's
-//! CPU), wake list, the idle CPU leaves its loop, enqueues, switches.
+//! *Example.* A write to a pipe whose reader sleeps on an idle CPU of the same LLC: choose
+//! (reader's CPU), wake list, the idle CPU leaves its loop, enqueues, switches.
 
 use crate::frame::{Frame, WakeOp, irq};
 use crate::hook;
@@ -261,7 +261,7 @@ impl Sim {
     fn wake_runnable(&mut self, c: Cpu, mut at: Ns) {
         let WakeOp { p, target, sync, .. } = self.cpus[c.ix()].wake;
         self.sh.rqs[target.ix()].clock = at;
-        if !self.sh.tasks[p.ix()].on_rq {
+        if !self.sh.tasks[p.ix()].on_rq || self.sh.tasks[p.ix()].cpu != target {
             // It left the queue while we waited for the lock: take the ordinary way.
             self.hold_rq(c, target, at);
             self.cpus[c.ix()].wakes.insert(0, (p, sync));

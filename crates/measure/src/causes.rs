@@ -78,7 +78,8 @@ impl CauseTables {
 }
 
 impl CpuTime {
-    /// The table of `kernels`, each a slice of the runs of its seeds. Rows without time are left out.
+    /// The table of `kernels`, each a slice of the runs of its seeds. Rows without time are left
+    /// out.
     pub fn of(kernels: &[&[RunRecord]]) -> CpuTime {
         let mut rows: Vec<CpuTimeRow> = Vec::new();
         for (k, runs) in kernels.iter().enumerate() {

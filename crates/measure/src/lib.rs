@@ -2,8 +2,8 @@
 //!
 //! Nothing here knows how a [`RunRecord`](vruntime_kernel::record::RunRecord) came about, prints
 //! or reads a file. Reading order: [`metrics`] turns one run into named numbers, [`stats`] and
-//! [`interval`] hold the arithmetic, [`compare`] sets kernels side by side, [`causes`] adds up why and
-//! where, [`run`] is one run for machines to read.
+//! [`interval`] hold the arithmetic, [`compare`] sets kernels side by side, [`causes`] adds up why
+//! and where, [`run`] is one run for machines to read.
 
 pub mod causes;
 pub mod compare;

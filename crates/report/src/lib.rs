@@ -1,8 +1,9 @@
 //! What people read: plain text, at most 110 columns wide. It prints what `measure` found and
 //! calculates nothing but shares.
 //!
-//! [`compare_text`] sets kernels side by side, [`run_text`] describes one run; both print causes and
-//! CPU time with [`blocks`] and numbers with [`numbers`]. [`check`] is the report of `trace check`.
+//! [`compare_text`] sets kernels side by side, [`run_text`] describes one run; both print causes
+//! and CPU time with [`blocks`] and numbers with [`numbers`]. [`check`] is the report of `trace
+//! check`.
 
 pub mod blocks;
 pub mod check;

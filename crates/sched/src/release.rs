@@ -98,7 +98,8 @@ release! {
     version: String,
     /// One line for `vruntime list kernels`.
     description: String,
-    /// Scheduler behind the hooks: `linux` (the class stack) or another of `vruntime list schedulers`.
+    /// Scheduler behind the hooks: `linux` (the class stack) or another of `vruntime list
+    /// schedulers`.
     scheduler: String,
     /// Ticks per second (CONFIG_HZ).
     hz: u32,
@@ -143,13 +144,15 @@ release! {
     delay_dequeue: bool,
     /// EEVDF: such a task keeps no positive lag.
     delay_zero: bool,
-    /// EEVDF: fork placement writes the deadline once more at enqueue, with a full slice (6.6 to 6.10).
+    /// EEVDF: fork placement writes the deadline once more at enqueue, with a full slice (6.6 to
+    /// 6.10).
     fork_places_twice: bool,
     /// EEVDF: the lag is clamped before a queued entity is reweighted (6.10 on).
     reweight_clamps_lag: bool,
     /// EEVDF: yielding forfeits the rest of the request.
     yield_forfeits: bool,
-    /// EEVDF: the reference point follows the average (`zero_vruntime`) instead of never going back.
+    /// EEVDF: the reference point follows the average (`zero_vruntime`) instead of never going
+    /// back.
     zero_vruntime: bool,
     /// EEVDF: a group entity takes the shortest slice below it.
     group_min_slice: bool,

@@ -190,7 +190,8 @@ pub fn task() -> Task {
     }
 }
 
-/// A machine on which every cost is `ns`, and a thread of a core with busy siblings keeps its speed.
+/// A machine on which every cost is `ns`, and a thread of a core with busy siblings keeps its
+/// speed.
 pub fn machine(topology: TopologySpec, arch: Arch, ns: u32) -> Machine {
     let cost = |v| Cost { low: v, mid: v, high: v, source: "test".into() };
     let spec = MachineSpec {

@@ -1,4 +1,7 @@
 //! Reads options and checks values.
+//!
+//! As the real tools' parsers (getopt_long and perf's) do, a long option may be cut short as long
+//! as it stays unambiguous: `--loop` for `--loops`.
 
 use crate::error::{WorkloadError, nearest};
 use lexopt::{Arg, Parser, ValueExt};
@@ -26,9 +29,21 @@ impl Args {
         match self.parser.next() {
             Ok(None) => Ok(None),
             Ok(Some(Arg::Short(c))) => Ok(Some(format!("-{c}"))),
-            Ok(Some(Arg::Long(l))) => Ok(Some(format!("--{l}"))),
+            Ok(Some(Arg::Long(l))) => {
+                let long = format!("--{l}");
+                Ok(Some(self.whole(&long)))
+            }
             Ok(Some(Arg::Value(v))) => Ok(Some(v.to_string_lossy().into_owned())),
             Err(e) => Err(self.bad("options", "an option", &e.to_string())),
+        }
+    }
+
+    /// The option that `long` is, or is the unambiguous beginning of; otherwise `long` itself.
+    fn whole(&self, long: &str) -> String {
+        let mut fit = self.known.iter().filter(|k| k.starts_with(long));
+        match (self.known.contains(&long), fit.next(), fit.next()) {
+            (false, Some(one), None) => one.to_string(),
+            _ => long.to_string(),
         }
     }
 

@@ -1,6 +1,7 @@
 //! hackbench of rt-tests: its options, its output.
 //!
-//! The old command line (`hackbench -pipe 60 process 100000`) is understood as well.
+//! The old command line (`hackbench -pipe 60 process 100000`) is understood as well. Releases of
+//! the tool disagree on `--process` and `--processes`; either is read.
 
 use crate::args::Args;
 use crate::messaging::Messaging;
@@ -21,7 +22,7 @@ const OPTIONS: &[&str] = &[
     "-p",
     "--pipe",
     "-P",
-    "--process",
+    "--processes",
     "-T",
     "--threads",
     "-g",
@@ -60,7 +61,7 @@ fn parse(words: &[String], launch: Launch) -> Result<Arc<dyn Workload>, Workload
     while let Some(o) = args.next()? {
         match o.as_str() {
             "-p" | "--pipe" => m.kind = ChannelKind::Pipe,
-            "-P" | "--process" | "process" => m.threads = false,
+            "-P" | "--processes" | "process" => m.threads = false,
             "-T" | "--threads" | "thread" => m.threads = true,
             "-g" | "--groups" => m.groups = args.number(&o, 1, 65_000)? as u32,
             "-f" | "--fds" => m.fds = args.number(&o, 1, 1_000)? as u32,
@@ -144,6 +145,11 @@ mod tests {
         let same = "hackbench --pipe --threads -g 20 -f 20 -l 480000 -s 100";
         assert_eq!(line("hackbench -g 20 -f 20 --pipe --threads -l 480000 -s 100"), same);
         assert_eq!(line("hackbench -pT -g20 --fds=20 --loops 480000 --datasize=100"), same);
+        assert_eq!(line("hackbench --pi --thr --group 20 --fd 20 --loop 480000 --data 100"), same);
+        let fifo = "hackbench --process -g 10 -f 20 -l 100 -s 100 --fifo";
+        assert_eq!(line("hackbench --processes -F"), fifo);
+        assert_eq!(line("hackbench --process --fifo"), fifo);
+        assert_eq!(line("hackbench 10 process 100 -F"), fifo);
         assert_eq!(
             line("hackbench -pipe 60 process 100000"),
             "hackbench --pipe --process -g 60 -f 20 -l 100000 -s 100"
@@ -160,7 +166,11 @@ mod tests {
             line("hackbench -g 0"),
             "error: hackbench: -g: expected a whole number from 1 to 65000, found `0`"
         );
-        assert!(line("hackbench --group 3").contains("did you mean `--groups`?"));
+        assert!(line("hackbench --gruops 3").contains("did you mean `--groups`?"));
+        assert!(line("hackbench --f 3").contains("unknown option `--f`"));
+        assert!(line("hackbench -l 1e12").contains("from 1 to 1000000000, found `1e12`"));
+        assert!(line("hackbench -f 1000 -l 1000000000").contains("below 2^32"));
+        assert!(line("hackbench --pipe=3").starts_with("error: hackbench: options"));
         assert!(line("hackbehch -p").contains("did you mean `hackbench`?"));
         assert!(line("hackbench -g").contains("found nothing"));
         assert!(line("hackbench -g 65000 -f 1000").contains("at most 1000000 tasks"));

@@ -32,8 +32,11 @@ pub struct Entry {
     /// One line of description.
     pub description: &'static str,
     /// Makes it from the words after the name.
-    parse: fn(&[String], Launch) -> Result<Arc<dyn Workload>, WorkloadError>,
+    parse: fn(&[String], Launch) -> Parsed,
 }
+
+/// A workload, or what is wrong with its command line.
+type Parsed = Result<Arc<dyn Workload>, WorkloadError>;
 
 /// Every workload.
 pub const WORKLOADS: &[Entry] =

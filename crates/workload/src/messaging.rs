@@ -3,7 +3,8 @@
 //! *What.* Each group has n channels, n receivers (one a channel) and n senders (each writes to all
 //! n channels in turn). Every task first writes a byte to a common *ready* channel and polls a
 //! common *wake* channel; main reads all ready bytes, takes the start time, writes one byte to
-//! *wake* – which nobody reads, so all pollers go on at once – and waits for its children.
+//! *wake* – which nobody reads, so all pollers go on at once – and waits for its children. With
+//! `--fifo` main is SCHED_FIFO from after the last fork on, its children are not.
 //! *Source.* facts/workloads.md 1 (hackbench.c of rt-tests, tools/perf/bench/sched-messaging.c).
 //! *Equations.* Messages = groups · n² · loops.
 //! *Departures.* D1: creating channels takes no time. D2: the processes do not close the ends that
@@ -12,6 +13,7 @@
 
 use crate::Launch;
 use vruntime_kernel::program::*;
+use vruntime_sched::task::Policy;
 
 /// Bytes of cache that one of these tasks uses over and over: its stack, its message, its part of
 /// the kernel stack (estimate).
@@ -26,6 +28,7 @@ pub(crate) struct Messaging {
     pub bytes: u32,
     pub kind: ChannelKind,
     pub threads: bool,
+    /// Main makes itself SCHED_FIFO once its children are there; the children stay as they are.
     pub fifo: bool,
     pub launch: Launch,
 }
@@ -51,21 +54,10 @@ impl Messaging {
                 }
             }
         }
-        let sender = b.program(Sender {
-            ready,
-            wake,
-            fds: self.fds,
-            loops: self.loops,
-            bytes: self.bytes,
-            fifo: self.fifo,
-        });
-        let receiver = b.program(Receiver {
-            ready,
-            wake,
-            messages: self.fds * self.loops,
-            bytes: self.bytes,
-            fifo: self.fifo,
-        });
+        let sender =
+            b.program(Sender { ready, wake, fds: self.fds, loops: self.loops, bytes: self.bytes });
+        let receiver =
+            b.program(Receiver { ready, wake, messages: self.fds * self.loops, bytes: self.bytes });
         let main = b.program(Main { shape: *self, ready, wake, first, sender, receiver });
         b.root(main, Regs::default(), self.launch.root(FOOTPRINT_KIB));
     }
@@ -103,49 +95,44 @@ impl Program for Main {
         let tasks = self.shape.nr_tasks() as u32;
         loop {
             let n = r.i;
-            r.i += 1;
             match r.pc {
-                0 if n < tasks => return self.child(n),
-                1 if n < tasks => return Op::Read { from: self.ready, bytes: 1 },
-                0 | 1 => {
+                0 | 2 if n == tasks => r.i = 0,
+                0 => {
+                    r.i += 1;
+                    return self.child(n);
+                }
+                1 if !self.shape.fifo => {}
+                1 => {
                     r.pc += 1;
-                    r.i = 0;
-                    continue;
+                    return Op::SetPolicy { policy: Policy::Fifo, prio: 1 };
                 }
                 2 => {
-                    r.pc = 3;
-                    return Op::MarkStart;
+                    r.i += 1;
+                    return Op::Read { from: self.ready, bytes: 1 };
                 }
-                3 => {
-                    r.pc = 4;
-                    return Op::Write { to: self.wake, bytes: 1 };
+                end => {
+                    r.pc += 1;
+                    return match end {
+                        3 => Op::MarkStart,
+                        4 => Op::Write { to: self.wake, bytes: 1 },
+                        5 => Op::WaitChildren,
+                        6 => Op::MarkStop,
+                        _ => Op::Exit,
+                    };
                 }
-                4 => {
-                    r.pc = 5;
-                    return Op::WaitChildren;
-                }
-                5 => {
-                    r.pc = 6;
-                    return Op::MarkStop;
-                }
-                _ => return Op::Exit,
             }
+            r.pc += 1;
         }
     }
 }
 
 /// What every child does first; `None` when it is through.
-fn start(r: &mut Regs, ready: ChannelId, wake: ChannelId, fifo: bool) -> Option<Op> {
-    if r.pc >= 3 {
+fn start(r: &mut Regs, ready: ChannelId, wake: ChannelId) -> Option<Op> {
+    if r.pc == 2 {
         return None;
     }
     r.pc += 1;
-    match r.pc {
-        1 if fifo => Some(Op::SetPolicy { policy: vruntime_sched::task::Policy::Fifo, prio: 1 }),
-        1 => start(r, ready, wake, fifo),
-        2 => Some(Op::Write { to: ready, bytes: 1 }),
-        _ => Some(Op::Poll(wake)),
-    }
+    Some(if r.pc == 1 { Op::Write { to: ready, bytes: 1 } } else { Op::Poll(wake) })
 }
 
 /// `k`: first channel of the group; `i`: loops done; `j`: next channel.
@@ -155,13 +142,12 @@ struct Sender {
     fds: u32,
     loops: u32,
     bytes: u32,
-    fifo: bool,
 }
 
 impl Program for Sender {
     #[inline]
     fn next(&self, r: &mut Regs) -> Op {
-        if let Some(op) = start(r, self.ready, self.wake, self.fifo) {
+        if let Some(op) = start(r, self.ready, self.wake) {
             return op;
         }
         if r.i == self.loops {
@@ -183,13 +169,12 @@ struct Receiver {
     wake: ChannelId,
     messages: u32,
     bytes: u32,
-    fifo: bool,
 }
 
 impl Program for Receiver {
     #[inline]
     fn next(&self, r: &mut Regs) -> Op {
-        if let Some(op) = start(r, self.ready, self.wake, self.fifo) {
+        if let Some(op) = start(r, self.ready, self.wake) {
             return op;
         }
         if r.i == self.messages {
@@ -224,7 +209,7 @@ mod tests {
     #[test]
     fn one_group_of_two() {
         let (ready, wake) = (ChannelId(0), ChannelId(1));
-        let s = Sender { ready, wake, fds: 2, loops: 2, bytes: 100, fifo: false };
+        let s = Sender { ready, wake, fds: 2, loops: 2, bytes: 100 };
         assert_eq!(
             steps(&s, Regs { k: 2, ..Regs::default() }),
             [
@@ -237,7 +222,7 @@ mod tests {
                 "Exit"
             ]
         );
-        let r = Receiver { ready, wake, messages: 4, bytes: 100, fifo: false };
+        let r = Receiver { ready, wake, messages: 4, bytes: 100 };
         assert_eq!(
             steps(&r, Regs { k: 3, ..Regs::default() }),
             [
@@ -262,18 +247,20 @@ mod tests {
             kind: ChannelKind::Pipe,
             threads: true,
             fifo: false,
-            launch: Launch { pin: None, policy: vruntime_sched::task::Policy::Normal, nice: 0 },
+            launch: Launch { pin: None, policy: Policy::Normal, nice: 0 },
         };
-        let m = Main {
-            shape,
+        let m = |fifo| Main {
+            shape: Messaging { fifo, ..shape },
             ready: ChannelId(0),
             wake: ChannelId(1),
             first: ChannelId(2),
             sender: ProgramId(7),
             receiver: ProgramId(8),
         };
+        let fifo = steps(&m(true), Regs::default());
+        assert_eq!(fifo[3..6], ["fork 7 at 2", "SetPolicy { policy: Fifo, prio: 1 }", "read 0: 1"]);
         assert_eq!(
-            steps(&m, Regs::default()),
+            steps(&m(false), Regs::default()),
             [
                 "fork 8 at 2",
                 "fork 8 at 3",

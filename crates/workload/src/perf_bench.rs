@@ -1,6 +1,7 @@
 //! `perf bench sched messaging` and `perf bench sched pipe`.
 //!
-//! *Source.* facts/workloads.md 1, 2 (tools/perf/bench/sched-messaging.c, sched-pipe.c).
+//! *Source.* facts/workloads.md 1, 2 (tools/perf/bench/sched-messaging.c, sched-pipe.c); the output
+//! is that of perf 6.1.
 
 use crate::args::Args;
 use crate::messaging::Messaging;
@@ -108,7 +109,8 @@ fn parse_pipe(words: &[String], launch: Launch) -> Result<Arc<dyn Workload>, Wor
     Ok(Arc::new(p))
 }
 
-/// `k`: 0 reads pipe 1 then writes pipe 2; 1 writes pipe 1 then reads pipe 2.
+/// `k`: 0 reads the first pipe, then writes the second; 1 writes the first, then reads the second.
+#[derive(Clone, Copy)]
 struct Side {
     first: ChannelId,
     second: ChannelId,
@@ -135,25 +137,37 @@ impl Program for Side {
     }
 }
 
+/// The first task. With threads it makes both sides; with processes it makes side 0 and is side 1.
 struct PipeMain {
-    side: ProgramId,
+    side: Side,
+    code: ProgramId,
     threads: bool,
 }
 
 impl Program for PipeMain {
     fn next(&self, r: &mut Regs) -> Op {
-        r.pc += 1;
         let child = |k| Op::Fork {
-            program: self.side,
+            program: self.code,
             regs: Regs { k, ..Regs::default() },
             thread: self.threads,
         };
-        match r.pc {
-            1 => Op::MarkStart,
-            2 => child(0),
-            3 => child(1),
-            4 => Op::WaitChildren,
-            5 => Op::MarkStop,
+        r.pc += 1;
+        match (r.pc, self.threads) {
+            (1, _) => Op::MarkStart,
+            (2, _) => child(0),
+            (3, true) => child(1),
+            (3, false) => {
+                r.k = 1;
+                match self.side.next(r) {
+                    Op::Exit => Op::WaitChildren,
+                    op => {
+                        r.pc -= 1;
+                        op
+                    }
+                }
+            }
+            (4, true) => Op::WaitChildren,
+            (4, false) | (5, true) => Op::MarkStop,
             _ => Op::Exit,
         }
     }
@@ -175,40 +189,90 @@ impl Workload for PerfPipe {
         let group = b.progress_group(2 * u64::from(self.loops));
         let first = b.channel(ChannelKind::Pipe, Some(group));
         let second = b.channel(ChannelKind::Pipe, Some(group));
-        let side = b.program(Side { first, second, loops: self.loops });
-        let main = b.program(PipeMain { side, threads: self.threads });
+        let side = Side { first, second, loops: self.loops };
+        let code = b.program(side);
+        let main = b.program(PipeMain { side, code, threads: self.threads });
         b.root(main, Regs::default(), self.launch.root(4));
     }
     fn result(&self, time: Ns) -> String {
-        let per_op = time.0 / u64::from(self.loops);
-        let ops = (u128::from(self.loops) * 1_000_000_000 / u128::from(time.0.max(1))) as u64;
+        // perf counts in whole microseconds and prints six digits of the quotient.
+        let us = u128::from(time.0 / 1_000);
+        let loops = u128::from(self.loops);
+        let millionths = (us * 1_000_000 + loops / 2) / loops;
+        let per_op = format!("{}.{:06}", millionths / 1_000_000, millionths % 1_000_000);
+        let per_second = loops * 1_000_000 / us.max(1);
         format!(
-            "# Running 'sched/pipe' benchmark:\n# Executed {} pipe operations between two {}\n\n     \
-             Total time: {} [sec]\n\n       {}.{:06} usecs/op\n         {ops} ops/sec\n",
+            "# Running 'sched/pipe' benchmark:\n\
+             # Executed {} pipe operations between two {}\n\n     \
+             Total time: {} [sec]\n\n {per_op:>14} usecs/op\n {per_second:>14} ops/sec\n",
             self.loops,
             if self.threads { "threads" } else { "processes" },
-            seconds(time),
-            per_op / 1_000,
-            per_op % 1_000 * 1_000
+            seconds(time)
         )
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::*;
     use crate::parse;
-    use vruntime_base::Ns;
 
+    /// Both texts are what perf 6.1.187 printed.
     #[test]
     fn results_as_perf_prints_them() {
-        let w = parse("perf bench sched pipe -l 1000").unwrap();
-        assert_eq!(w.command_line(), "perf bench sched pipe -l 1000");
-        let text = w.result(Ns::from_us(5_123));
-        assert!(text.contains("Total time: 0.005 [sec]"), "{text}");
-        assert!(text.contains("5.123000 usecs/op"), "{text}");
-        assert!(text.contains("195198 ops/sec"), "{text}");
-        let w = parse("perf bench sched messaging -p -t -g 2").unwrap();
-        assert!(w.result(Ns::from_ms(95)).contains("# 2 groups == 80 threads run"));
+        let w = parse("perf bench sched pipe -T -l 1001").unwrap();
+        assert_eq!(w.command_line(), "perf bench sched pipe -l 1001 --threaded");
+        assert_eq!(
+            w.result(Ns::from_us(6_927)),
+            "# Running 'sched/pipe' benchmark:\n\
+             # Executed 1001 pipe operations between two threads\n\n     \
+             Total time: 0.006 [sec]\n\n       \
+             6.920080 usecs/op\n         144507 ops/sec\n"
+        );
+        let w = parse("perf bench sched messaging -p --thr --gr 1 --nr 10").unwrap();
+        assert_eq!(w.command_line(), "perf bench sched messaging --pipe --thread -g 1 -l 10");
+        assert_eq!(
+            w.result(Ns::from_us(4_321)),
+            "# Running 'sched/messaging' benchmark:\n# 20 sender and receiver threads per group\n\
+             # 1 groups == 40 threads run\n\n     Total time: 0.004 [sec]\n"
+        );
+    }
+
+    #[test]
+    fn slow_pipes_stay_in_their_columns() {
+        let w = parse("perf bench sched pipe -l 100").unwrap();
+        let text = w.result(Ns::from_us(6_173));
+        assert!(text.contains("\n      61.730000 usecs/op\n          16199 ops/sec\n"), "{text}");
+    }
+
+    fn steps(p: &dyn Program) -> String {
+        let mut r = Regs::default();
+        let mut out = Vec::new();
+        loop {
+            let op = p.next(&mut r);
+            out.push(match op {
+                Op::Write { to, .. } => format!("write {}", to.0),
+                Op::Read { from, .. } => format!("read {}", from.0),
+                Op::Fork { regs, .. } => format!("fork side {}", regs.k),
+                op => format!("{op:?}"),
+            });
+            if matches!(op, Op::Exit) {
+                return out.join(", ");
+            }
+        }
+    }
+
+    /// With processes main is one of the two sides; with threads it only waits.
+    #[test]
+    fn pipe_two_loops() {
+        let side = Side { first: ChannelId(0), second: ChannelId(1), loops: 2 };
+        let main = |threads| steps(&PipeMain { side, code: ProgramId(0), threads });
+        assert_eq!(steps(&side), "read 0, write 1, read 0, write 1, Exit");
+        assert_eq!(
+            main(false),
+            "MarkStart, fork side 0, write 0, read 1, write 0, read 1, WaitChildren, MarkStop, Exit"
+        );
+        assert_eq!(main(true), "MarkStart, fork side 0, fork side 1, WaitChildren, MarkStop, Exit");
     }
 
     #[test]

@@ -16,7 +16,7 @@ use super::scan_limit::ScanLimits;
 use super::tasks::{Allowed, SeenOn, Tasks};
 use super::trace::{Row, Trace};
 use super::wakes::Wakes;
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use vruntime_base::Cpu;
 use vruntime_machine::Topology;
 use vruntime_sched::domains::Domains;
@@ -51,7 +51,7 @@ pub struct Facts<'a> {
 pub struct Placements<'a> {
     f: &'a Facts<'a>,
     /// `has_idle_cores` by LLC; absent: not known.
-    idle_cores: HashMap<usize, bool>,
+    idle_cores: BTreeMap<usize, bool>,
     scan: ScanLimits,
     seen: SeenOn,
     /// Counts of the fast path.
@@ -67,7 +67,7 @@ impl<'a> Placements<'a> {
     pub fn new(f: &'a Facts<'a>) -> Placements<'a> {
         Placements {
             f,
-            idle_cores: HashMap::new(),
+            idle_cores: BTreeMap::new(),
             scan: ScanLimits::new(f.topology, f.domains),
             seen: SeenOn::default(),
             fast: KindResult::new("placement"),
@@ -212,7 +212,8 @@ impl<'a> Placements<'a> {
         );
         let waker = queues.curr_load(r.cpu, r.ts);
         let mut s = format!(
-            "this {} prev {} sync {} recent {:?} flips {:?}/{:?} load this {:?} prev {:?} wakee {:?} waker {:?} nr this {:?} idle:",
+            "this {} prev {} sync {} recent {:?} flips {:?}/{:?} load this {:?} prev {:?} \
+             wakee {:?} waker {:?} nr this {:?} idle:",
             q.this_cpu,
             q.prev,
             q.sync,

@@ -152,7 +152,8 @@ impl<'a> Preempts<'a> {
             }
             Ok(answer) => {
                 let state = format!(
-                    "curr {} v {} dl {} vlag {} clock {:?}; wakee v {} dl {} of {} queued; flag {:?}",
+                    "curr {} v {} dl {} vlag {} clock {:?}; wakee v {} dl {} of {} queued; \
+                     flag {:?}",
                     side.pid,
                     side.vruntime,
                     side.deadline,

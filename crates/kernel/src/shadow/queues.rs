@@ -12,7 +12,7 @@
 use super::known::{Asker, Unknown};
 use super::loads::decay;
 use super::trace::{Row, RowKind, Side, Trace};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use vruntime_base::Cpu;
 use vruntime_sched::release::{FairKind, Release};
 
@@ -77,7 +77,7 @@ pub struct Queues {
     /// By CPU number.
     pub cpus: Vec<CpuState>,
     seq: u64,
-    on: HashMap<i64, usize>,
+    on: BTreeMap<i64, usize>,
     idle_policy_seen: bool,
 }
 
@@ -88,7 +88,7 @@ impl Queues {
         Queues {
             cpus: vec![CpuState::default(); t.nr_cpus],
             seq: 0,
-            on: HashMap::new(),
+            on: BTreeMap::new(),
             idle_policy_seen: t
                 .rows
                 .iter()

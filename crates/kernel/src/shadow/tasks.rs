@@ -7,7 +7,7 @@
 
 use super::trace::{Row, RowKind, Trace};
 use super::wakes::Wakes;
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use vruntime_base::{Cpu, CpuMask};
 
 const PF_EXITING: i64 = 0x4;
@@ -16,9 +16,9 @@ const PF_KTHREAD: i64 = 0x20_0000;
 /// Facts by task.
 #[derive(Clone, Debug, Default)]
 pub struct Tasks {
-    kthread: HashMap<i64, bool>,
+    kthread: BTreeMap<i64, bool>,
     /// Wakeups that went through the choice of a CPU, and that did not.
-    chosen: HashMap<i64, (u32, u32)>,
+    chosen: BTreeMap<i64, (u32, u32)>,
     has_affinity: bool,
 }
 
@@ -113,7 +113,7 @@ pub enum Allowed {
 /// CPUs that tasks were seen on so far, by task and number of allowed CPUs.
 #[derive(Clone, Debug, Default)]
 pub struct SeenOn {
-    on: HashMap<(i64, i64), CpuMask>,
+    on: BTreeMap<(i64, i64), CpuMask>,
 }
 
 impl SeenOn {

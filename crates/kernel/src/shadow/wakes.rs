@@ -1,7 +1,7 @@
 //! Wakeups, put together from their rows: who woke whom, where it was put, when it was activated.
 
 use super::trace::{RowKind, Trace};
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use vruntime_base::Cpu;
 
 /// One wakeup (or fork). Rows are indices into [`Trace::rows`].
@@ -26,14 +26,14 @@ pub struct Wake {
 pub struct Wakes {
     /// In order of their activation.
     pub list: Vec<Wake>,
-    of_row: HashMap<usize, usize>,
+    of_row: BTreeMap<usize, usize>,
 }
 
 impl Wakes {
     /// Puts them together.
     pub fn new(t: &Trace) -> Wakes {
         let mut w = Wakes::default();
-        let mut open: HashMap<i64, (Option<usize>, Option<usize>)> = HashMap::new();
+        let mut open: BTreeMap<i64, (Option<usize>, Option<usize>)> = BTreeMap::new();
         for (i, r) in t.rows.iter().enumerate() {
             match r.kind {
                 RowKind::Waking => {

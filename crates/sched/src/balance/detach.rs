@@ -5,11 +5,11 @@
 //! is put on the other queue later, under that queue's lock.
 //! **Source.** Linux 6.1.192 and 6.12.117, kernel/sched/fair.c: `detach_tasks`, `can_migrate_task`,
 //! `task_hot`, `detach_one_task`, `attach_tasks`.
-//! **Equations.** A task fits if (amount >> nr_balance_failed) ≤ imbalance. It is hot if it ran less
-//! than migration_cost ago on the source.
+//! **Equations.** A task fits if (amount >> nr_balance_failed) ≤ imbalance. It is hot if it ran
+//! less than migration_cost ago on the source.
 //! **Departures.** D1: no NUMA locality verdict, no throttled groups. D2: a task in delayed dequeue
-//! moves in one step, since a wakeup could find it between two queues otherwise. D3: a kernel thread
-//! bound to one CPU counts as KTHREAD_IS_PER_CPU.
+//! moves in one step, since a wakeup could find it between two queues otherwise. D3: a kernel
+//! thread bound to one CPU counts as KTHREAD_IS_PER_CPU.
 //! **Example.** Imbalance of one task, three tasks A (head), B, C (tail); C is pinned, B ran 0.1 ms
 //! ago: C and B go to the head of the list, A runs: nothing moves.
 
@@ -198,6 +198,9 @@ pub(super) fn detach_task(
         let before = cx.sh.loads[to.ix()].nr_running;
         fair.enqueue_task_fair(cx, to, p, EnqueueFlags::default());
         super::nr_running_grew(cx, to, before);
+        if cx.sh.curr_is_idle(to) {
+            cx.resched_curr(to, &PULLED_TO_IDLE);
+        }
     } else {
         env.tasks.push(p);
     }

@@ -1,6 +1,7 @@
 //! Whether a busiest group is worth a pull, and how much of what is to be moved.
 //!
-//! **What.** `find_busiest_group` after the statistics, `calculate_imbalance`, `find_busiest_queue`.
+//! **What.** `find_busiest_group` after the statistics, `calculate_imbalance`,
+//! `find_busiest_queue`.
 //! **Source.** Linux 6.1.192 and 6.12.117, kernel/sched/fair.c: `find_busiest_group`,
 //! `calculate_imbalance`, `sibling_imbalance`, `adjust_numa_imbalance`, `find_busiest_queue`.
 //! **Equations.** Both groups loaded: load to move =
@@ -8,7 +9,8 @@
 //! capacity of the domain. Local has spare: half the difference of tasks (siblings preferred) or of
 //! idle CPUs. Sibling imbalance with c and C cores: (2·(c·N − C·n)⁺ + c + C)/(c + C).
 //! **Departures.** D1: no misfit, asymmetric or energy-aware cases. D2: no NUMA classes of queues.
-//! **Example.** Two LLCs of four CPUs; four tasks in one, none in the other: difference 4, two move.
+//! **Example.** Two LLCs of four CPUs; four tasks in one, none in the other: difference 4, two
+//! move.
 
 use super::IdleType;
 use super::stats::{DomainStats, GroupStats, GroupType, Question, cpu_util, h_nr};

@@ -7,9 +7,10 @@
 //! `sched_balance_newidle`), `update_newidle_cost`, `update_newidle_stats`.
 //! **Equations.** A domain is searched only if avg_idle ≥ spent + max_newidle_lb_cost. NI_RANDOM:
 //! with r = 1 + newidle_ratio, searched if a draw from 0 … 1023 is ≤ r; a success counts
-//! (1024 + r/2)/r; at 1024 calls ratio = successes, both halved. max cost decays by 253/256 a second.
-//! **Departures.** D1: blocked averages of other idle CPUs are left to the nohz kick. D2: the draw is
-//! keyed by CPU and number of draws.
+//! (1024 + r/2)/r; at 1024 calls ratio = successes, both halved. max cost decays by 253/256 a
+//! second.
+//! **Departures.** D1: blocked averages of other idle CPUs are left to the nohz kick. D2: the draw
+//! is keyed by CPU and number of draws.
 //! **Example.** avg_idle 20 µs, costs 1 µs (SMT), 8 µs (MC), 30 µs (NUMA): after SMT and MC found
 //! nothing, 9 + 30 > 20 ends the search.
 

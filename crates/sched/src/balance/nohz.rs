@@ -4,11 +4,13 @@
 //! whose turn it is, itself last. The same visit lets their blocked averages decay.
 //! **Source.** Linux 6.1.192 and 6.12.117, kernel/sched/fair.c: `nohz_balancer_kick`, `kick_ilb`,
 //! `find_new_ilb`, `_nohz_idle_balance`, `nohz_balance_enter_idle`, `nohz_balance_exit_idle`.
-//! **Equations.** A kick balances if now ≥ nohz.next_balance and the CPU has two tasks, or more than
-//! one CPU of its LLC is busy; it updates averages if some may still decay and 32 ms have passed.
+//! **Equations.** A kick balances if now ≥ nohz.next_balance and the CPU has two tasks, or more
+//! than one CPU of its LLC is busy; it updates averages if some may still decay and 32 ms have
+//! passed.
 //! **Departures.** D1: no kick for capacity, packing or misfit. D2: updating another CPU's averages
 //! takes no lock. D3: no housekeeping mask. D4: newidle does not update averages of others.
-//! **Example.** CPU 0 runs two tasks, 1 and 2 are tickless: at its tick 0 kicks 1, which balances for
+//! **Example.** CPU 0 runs two tasks, 1 and 2 are tickless: at its tick 0 kicks 1, which balances
+//! for
 //! 2, then for itself.
 
 use super::{IdleType, Run, Tables, World, periodic};

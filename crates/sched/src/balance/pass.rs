@@ -5,8 +5,8 @@
 //! source whose tasks are all pinned. A pass that fails too often asks the source's stopper.
 //! **Source.** Linux 6.1.192 and 6.12.117, kernel/sched/fair.c: `load_balance` (6.12:
 //! `sched_balance_rq`), `should_we_balance`, `need_active_balance`.
-//! **Equations.** The interval doubles on "balanced" (not newidle) while below its maximum (512 ms if
-//! all is pinned); otherwise it returns to its minimum.
+//! **Equations.** The interval doubles on "balanced" (not newidle) while below its maximum (512 ms
+//! if all is pinned); otherwise it returns to its minimum.
 //! **Departures.** D1: an active balance is for tasks that fail to move only; no capacity reasons.
 //! **Example.** Two idle-scanning CPUs, one queue of three: the first locks it, takes one, lets go,
 //! enters it at home; the second finds two left and takes none, as one would be left to it.

@@ -4,10 +4,11 @@
 //! are due. A busy CPU does so less often. NUMA domains are balanced by one CPU at a time.
 //! **Source.** Linux 6.1.192 and 6.12.117, kernel/sched/fair.c: `rebalance_domains` (6.12:
 //! `sched_balance_domains`), `get_sd_balance_interval`.
-//! **Equations.** interval = balance_interval ms, times busy_factor if busy; in jiffies, rounded up;
-//! less one if busy; within 1 … hz·cpus/10.
+//! **Equations.** interval = balance_interval ms, times busy_factor if busy; in jiffies, rounded
+//! up; less one if busy; within 1 … hz·cpus/10.
 //! **Departures.** D1: updating the CPU's blocked averages takes no lock.
-//! **Example.** 16 CPUs share a cache, 250 Hz: idle 16 ms = 4 jiffies, busy 256 ms = 64 − 1 jiffies.
+//! **Example.** 16 CPUs share a cache, 250 Hz: idle 16 ms = 4 jiffies, busy 256 ms = 64 − 1
+//! jiffies.
 
 use super::newidle::update_newidle_cost;
 use super::{IdleType, Run, World, pass};

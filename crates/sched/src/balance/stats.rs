@@ -8,9 +8,11 @@
 //! **Equations.** With cap = 1024·weight, pct = imbalance_pct:
 //! overloaded ⇔ nr > weight ∧ (cap·100 < util·pct ∨ cap·pct < runnable·100);
 //! spare ⇔ nr < weight ∨ (cap·pct ≥ runnable·100 ∧ cap·100 > util·pct); fully busy otherwise.
-//! nr_idle_scan = (1024 − min(x²·pct²/(10000·1024), 1024))·W/1024, x = average utilisation of a CPU.
-//! **Departures.** D1: capacity is always 1024 a CPU: no thermal, interrupt or RT share, so no misfit
-//! tasks of reduced capacity. D2: no asymmetric packing or capacity. D3: no NUMA classes of queues.
+//! nr_idle_scan = (1024 − min(x²·pct²/(10000·1024), 1024))·W/1024, x = average utilisation of a
+//! CPU.
+//! **Departures.** D1: capacity is always 1024 a CPU: no thermal, interrupt or RT share, so no
+//! misfit tasks of reduced capacity. D2: no asymmetric packing or capacity. D3: no NUMA classes of
+//! queues.
 //! **Example.** W = 16, x = 512, pct = 117: tmp = 350, nr_idle_scan = 674·16/1024 = 10.
 
 use crate::balance::IdleType;

@@ -232,7 +232,7 @@ impl Fair {
         if let Some(why) = self.decide_tick_cfs(&cx.sh.release, se) {
             let cpu = self.cfs[self.ses[se.ix()].cfs_rq.ix()].cpu;
             cx.resched_curr(cpu, why);
-            if std::ptr::eq(why, &raw const SLICE_USED) {
+            if why.id == SLICE_USED.id {
                 self.clear_buddies(se);
             }
         }

@@ -9,7 +9,8 @@
 //! **Equations.** None of its own.
 //! **Departures.** D1: no bandwidth control, no core scheduling. D2: an entity that is only
 //! compared (SCHED_IDLE against others) has its runtime accounted as well.
-//! **Example.** Task A of group G blocks; it was the only one: G's entity leaves the root queue, too.
+//! **Example.** Task A of group G blocks; it was the only one: G's entity leaves the root queue,
+//! too.
 
 use super::cfs::{PreemptDecision, PreemptView};
 use super::entity::LeaveFlags;

@@ -1,7 +1,7 @@
 //! Earliest eligible virtual deadline first.
 //!
-//! **What.** Every entity has a lag, what it is owed. Whoever is owed something is eligible; of those
-//! the one with the earliest virtual deadline runs, and once picked it is protected until its
+//! **What.** Every entity has a lag, what it is owed. Whoever is owed something is eligible; of
+//! those the one with the earliest virtual deadline runs, and once picked it is protected until its
 //! deadline. A task that blocks while it owes stays in the queue until it owes nothing.
 //! **Source.** Linux 6.12.117, kernel/sched/fair.c: `avg_vruntime`, `entity_eligible`,
 //! `update_entity_lag`, `place_entity`, `pick_eevdf`, `update_deadline`, `reweight_eevdf`,
@@ -11,8 +11,8 @@
 //! v = V − lag · (W + w)/W; deadline = v + virtual(slice).
 //! **Departures.** D1: 6.6 picks from a tree ordered by vruntime and resolves equal deadlines
 //! differently. D2: no fair server (it changes no pick unless RT tasks starve the class).
-//! **Example.** A and B, nice 0, base slice 3 ms. A runs 3 ms: its deadline moves 3 ms on, V = 1.5 ms,
-//! A is not eligible, B is: B runs.
+//! **Example.** A and B, nice 0, base slice 3 ms. A runs 3 ms: its deadline moves 3 ms on, V = 1.5
+//! ms, A is not eligible, B is: B runs.
 
 use super::cfs::{
     ALREADY, CURR_SCHED_IDLE, FEATURE_OFF, IDLE_GROUP, IDLE_WAKEE, NOT_NORMAL, PreemptDecision,
@@ -273,10 +273,12 @@ impl Fair {
         let sums = self.sums(cfs);
         let curr =
             (runs && self.eligible_at(cfs, sums, self.ses[q.curr.ix()].vruntime)).then_some(q.curr);
-        if let Some(c) = curr {
-            if protect && release.run_to_parity && self.is_protected(c) {
-                return (c, &PROTECTED);
-            }
+        if let Some(c) = curr
+            && protect
+            && release.run_to_parity
+            && self.is_protected(c)
+        {
+            return (c, &PROTECTED);
         }
         let best = q.queue.iter().find(|n| self.eligible_at(cfs, sums, n.vruntime));
         match (best, curr) {

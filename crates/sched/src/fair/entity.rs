@@ -5,8 +5,8 @@
 //! **Source.** Linux 6.1.192 and 6.12.117, kernel/sched/fair.c: `enqueue_entity`, `dequeue_entity`,
 //! `set_next_entity`, `put_prev_entity`, `entity_tick`, `update_curr`, `update_min_vruntime`.
 //! **Equations.** vruntime += delta · NICE_0 / weight.
-//! **Departures.** D1: a dequeue that is not a sleep always counts as a migration: the entity's load
-//! is detached and attached again at the next enqueue, also for a change of policy in place.
+//! **Departures.** D1: a dequeue that is not a sleep always counts as a migration: the entity's
+//! load is detached and attached again at the next enqueue, also for a change of policy in place.
 //! D2: `clock_task` is `clock`.
 //! **Example.** Nice-0 entity A runs for 3 ms and sleeps: its vruntime has grown by 3 ms when it
 //! leaves, and `min_vruntime` follows the entity that is now leftmost.

@@ -4,13 +4,14 @@
 //! in it the idlest CPU, then the same in that CPU's smaller domains.
 //! **Source.** Linux 6.1.192 and 6.12.117, kernel/sched/fair.c: `find_idlest_cpu`,
 //! `find_idlest_group`, `find_idlest_group_cpu`, `update_sg_wakeup_stats`.
-//! **Equations.** avg_load = load · 1024 / capacity. With imb = 1024·(pct − 100)/100, a loaded local
-//! group keeps the task if other + imb ≥ local (NUMA), other ≥ local + imb, or
+//! **Equations.** avg_load = load · 1024 / capacity. With imb = 1024·(pct − 100)/100, a loaded
+//! local group keeps the task if other + imb ≥ local (NUMA), other ≥ local + imb, or
 //! 100·local ≤ pct·other.
-//! **Departures.** D1: capacity is 1024 a CPU. D2: idle states are not known here, so among idle CPUs
-//! the last to go idle is taken, as where exit latencies are equal. D3: no preferred NUMA node.
-//! **Example.** Two caches of two CPUs; 0 forks, 1 is busy, 2 and 3 are idle: the other cache has two
-//! idle CPUs against none, and of those the one that went idle last is taken.
+//! **Departures.** D1: capacity is 1024 a CPU. D2: idle states are not known here, so among idle
+//! CPUs the last to go idle is taken, as where exit latencies are equal. D3: no preferred NUMA
+//! node.
+//! **Example.** Two caches of two CPUs; 0 forks, 1 is busy, 2 and 3 are idle: the other cache has
+//! two idle CPUs against none, and of those the one that went idle last is taken.
 
 #[cfg(test)]
 mod tests;

@@ -7,17 +7,17 @@
 //! `update_cfs_rq_load_avg`, `attach_entity_load_avg`, `detach_entity_load_avg`,
 //! `propagate_entity_load_avg`, `update_blocked_averages`, `update_cfs_rq_h_load`,
 //! `post_init_entity_util_avg`, `util_est_*`.
-//! **Equations.** New task: util = min(cap, cfs.util · w / (cfs.load + 1)), cap = (1024 − cfs.util)/2.
-//! Hierarchical load: h(child) = h(parent) · se.load / (parent.load + 1).
+//! **Equations.** New task: util = min(cap, cfs.util · w / (cfs.load + 1)), cap = (1024 −
+//! cfs.util)/2. Hierarchical load: h(child) = h(parent) · se.load / (parent.load + 1).
 //! **Departures.** D1: `migrate_se_pelt_lag` is left out: all CPUs' clocks are one clock, and what
 //! it estimates is the time since an idle CPU last updated. D2: utilisation changes do not drive a
 //! frequency governor. D3: irq, RT and thermal pressure have no averages.
-//! **Example.** A task that sleeps on CPU 0 is woken on CPU 1: its averages go to `removed` of CPU 0
-//! and are subtracted there at the next tick; CPU 1 adds them at the enqueue.
+//! **Example.** A task that sleeps on CPU 0 is woken on CPU 1: its averages go to `removed` of CPU
+//! 0 and are subtracted there at the next tick; CPU 1 adds them at the enqueue.
 
 use super::pelt::{self, MIN_DIVIDER};
 use super::weight::scale_load_down;
-use super::{CfsId, Fair, Removed, SeId};
+use super::{CfsId, Fair, SeId};
 use crate::cx::{Cx, Shared};
 use vruntime_base::{Cpu, Ns, TaskId};
 
@@ -124,7 +124,7 @@ impl Fair {
 
     fn subtract_removed(&mut self, cfs: CfsId) {
         let q = &mut self.cfs[cfs.ix()];
-        let r = std::mem::replace(&mut q.removed, Removed::default());
+        let r = std::mem::take(&mut q.removed);
         let sa = &mut q.avg;
         let d = pelt::divider(sa);
         sub(&mut sa.load_avg, r.load_avg);

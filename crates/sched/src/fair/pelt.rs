@@ -7,8 +7,8 @@
 //! **Equations.** y^32 = 1/2. LOAD_AVG_MAX = 1024 · Σ y^n = 47742 in integers. After d units that
 //! complete p segments: `sum' = sum · y^p + c`, `c = (1024 − contrib) · y^p +
 //! (MAX − MAX · y^p − 1024) + rest`; `avg = weight · sum / (MAX − 1024 + contrib)`.
-//! **Departures.** D1: CPU capacity and frequency are constant, so `clock_pelt` is `clock_task`, and
-//! the correction after an idle period of a saturated CPU (`lost_idle_time`) is left out.
+//! **Departures.** D1: CPU capacity and frequency are constant, so `clock_pelt` is `clock_task`,
+//! and the correction after an idle period of a saturated CPU (`lost_idle_time`) is left out.
 //! **Example.** A task that runs for 32 segments after being idle for ever has util_avg near 512.
 
 use super::SchedAvg;

@@ -1,10 +1,10 @@
 //! The waiting entities of one level, in order.
 //!
-//! **What.** A sorted ring: the first entity is taken in constant time, a new one is found its place
-//! by binary search, and insertion moves the shorter side only. CFS sorts by vruntime, EEVDF by
-//! deadline; equal keys keep the order of insertion. The running entity is not in it.
-//! **Source.** Linux 6.1.192 and 6.12.117, kernel/sched/fair.c `__enqueue_entity`; the kernel uses a
-//! red-black tree, the order is the same.
+//! **What.** A sorted ring: the first entity is taken in constant time, a new one is found its
+//! place by binary search, and insertion moves the shorter side only. CFS sorts by vruntime, EEVDF
+//! by deadline; equal keys keep the order of insertion. The running entity is not in it.
+//! **Source.** Linux 6.1.192 and 6.12.117, kernel/sched/fair.c `__enqueue_entity`; the kernel uses
+//! a red-black tree, the order is the same.
 //! **Equations.** Order: (key, time of insertion), keys compared by signed difference.
 //! **Departures.** D1: a ring instead of a tree. Queues of the model are short (tens), and a tree's
 //! pointers cost more than moving a few hundred bytes. D2: the 6.6 tree (sorted by vruntime,

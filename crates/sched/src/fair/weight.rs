@@ -1,7 +1,7 @@
 //! Nice weights, and the fixed-point arithmetic that turns real time into virtual time.
 //!
-//! **What.** A nice level is a weight; one step is about 25 % of weight or 10 % of CPU time. Virtual
-//! time runs at `NICE_0 / weight` of real time.
+//! **What.** A nice level is a weight; one step is about 25 % of weight or 10 % of CPU time.
+//! Virtual time runs at `NICE_0 / weight` of real time.
 //! **Source.** Linux 6.1.192, kernel/sched/core.c (`sched_prio_to_weight`, `sched_prio_to_wmult`),
 //! fair.c (`__calc_delta`, `calc_delta_fair`); unchanged up to 6.18.
 //! **Equations.** `calc_delta(d, w, lw) = d · w / lw`, computed as `(d · (w · inv)) >> 32` with

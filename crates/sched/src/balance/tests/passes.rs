@@ -12,7 +12,6 @@ use crate::sample::{machine, shared, task, v6_1, v6_12};
 use crate::scheduler::{BalanceKind, BalanceStep, EnqueueFlags, Moved, TickWork};
 use vruntime_base::{Cause, Cpu, CpuMask, Ns, TaskId};
 use vruntime_machine::{Arch, Machine, Numbering, Regular, TopologySpec};
-
 struct Lab {
     sh: Shared,
     machine: Machine,
@@ -231,7 +230,8 @@ fn newidle_stops_for_a_pending_wakeup() {
 
 #[test]
 fn newidle_walks_up_while_time_is_left() {
-    // Two caches; only the other one has tasks. SMT, MC, PKG cost nothing but what they are said to.
+    // Two caches; only the other one has tasks. SMT, MC, PKG cost nothing but what they are said
+    // to.
     let mut lab = Lab::new(&no_dice(), 2, 2, 2, 0);
     lab.tasks(4, 3);
     lab.sh.rqs[0].avg_idle = Ns(20_000);

@@ -78,7 +78,8 @@ fn no_idler_group_at_any_level() {
 fn overloaded_groups_by_load() {
     let all = [(0, 3), (1, 3), (2, 2), (3, 2)];
     let mut sh = lab(&v6_1(), 1, 2, 2, &all);
-    // avg 3072 against 2048: 2048 + 174 < 3072, 307200 > 117·2048. In it CPU 2, the first least one.
+    // avg 3072 against 2048: 2048 + 174 < 3072, 307200 > 117·2048. In it CPU 2, the first least
+    // one.
     assert_eq!(fork(&sh, 0), (2, "slow path: least loaded CPU"));
     // 2048 + 174 ≥ 2222 stays on this level; one level down groups of one CPU, equally loaded.
     sh.loads[0].load_avg = 2222;

@@ -9,8 +9,8 @@
 //! [`crate::balance`]).
 //! **Departures.** D1: SIS_PROP (off since 6.0) is not modelled. D2: 5.x, where the sibling test
 //! comes last and the scan starts at the target itself, is not modelled.
-//! **Example.** Four CPUs, no SMT; target 1 and prev 1 are busy, 0 is idle, nr_idle_scan 4: the scan
-//! goes 2, 3, 0 and takes 0.
+//! **Example.** Four CPUs, no SMT; target 1 and prev 1 are busy, 0 is idle, nr_idle_scan 4: the
+//! scan goes 2, 3, 0 and takes 0.
 
 use super::{Effects, Facts, PlacementView, WakeQuery};
 use crate::domains::SdFlags;

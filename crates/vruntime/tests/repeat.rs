@@ -1,0 +1,147 @@
+//! Repeat: is a run a function of its specification, and does it still say what it said?
+
+use expect_test::{Expect, expect};
+use std::fmt::Write;
+use std::sync::Arc;
+use vruntime::base::Ns;
+use vruntime::batch::Batch;
+use vruntime::formats::kernel_file::kernel;
+use vruntime::formats::machine_file::builtin_machine;
+use vruntime::kernel::record::{RunRecord, RunSpec, Sampling};
+use vruntime::kernel::simulate::run;
+
+fn batch(threads: usize) -> Vec<RunRecord> {
+    let batch = Batch {
+        machine: Arc::new(builtin_machine("numa-48").unwrap()),
+        kernels: ["v6.1", "v6.12"].map(|k| kernel(k).unwrap()).to_vec(),
+        workload: vruntime::workload::parse("hackbench -g 3 -f 5 --pipe --threads -l 40").unwrap(),
+        seeds: (1..=4).collect(),
+        sampling: Sampling::Full { limit: Ns::from_ms(5_000) },
+        threads,
+        checks: false,
+        quiet: true,
+    };
+    let Ok(records) = batch.run() else { panic!("the batch failed") };
+    records.by_kernel.into_iter().flatten().collect()
+}
+
+#[test]
+fn runs_are_the_same_on_any_number_of_threads_and_again() {
+    let one = batch(1);
+    for other in [batch(1), batch(2), batch(7)] {
+        for (a, b) in one.iter().zip(&other) {
+            assert_eq!((a.hash, a.time, &a.counters), (b.hash, b.time, &b.counters));
+            assert_eq!((&a.switches, &a.cpu_time), (&b.switches, &b.cpu_time));
+        }
+    }
+    let mut hashes: Vec<u64> = one.iter().map(|r| r.hash).collect();
+    hashes.sort_unstable();
+    hashes.dedup();
+    assert_eq!(hashes.len(), one.len(), "different specifications give different runs");
+}
+
+#[test]
+fn what_looks_on_changes_nothing() {
+    let spec = RunSpec {
+        machine: Arc::new(builtin_machine("uma-8").unwrap()),
+        release: Arc::new(kernel("v6.12").unwrap().release),
+        workload: vruntime::workload::parse("hackbench -g 2 -f 4 -l 40").unwrap(),
+        seed: 3,
+        sampling: Sampling::Full { limit: Ns::from_ms(5_000) },
+        checks: false,
+        timeline: 0,
+    };
+    let plain = run(&spec).unwrap();
+    let watched = run(&RunSpec { checks: true, timeline: 1_000_000, ..spec }).unwrap();
+    assert_eq!(plain.counters, watched.counters);
+    assert_eq!((plain.time, &plain.cpu_time), (watched.time, &watched.cpu_time));
+}
+
+/// A frozen summary. If it moves, the change belongs into the CHANGELOG's "Results may differ".
+#[track_caller]
+fn golden(machine: &str, release: &str, workload: &str, expected: Expect) {
+    let record = run(&RunSpec {
+        machine: Arc::new(builtin_machine(machine).unwrap()),
+        release: Arc::new(kernel(release).unwrap().release),
+        workload: vruntime::workload::parse(workload).unwrap(),
+        seed: 1,
+        sampling: Sampling::Full { limit: Ns::from_ms(5_000) },
+        checks: true,
+        timeline: 0,
+    })
+    .unwrap();
+    let c = &record.counters;
+    let mut text = format!("time {} us\n", record.time.unwrap().0 / 1_000);
+    let _ = writeln!(
+        text,
+        "switches {}, voluntary {}, involuntary {}; migrations {}",
+        c.context_switches, c.voluntary_switches, c.involuntary_switches, c.cpu_migrations
+    );
+    let _ = writeln!(
+        text,
+        "wakeups {}, local {}, queued {}; ipis {}; messages {}",
+        c.wakeups, c.wakeups_local, c.wakeups_queued, c.ipis, c.messages
+    );
+    let causes = [&record.switches, &record.placements, &record.migrations];
+    for (what, causes) in ["switch", "placement", "migration"].iter().zip(causes) {
+        for (cause, n) in causes {
+            let _ = writeln!(text, "{n:6} {what}: {cause}");
+        }
+    }
+    expected.assert_eq(&text);
+}
+
+#[test]
+fn golden_hackbench_on_cfs() {
+    golden(
+        "uma-8",
+        "v6.1",
+        "hackbench -g 2 -f 4 --pipe --threads -l 2000",
+        expect![[r#"
+            time 8372 us
+            switches 12290, voluntary 6602, involuntary 5213; migrations 4361
+            wakeups 6633, local 5306, queued 565; ipis 708; messages 64000
+              6586 switch: blocks
+                16 switch: exits
+               475 switch: idle: task woken
+              5213 switch: wakeup: vruntime beyond granularity
+                96 placement: idle CPU in scan
+                26 placement: prev idle
+                 5 placement: recent_used_cpu idle
+              6087 placement: target (nothing idle)
+                67 placement: target idle
+                96 migration: idle CPU in scan
+                19 migration: newidle balance, MC
+                 5 migration: recent_used_cpu idle
+              4241 migration: target (nothing idle)
+        "#]],
+    );
+}
+
+#[test]
+fn golden_hackbench_on_eevdf() {
+    golden(
+        "uma-8",
+        "v6.12",
+        "hackbench -g 2 -f 4 --pipe --threads -l 2000",
+        expect![[r#"
+            time 6678 us
+            switches 2127, voluntary 1178, involuntary 501; migrations 326
+            wakeups 1191, local 868, queued 472; ipis 334; messages 64000
+              1162 switch: blocks
+                16 switch: exits
+               448 switch: idle: task woken
+               497 switch: wakeup: wakee is picked
+                 4 switch: woken before it slept
+                29 placement: idle CPU in scan
+                38 placement: prev idle
+                 5 placement: recent_used_cpu idle
+               510 placement: target (nothing idle)
+                55 placement: target idle
+                29 migration: idle CPU in scan
+                13 migration: newidle balance, MC
+                 5 migration: recent_used_cpu idle
+               279 migration: target (nothing idle)
+        "#]],
+    );
+}

@@ -1,0 +1,87 @@
+//! Does every workload do on the model what its tool would have done?
+
+use std::sync::Arc;
+use vruntime_base::Ns;
+use vruntime_formats::machine_file::builtin_machine;
+use vruntime_kernel::record::{RunRecord, RunSpec, Sampling};
+use vruntime_kernel::simulate::run;
+
+/// A whole run on two CPUs.
+fn whole(command: &str) -> RunRecord {
+    let kernel = include_str!("../../../kernels/v6.1.toml");
+    let spec = RunSpec {
+        machine: Arc::new(builtin_machine("uma-2").unwrap()),
+        release: Arc::new(toml::from_str(kernel).unwrap()),
+        workload: vruntime_workload::parse(command).unwrap(),
+        seed: 1,
+        sampling: Sampling::Full { limit: Ns::from_ms(60_000) },
+        checks: true,
+        timeline: 0,
+    };
+    run(&spec).unwrap()
+}
+
+/// The run ends by itself, with this many tasks and, for each group, this many messages.
+fn does(command: &str, tasks: usize, groups: &[u64]) {
+    let r = whole(command);
+    assert!(r.complete && r.time.is_some(), "{command}: not complete");
+    assert_eq!(r.nr_tasks, tasks, "{command}: tasks");
+    let done: Vec<u64> = r.groups.iter().map(|g| g.at_window_end).collect();
+    let goals: Vec<u64> = r.groups.iter().map(|g| g.goal).collect();
+    assert_eq!((done.as_slice(), goals.as_slice()), (groups, groups), "{command}");
+}
+
+#[test]
+fn messaging() {
+    does("hackbench -g 2 -f 3 -l 50", 13, &[450, 450]);
+    does("hackbench -g 2 -f 3 -l 50 --pipe --threads", 13, &[450, 450]);
+    does("hackbench -g 1 -f 2 -l 50 --pipe --fifo", 5, &[200]);
+    does("perf bench sched messaging -g 1 -l 5", 41, &[2000]);
+}
+
+#[test]
+fn ping_pong() {
+    does("perf bench sched pipe -l 100", 2, &[200]);
+    does("perf bench sched pipe -l 100 -T", 3, &[200]);
+    does("taskset -c 1 perf bench sched pipe -l 100", 2, &[200]);
+}
+
+#[test]
+fn small_loads() {
+    does("spin 3 10", 4, &[]);
+    does("nice -n 5 chrt -b 0 sleeper 3 1000 100 20", 4, &[]);
+}
+
+/// Two switches an operation if both tasks share a CPU (facts/workloads.md 13).
+#[test]
+fn ping_pong_on_one_cpu_switches_twice_an_operation() {
+    let r = whole("taskset -c 1 perf bench sched pipe -l 1000");
+    let switches = r.counters.context_switches;
+    assert!((1_990..2_100).contains(&switches), "{switches}");
+}
+
+#[test]
+fn small_and_page_sized_messages() {
+    for size in [1, 1000, 4095, 4096] {
+        does(&format!("hackbench -g 1 -f 2 -l 50 -s {size} --pipe"), 5, &[200]);
+        does(&format!("hackbench -g 1 -f 2 -l 50 -s {size}"), 5, &[200]);
+    }
+}
+
+#[test]
+fn messages_of_many_pages() {
+    for size in [5000, 8192, 65_536, 100_000, 1 << 20] {
+        does(&format!("hackbench -g 1 -f 2 -l 50 -s {size}"), 5, &[200]);
+    }
+    for size in [5000, 8192, 65_536] {
+        does(&format!("hackbench -g 1 -f 2 -l 50 -s {size} --pipe"), 5, &[200]);
+    }
+}
+
+/// The tool reads on until it has a whole message.
+#[test]
+fn messages_larger_than_a_pipe() {
+    for size in [100_000, 1 << 20] {
+        does(&format!("hackbench -g 1 -f 2 -l 50 -s {size} --pipe"), 5, &[200]);
+    }
+}
