@@ -1,14 +1,15 @@
 //! Pipes: the ring, its mutex and its two wait queues.
 //!
-//! *What.* What `write` and `read` do to a pipe and whom they wake.
-//! *Source.* facts/workloads.md 3 (fs/pipe.c, 5.6 to 6.13).
+//! *What.* What `write` and `read` do to the ring, and the state that mutex and wait queues keep.
+//! Whom they wake is decided in `pipe_ops`.
+//! *Source.* Linux fs/pipe.c (`pipe_write`, `pipe_read`), 5.6 to 6.13.
 //! *Equations.* A ring of 16 slots of a page each; a write that is no multiple of a page is
 //! appended to the last slot if it fits there whole; otherwise it takes a new slot. 40 messages of
 //! 100 bytes fill a slot of 4 KiB, 640 a pipe.
 //! *Departures.* D1: a write of more than a page is split at page borders without appending its
 //! tail to the last slot. D2: copying never faults.
-//! *Example.* `Pipe::write` into an empty pipe answers `was_empty`, so one reader is woken; the
-//! next write wakes nobody.
+//! *Example.* Pages of 4 KiB: a write of 4000 bytes takes a new slot, 96 more are appended to it, 1
+//! more takes the next slot.
 
 use crate::wait::WaitQueue;
 use vruntime_base::{Cpu, Ns, TaskId};

@@ -3,9 +3,10 @@
 //! **What.** The scheduler's shared words by name. A line has an owner (the last writer) and
 //! sharers (CPUs with a readable copy). Its home serves one request at a time, so writers to a hot
 //! line queue up, and so do readers while it changes hands.
-//! **Source.** MESI with a serialising home agent; costs.md B.1 for transfers; the share of
-//! `update_cfs_group` and `update_load_avg` on large machines (Aaron Lu, RFC of August 2023) shows
-//! that reads of a written line queue like its writes, and that they stop to when writes are rare.
+//! **Source.** MESI with a serialising home agent; transfers: `line_transfer` in machines/costs,
+//! each value with its source; the share of `update_cfs_group` and `update_load_avg` on large
+//! machines (Aaron Lu, RFC of August 2023) shows that reads of a written line queue like its
+//! writes, and that they stop to when writes are rare.
 //! **Equations.** With T = `line_transfer[distance]`:
 //! read hit (owner or sharer) = 0;
 //! read miss of a dirty line (no sharers): own T(owner), line busy for T;

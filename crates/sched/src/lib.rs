@@ -1,6 +1,5 @@
 //! The scheduler: the seam ([`scheduler`]), the class stack of Linux behind it, and other
 //! schedulers. Knows nothing of the event queue, of system calls or of benchmarks.
-#![allow(missing_docs)]
 
 pub mod balance;
 pub mod cx;

@@ -4,7 +4,7 @@
 //! priority in order of arrival; the first runs. FIFO tasks run until they block or yield, RR tasks
 //! go behind their equals when their slice is used up.
 //! **Source.** Linux 6.1.192, kernel/sched/rt.c: `enqueue_task_rt`, `check_preempt_curr_rt`,
-//! `task_tick_rt`, `select_task_rq_rt`, `find_lowest_rq`; facts/fair.md 9.
+//! `task_tick_rt`, `select_task_rq_rt`, `find_lowest_rq`.
 //! **Equations.** RR slice = 100 ms, counted in ticks.
 //! **Departures.** D1: one sorted list a CPU instead of a bitmap over 100 lists; same order. D2: no
 //! push and pull: a waking task is placed once and then stays until it sleeps. D3:

@@ -5,7 +5,7 @@
 //! common *wake* channel; main reads all ready bytes, takes the start time, writes one byte to
 //! *wake* – which nobody reads, so all pollers go on at once – and waits for its children. With
 //! `--fifo` main is SCHED_FIFO from after the last fork on, its children are not.
-//! *Source.* facts/workloads.md 1 (hackbench.c of rt-tests, tools/perf/bench/sched-messaging.c).
+//! *Source.* hackbench.c of rt-tests; Linux tools/perf/bench/sched-messaging.c.
 //! *Equations.* Messages = groups · n² · loops.
 //! *Departures.* D1: creating channels takes no time. D2: the processes do not close the ends that
 //! they do not use.

@@ -1,7 +1,7 @@
 //! `perf bench sched messaging` and `perf bench sched pipe`.
 //!
-//! *Source.* facts/workloads.md 1, 2 (tools/perf/bench/sched-messaging.c, sched-pipe.c); the output
-//! is that of perf 6.1.
+//! *Source.* Linux tools/perf/bench: sched-messaging.c, sched-pipe.c; the output is that of perf
+//! 6.1.
 
 use crate::args::Args;
 use crate::messaging::Messaging;

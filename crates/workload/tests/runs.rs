@@ -52,7 +52,7 @@ fn small_loads() {
     does("nice -n 5 chrt -b 0 sleeper 3 1000 100 20", 4, &[]);
 }
 
-/// Two switches an operation if both tasks share a CPU (facts/workloads.md 13).
+/// Two switches an operation if both tasks share a CPU.
 #[test]
 fn ping_pong_on_one_cpu_switches_twice_an_operation() {
     let r = whole("taskset -c 1 perf bench sched pipe -l 1000");

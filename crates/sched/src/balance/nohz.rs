@@ -9,9 +9,8 @@
 //! passed.
 //! **Departures.** D1: no kick for capacity, packing or misfit. D2: updating another CPU's averages
 //! takes no lock. D3: no housekeeping mask. D4: newidle does not update averages of others.
-//! **Example.** CPU 0 runs two tasks, 1 and 2 are tickless: at its tick 0 kicks 1, which balances
-//! for
-//! 2, then for itself.
+//! **Example.** CPU 0 runs two tasks, 1 and 2 are tickless: at its tick 0 kicks 1, which
+//! balances for 2, then for itself.
 
 use super::{IdleType, Run, Tables, World, periodic};
 use crate::cx::Cx;
