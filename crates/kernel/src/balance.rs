@@ -2,7 +2,7 @@
 //! takes locks.
 //!
 //! *What.* Newidle balancing inside `schedule()`, periodic and nohz balancing as a softirq.
-//! *Source.* facts/fair.md 7.1, 7.2, 7.8 (locking phases).
+//! *Source.* Linux 6.1.192 and 6.12.117, kernel/sched/fair.c `load_balance`, `newidle_balance`.
 //! *Equations.* None.
 //! *Departures.* D1: while a run queue lock is waited for or held, interrupts are off.
 //! *Example.* Find (time passes) → lock the source → detach → unlock → lock the destination →

@@ -3,8 +3,8 @@
 //! *What.* All CPUs idle with their ticks stopped, every LLC open to a full idle scan, idle cores
 //! known; idle tasks, stoppers, and the workload's first tasks, which are woken at 1 ms one after
 //! another.
-//! *Source.* facts/fair.md 2.3 (initial averages), DESIGN.md "the initial kernel is a written warm
-//! state".
+//! *Source.* Linux 6.1.192 and 6.12.117, kernel/sched/core.c `sched_init` (initial averages); the
+//! idle scan is what an idle machine's balance passes leave behind.
 //! *Equations.* `avg_idle = 2 · migration_cost`, `max_idle_balance_cost = migration_cost`.
 //! *Departures.* D1: a freshly booted kernel has stopped no tick yet.
 //! *Example.* `Sim::boot` of `uma-2`: tasks 0 and 1 are idle, 2 and 3 stoppers, 4 is the

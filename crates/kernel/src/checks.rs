@@ -2,7 +2,7 @@
 //!
 //! *What.* Is every runnable task on exactly one run queue; does an idle CPU sit beside a waiting
 //! task of its LLC, and for how long; is the ledger closed.
-//! *Source.* DESIGN.md, invariant 6 and "Conservation".
+//! *Source.* ARCHITECTURE.md, invariant 6.
 //! *Equations.* On each CPU: tasks with `on_rq` there = `rq->nr_running`.
 //! *Departures.* D1: a task in flight between two queues is on none for a moment, so a difference
 //! counts only if it lasts for two looks.

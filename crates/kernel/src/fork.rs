@@ -2,7 +2,8 @@
 //!
 //! *What.* A child is made, placed by the slow path and enqueued; an exiting task tells its parent
 //! and leaves for good.
-//! *Source.* facts/fair.md 2 (`wake_up_new_task`), 3.9, 8.4.
+//! *Source.* Linux 6.1.192 and 6.12.117, kernel/fork.c `copy_process`, kernel/exit.c `do_exit`,
+//! kernel/sched/core.c `wake_up_new_task`.
 //! *Equations.* None.
 //! *Departures.* D1: the memory of a child is shared in the model; copying costs are part of the
 //! cost of `fork`. D2: task numbers are not used again.
@@ -89,7 +90,7 @@ impl Sim {
         };
         let child = TaskId::from_ix(self.tasks.len());
         let from = &self.sh.tasks[parent.ix()];
-        // Nothing resets the wakeup statistics at fork (facts/fair.md 3.3).
+        // Nothing resets the wakeup statistics at fork (kernel/fork.c).
         let mut t = from.clone();
         t.state = TaskState::New;
         t.on_rq = false;

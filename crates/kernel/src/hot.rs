@@ -2,7 +2,7 @@
 //!
 //! *What.* The fields that the end of a system call touches, borrowed apart so that each is looked
 //! up once. The same code serves every system call; only its caller differs.
-//! *Source.* facts/fair.md 8.3: the return to user mode is the preemption point.
+//! *Source.* Linux 6.1.192 and 6.12.117, kernel/entry/common.c `exit_to_user_mode_loop`.
 //! *Equations.* exit + user code + entry, one operation; user mode lies between `user_from` and
 //! `user_to`.
 //! *Departures.* None.

@@ -3,7 +3,8 @@
 //! *What.* A CPU with nothing to run stops in an idle state chosen by how long it expects to be
 //! idle, perhaps stops its tick, and leaves by a store to its flags (while polling or in mwait) or
 //! by an interrupt.
-//! *Source.* facts/fair.md 8.4, facts/costs.md B.3.
+//! *Source.* Linux 6.1.192 and 6.12.117, kernel/sched/idle.c `do_idle`, kernel/time/tick-sched.c;
+//! the machine file for latencies.
 //! *Equations.* Expected idle time: moving average of past idle periods, weight 1/8; the deepest
 //! state whose target residency does not exceed it; the tick stops if it exceeds a tick.
 //! *Departures.* D1: the menu governor's correction factors and timers are replaced by the average.

@@ -2,7 +2,8 @@
 //!
 //! *What.* An interrupt suspends the current level, does its work, and on return runs pending
 //! softirqs and, if it came from user mode, reschedules.
-//! *Source.* facts/fair.md 8.1, 8.3, 8.4.
+//! *Source.* Linux 6.1.192 and 6.12.117, kernel/sched/core.c `scheduler_tick`, kernel/softirq.c
+//! `irq_exit`, kernel/smp.c.
 //! *Equations.* The interrupted operation ends later by exactly the time the interrupt took.
 //! *Departures.* D1: ticks of all CPUs fall on the same grid with a small random offset each (the
 //! kernel without skew_tick). D2: other device interrupts are a random extra at every eighth tick.

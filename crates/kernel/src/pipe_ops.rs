@@ -2,7 +2,7 @@
 //!
 //! *What.* Lock, copy, unlock, wake – and sleep if the pipe is full or empty. While nobody has to
 //! be woken, lock, copy, unlock and the way to the next system call are one operation.
-//! *Source.* facts/workloads.md 3 (fs/pipe.c), mutexes: kernel/locking/mutex.c as documented in
+//! *Source.* Linux 6.1.192 and 6.12.117, fs/pipe.c; mutexes: kernel/locking/mutex.c as documented in
 //! Documentation/locking/mutex-design.rst.
 //! *Equations.* A waiter gets the mutex one line transfer after its release.
 //! *Departures.* D1: a spinner may not overtake one that spins already; whoever sleeps for the

@@ -2,7 +2,7 @@
 //!
 //! *What.* Takes the run queue lock, dequeues a task that blocks, picks, balances if there is
 //! nothing, and switches.
-//! *Source.* facts/fair.md 8.2, 8.4 (kernel/sched/core.c `__schedule`).
+//! *Source.* Linux 6.1.192 and 6.12.117, kernel/sched/core.c `__schedule`, `context_switch`.
 //! *Equations.* A switch counts as voluntary if the task blocks, as involuntary otherwise; nothing
 //! is counted if the same task goes on.
 //! *Departures.* D1: the lock is held until the end of the switch; the few instructions after

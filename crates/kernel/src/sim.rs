@@ -4,7 +4,7 @@
 //! interrupt) comes next, lets its kernel code act at that moment, and plans the CPU's next
 //! operation. State changes happen at events only; between two events of a CPU nothing that
 //! another CPU could see changes.
-//! *Source.* DESIGN.md, "How time passes".
+//! *Source.* ARCHITECTURE.md, "How time passes".
 //! *Equations.* For each CPU: booked in the ledger = elapsed + planned beyond now.
 //! *Departures.* D1: short stretches with interrupts off inside system calls are not modelled;
 //! wakeups, `schedule()` and whoever holds a run queue lock keep interrupts off.

@@ -2,7 +2,8 @@
 //!
 //! *What.* Work is put on a CPU's list and its stopper is woken; the stopper preempts whatever runs
 //! and does the work under both run queue locks.
-//! *Source.* facts/fair.md 7.7, 9 (kernel/stop_machine.c, `active_load_balance_cpu_stop`).
+//! *Source.* Linux 6.1.192 and 6.12.117, kernel/stop_machine.c, kernel/sched/fair.c
+//! `active_load_balance_cpu_stop`, kernel/sched/core.c `migration_cpu_stop`.
 //! *Equations.* None.
 //! *Departures.* D1: work is done one after the other in order of arrival. D2: active balancing
 //! attaches its task without waiting for the destination's lock.

@@ -3,7 +3,8 @@
 //! *What.* A task's step acts when its operation ends; it does what the kernel does at that moment
 //! and plans the next operation. The way out of a system call, the user code, and the way into the
 //! next one are fused into one operation; a reschedule request cuts it where user mode begins.
-//! *Source.* facts/workloads.md 1 to 4, facts/fair.md 8.3 (preemption points).
+//! *Source.* Linux 6.1.192 and 6.12.117, kernel/entry/common.c (preemption points), fs/select.c,
+//! kernel/futex, kernel/time/hrtimer.c `do_nanosleep`, fs/exec.c.
 //! *Equations.* None.
 //! *Departures.* D1: `wait4` and `pthread_join` wait for any child. D2: no signals, no time-outs.
 //! *Example.* A sender writes 640 messages into a pipe: 640 operations of write-exit-user-entry,
