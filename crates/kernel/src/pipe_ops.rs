@@ -2,8 +2,8 @@
 //!
 //! *What.* Lock, copy, unlock, wake – and sleep if the pipe is full or empty. While nobody has to
 //! be woken, lock, copy, unlock and the way to the next system call are one operation.
-//! *Source.* Linux 6.1.192 and 6.12.117, fs/pipe.c; mutexes: kernel/locking/mutex.c as documented in
-//! Documentation/locking/mutex-design.rst.
+//! *Source.* Linux 6.1.192 and 6.12.117, fs/pipe.c; mutexes:
+//! kernel/locking/mutex.c as documented in Documentation/locking/mutex-design.rst.
 //! *Equations.* A waiter gets the mutex one line transfer after its release.
 //! *Departures.* D1: a spinner may not overtake one that spins already; whoever sleeps for the
 //! mutex is woken at its release and competes again. D2: pages are never missing.
