@@ -11,16 +11,20 @@
 //! a value (`kthread_stacking=in-task`) separates only if a field name follows it.
 
 use serde::Deserialize;
+use std::io;
 use std::path::{Path, PathBuf};
-use std::{fs, io};
 use toml::{Table, Value};
 use vruntime_machine::nearest_name;
+use vruntime_sched::limits;
 use vruntime_sched::release::Release;
 
 include!(concat!(env!("OUT_DIR"), "/kernels.rs"));
 
 /// The override that is no field of a release: how far this kernel's seeds are moved.
 const SEED_OFFSET: &str = "seed_offset";
+
+/// Fields that say which kernel it is: no overrides.
+const IDENTITY: [&str; 3] = ["name", "version", "description"];
 
 /// A kernel as an expression gives it.
 #[derive(Clone, Debug)]
@@ -36,7 +40,8 @@ pub struct KernelChoice {
 #[non_exhaustive]
 pub enum KernelError {
     /// No kernel of that name inside the program.
-    #[error("no kernel named `{name}`{}", near(.nearest))]
+    #[error("no kernel named `{name}`{}; there are: {}; a file ends in .toml", near(.nearest),
+        names())]
     UnknownKernel {
         /// The name.
         name: String,
@@ -44,7 +49,8 @@ pub enum KernelError {
         nearest: Option<String>,
     },
     /// An override of a field that does not exist.
-    #[error("kernel `{expression}`: no feature or tunable named `{name}`{}", near(.nearest))]
+    #[error("kernel `{expression}`: no feature or tunable named `{name}`{}; `vruntime list \
+        features` shows all", near(.nearest))]
     UnknownField {
         /// The whole expression.
         expression: String,
@@ -52,6 +58,14 @@ pub enum KernelError {
         name: String,
         /// The nearest name that exists.
         nearest: Option<String>,
+    },
+    /// A separator without an override, or a field that is set twice.
+    #[error("kernel `{expression}`: {what}")]
+    Expression {
+        /// The whole expression.
+        expression: String,
+        /// What is wrong with it.
+        what: String,
     },
     /// An override that its field cannot take.
     #[error("kernel `{expression}`: {name} = `{found}`, expected {expected}")]
@@ -85,6 +99,10 @@ pub enum KernelError {
     },
 }
 
+fn names() -> String {
+    KERNELS.iter().map(|&(name, _)| name).collect::<Vec<_>>().join(", ")
+}
+
 fn near(name: &Option<String>) -> String {
     name.as_ref().map(|n| format!(", nearest is `{n}`")).unwrap_or_default()
 }
@@ -106,7 +124,7 @@ pub fn kernel(expression: &str) -> Result<KernelChoice, KernelError> {
     let (base, overrides) = split_base(expression);
     if base.ends_with(".toml") {
         let path = Path::new(base);
-        let text = fs::read_to_string(path)
+        let text = crate::text_file::read(path)
             .map_err(|source| KernelError::Read { path: path.into(), source })?;
         return kernel_str(&text, base, expression, overrides);
     }
@@ -133,8 +151,18 @@ pub fn kernel_str(
     };
     let mut release: Release = toml::from_str(text).map_err(in_file)?;
     let mut table: Table = toml::from_str(text).map_err(in_file)?;
+    limits::check(&release).map_err(|e| KernelError::Toml {
+        origin: origin.into(),
+        line: text.lines().position(|l| l.starts_with(e.name)).map(|at| at + 1),
+        message: format!("{} = `{}`, expected {}", e.name, e.found, e.expected()),
+    })?;
     let mut seed_offset = 0;
-    for (name, word) in split_overrides(overrides) {
+    let malformed = |what| KernelError::Expression { expression: expression.into(), what };
+    let items = split_overrides(overrides).map_err(&malformed)?;
+    for (i, &(name, word)) in items.iter().enumerate() {
+        if items[..i].iter().any(|&(earlier, _)| earlier == name) {
+            return Err(malformed(format!("`{name}` is set twice")));
+        }
         let wrong = |found: &str, expected: String| KernelError::Value {
             expression: expression.into(),
             name: name.into(),
@@ -147,7 +175,7 @@ pub fn kernel_str(
                 .map_err(|_| wrong(word, "a whole number, as in seed_offset=7".into()))?;
             continue;
         }
-        let Some(old) = table.get(name) else {
+        let Some(old) = table.get(name).filter(|_| !IDENTITY.contains(&name)) else {
             return Err(KernelError::UnknownField {
                 expression: expression.into(),
                 name: name.into(),
@@ -158,6 +186,7 @@ pub fn kernel_str(
         table.insert(name.into(), value);
         release = Release::deserialize(Value::Table(table.clone()))
             .map_err(|e| wrong(word, expected_of(e.message())))?;
+        limits::check(&release).map_err(|e| wrong(word, e.expected()))?;
     }
     release.name = expression.into();
     Ok(KernelChoice { release, seed_offset })
@@ -165,7 +194,8 @@ pub fn kernel_str(
 
 /// Names that an override may set.
 fn field_names() -> impl Iterator<Item = &'static str> {
-    Release::FIELDS.iter().map(|&(name, _)| name).chain([SEED_OFFSET])
+    let fields = Release::FIELDS.iter().map(|&(name, _)| name);
+    fields.filter(|name| !IDENTITY.contains(name)).chain([SEED_OFFSET])
 }
 
 /// Base kernel and the rest of an expression. A path ends with its `.toml`, a name with the first
@@ -181,15 +211,15 @@ fn split_base(expression: &str) -> (&str, &str) {
     expression.split_at(known.unwrap_or(first))
 }
 
-/// The overrides of `+a-b,c=1` as (name, value).
-fn split_overrides(text: &str) -> Vec<(&str, &str)> {
+/// The overrides of `+a-b,c=1` as (name, value), or what is wrong.
+fn split_overrides(text: &str) -> Result<Vec<(&str, &str)>, String> {
     let mut items = Vec::new();
     let mut rest = text;
     while !rest.is_empty() {
         let off = rest.starts_with('-');
-        let item = rest.trim_start_matches(['+', '-', ',']);
-        if item.is_empty() {
-            break;
+        let (separator, item) = rest.split_at(1);
+        if item.is_empty() || item.starts_with(['+', '-', ',', '=']) {
+            return Err(format!("expected a feature or tunable after `{separator}`"));
         }
         let name_end = item.find(['+', '-', ',', '=']).unwrap_or(item.len());
         let (name, after) = item.split_at(name_end);
@@ -209,7 +239,7 @@ fn split_overrides(text: &str) -> Vec<(&str, &str)> {
         items.push((name, &value[..value_end]));
         rest = &value[value_end..];
     }
-    items
+    Ok(items)
 }
 
 fn begins_with_field(text: &str) -> bool {
@@ -236,6 +266,7 @@ fn value_like(old: &Value, word: &str) -> Result<Value, String> {
 fn expected_of(message: &str) -> String {
     let message = message.lines().next().unwrap_or(message).trim();
     match message.split_once("expected ") {
+        Some((_, "u32" | "u64")) => "a whole number from 0 on".into(),
         Some((_, expected)) => expected.to_string(),
         None => format!("a valid value ({message})"),
     }
@@ -265,16 +296,17 @@ mod tests {
     #[test]
     fn overrides_separate_at_comma_plus_and_minus() {
         assert_eq!(
-            split_overrides("+tg_load_avg_ratelimit-sis_util,hz=1000"),
+            split_overrides("+tg_load_avg_ratelimit-sis_util,hz=1000").unwrap(),
             [("tg_load_avg_ratelimit", "true"), ("sis_util", "false"), ("hz", "1000")]
         );
         assert_eq!(
-            split_overrides("+kthread_stacking=in-task-wa_idle,seed_offset=7"),
+            split_overrides("+kthread_stacking=in-task-wa_idle,seed_offset=7").unwrap(),
             [("kthread_stacking", "in-task"), ("wa_idle", "false"), ("seed_offset", "7")]
         );
-        assert_eq!(split_overrides(""), []);
-        assert_eq!(split_overrides("+,+"), []);
-        assert_eq!(split_overrides("+hz=-5"), [("hz", "-5")]);
+        assert_eq!(split_overrides(""), Ok(vec![]));
+        assert!(split_overrides("+,+").is_err());
+        assert!(split_overrides("+hz,").is_err());
+        assert_eq!(split_overrides("+hz=-5"), Ok(vec![("hz", "-5")]));
     }
 
     #[test]

@@ -17,5 +17,6 @@ pub mod machine_file;
 pub mod recording;
 pub mod table;
 pub mod text;
+mod text_file;
 pub mod topology_text;
 pub mod xz;

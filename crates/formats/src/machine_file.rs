@@ -10,9 +10,10 @@ mod sysfs;
 
 pub use sysfs::sysfs_machine;
 
+use crate::text_file;
 use serde::Deserialize;
+use std::io;
 use std::path::{Path, PathBuf};
-use std::{fs, io};
 use toml::{Table, Value};
 use vruntime_machine::{CostSpec, MachineSpec, SCHEMA, SpecError, nearest_name};
 
@@ -216,7 +217,33 @@ fn explain(text: &str, origin: &str, message: &str) -> FileError {
             None => format!("unknown key `{key}`"),
         };
     }
+    if let Some((what, path)) = short.clone().split_once("\nin `") {
+        let path = path.trim_end_matches('`');
+        line = line.or_else(|| line_of_key(text, path));
+        let what = what.replace("expected u32", "expected a whole number from 0 to 4294967295");
+        short = format!("{path}: {what}");
+    }
     FileError::Toml { origin: origin.into(), line, message: short }
+}
+
+/// The line in which the key `a.b.c` is set, or the nearest of its tables: `None` if the text has
+/// neither (it is inherited).
+fn line_of_key(text: &str, path: &str) -> Option<usize> {
+    let keys: Vec<&str> = path.split('.').collect();
+    let mut table = "";
+    let mut best = None;
+    for (i, line) in text.lines().enumerate() {
+        if let Some(header) = line.strip_prefix('[') {
+            table = header.trim_matches(['[', ']']).split('.').next().unwrap_or("");
+        }
+        let Some((key, _)) = line.split_once('=') else { continue };
+        let Some(depth) = keys.iter().position(|k| *k == key.trim()) else { continue };
+        let inside = if depth == 0 { table.is_empty() } else { table == keys[0] };
+        if inside && best.is_none_or(|(deepest, _)| depth > deepest) {
+            best = Some((depth, i + 1));
+        }
+    }
+    best.map(|(_, line)| line)
 }
 
 fn line_of(text: &str, byte: usize) -> usize {
@@ -224,7 +251,7 @@ fn line_of(text: &str, byte: usize) -> usize {
 }
 
 fn read(path: &Path) -> Result<String, FileError> {
-    fs::read_to_string(path).map_err(|source| FileError::Read { path: path.into(), source })
+    text_file::read(path).map_err(|source| FileError::Read { path: path.into(), source })
 }
 
 fn lookup(list: &[(&str, &'static str)], name: &str) -> Option<&'static str> {

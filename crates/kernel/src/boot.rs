@@ -206,6 +206,7 @@ impl Sim {
         let mut t = blank_task(cpu, nr_cpus);
         t.policy = how.policy;
         t.nice = how.nice;
+        t.rt_priority = how.rt_priority;
         t.tg = self.group_of_workload;
         self.stats.next_mm += 1;
         t.mm = self.stats.next_mm;

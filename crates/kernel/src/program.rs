@@ -135,6 +135,8 @@ pub struct RootTask {
     pub policy: Policy,
     /// Nice value.
     pub nice: i8,
+    /// Priority 1 … 99 of SCHED_FIFO and SCHED_RR, otherwise 0.
+    pub rt_priority: u8,
     /// Cold-cache footprint in KiB (of each task that runs this workload).
     pub footprint_kib: u32,
     /// The run ends when this task exits.
@@ -143,7 +145,14 @@ pub struct RootTask {
 
 impl Default for RootTask {
     fn default() -> Self {
-        RootTask { pin: None, policy: Policy::Normal, nice: 0, footprint_kib: 4, ends_run: true }
+        RootTask {
+            pin: None,
+            policy: Policy::Normal,
+            nice: 0,
+            rt_priority: 0,
+            footprint_kib: 4,
+            ends_run: true,
+        }
     }
 }
 

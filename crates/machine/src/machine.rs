@@ -16,6 +16,11 @@ use vruntime_base::{Cpu, Ns};
 /// The version of the machine format.
 pub const SCHEMA: &str = "machine/1";
 
+/// Larger pages hold nothing that the model counts.
+const MAX_PAGE_KIB: u32 = 1024;
+/// Ten times the fastest clock there is.
+const MAX_MHZ: u32 = 100_000;
+
 /// A machine as its file describes it, with inherited costs filled in.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -66,9 +71,15 @@ impl MachineSpec {
         if self.schema != SCHEMA {
             return Err(SpecError::new("schema", format!("`{}`", self.schema), SCHEMA));
         }
-        if self.page_kib == 0 || self.mhz == 0 {
-            let found = format!("page_kib = {}, mhz = {}", self.page_kib, self.mhz);
-            return Err(SpecError::new("machine", found, "both above 0"));
+        if self.name.trim().is_empty() {
+            return Err(SpecError::new("name", "nothing", "what -m calls the machine"));
+        }
+        if !self.page_kib.is_power_of_two() || self.page_kib > MAX_PAGE_KIB {
+            let expected = format!("a power of two up to {MAX_PAGE_KIB}");
+            return Err(SpecError::new("page_kib", self.page_kib, expected));
+        }
+        if !(1..=MAX_MHZ).contains(&self.mhz) {
+            return Err(SpecError::new("mhz", self.mhz, format!("1 … {MAX_MHZ}")));
         }
         self.costs.check()?;
         self.path_permille.check("path_permille")?;
@@ -87,8 +98,26 @@ impl MachineSpec {
         if self.idle.is_empty() {
             return Err(SpecError::new("idle", "no state", "at least one"));
         }
-        self.idle.iter().try_for_each(|s| s.exit_latency.check(&format!("idle.{}", s.name)))
+        self.idle.iter().try_for_each(|s| s.exit_latency.check(&format!("idle.{}", s.name)))?;
+        check_order(&self.idle)
     }
+}
+
+/// Each idle state has a name of its own and pays later than the one before.
+fn check_order(states: &[IdleSpec]) -> Result<(), SpecError> {
+    for (i, state) in states.iter().enumerate() {
+        let at = format!("idle.{}", state.name);
+        if state.name.is_empty() || states[..i].iter().any(|s| s.name == state.name) {
+            return Err(SpecError::new("idle", format!("`{}`", state.name), "a name not used yet"));
+        }
+        let before = i.checked_sub(1).map_or(0, |b| states[b].target_residency_ns);
+        if state.target_residency_ns < before {
+            let found = format!("target_residency_ns = {}", state.target_residency_ns);
+            let expected = format!("at least {before}, that of the state before");
+            return Err(SpecError::new(at, found, expected));
+        }
+    }
+    Ok(())
 }
 
 /// A machine ready for a run.

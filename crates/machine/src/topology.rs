@@ -263,6 +263,10 @@ fn nodes(list: &[(u32, CpuMask)], n: usize) -> Result<(Level, Vec<u32>), SpecErr
             let expected = "CPUs (leave out nodes without any)";
             return Err(SpecError::new(format!("node {number}"), "no CPU", expected));
         }
+        if list[..i].iter().any(|(earlier, _)| earlier == number) {
+            let found = "the number twice";
+            return Err(SpecError::new(format!("node {number}"), found, "each number once"));
+        }
         for c in set.iter() {
             match of.get_mut(c.ix()) {
                 Some(slot) if *slot == u16::MAX => *slot = i as u16,
@@ -291,6 +295,10 @@ fn flatten(matrix: &[Vec<u32>], n: usize) -> Result<Vec<u32>, SpecError> {
     }
     for (i, row) in matrix.iter().enumerate() {
         for (j, &d) in row.iter().enumerate() {
+            if d > u32::from(u8::MAX) {
+                let found = format!("{d} in row {i}, column {j}");
+                return Err(SpecError::new(at, found, "at most 255, as in ACPI's table"));
+            }
             if (i != j && d <= row[i]) || d == 0 {
                 let found = format!("{d} in row {i}, column {j}");
                 return Err(SpecError::new(at, found, "more than the local distance of the row"));

@@ -105,7 +105,8 @@ pub fn metrics(r: &RunRecord, counting: Counting) -> Vec<Metric> {
     }
 
     let of = |f: &dyn Fn(Func, Resource) -> bool| -> f64 {
-        r.cpu_time.iter().filter(|e| f(e.0, e.1)).map(|e| e.2.0 as f64).sum()
+        // A sum of nothing is -0.0 in Rust, which would be printed so.
+        r.cpu_time.iter().filter(|e| f(e.0, e.1)).fold(0.0, |sum, e| sum + e.2.0 as f64)
     };
     let all = of(&|_, _| true);
     let busy = of(&|f, _| f.category() != Category::Idle);
@@ -152,6 +153,7 @@ mod tests {
         assert!((sum - 100.0).abs() < 1e-9, "{sum}");
         assert_eq!(value(&m, "idle"), Some(20.0));
         assert_eq!(value(&m, "rq_lock_wait"), Some(12.5));
+        assert!(value(&m, "tg_load_avg").unwrap().is_sign_positive());
     }
 
     #[test]

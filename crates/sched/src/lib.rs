@@ -5,6 +5,7 @@ pub mod balance;
 pub mod cx;
 pub mod domains;
 pub mod fair;
+pub mod limits;
 pub mod linux;
 pub mod registry;
 pub mod release;

@@ -132,7 +132,9 @@ fn run_in_order(
         }
     });
     match refused.into_inner().unwrap_or_else(PoisonError::into_inner) {
-        Some(SetupError::Machine(e)) => Err(Failure::Input(e.to_string())),
+        Some(SetupError::Machine(e)) => {
+            Err(Failure::Input(format!("machine {}: {e}", specs[0].machine.name)))
+        }
         Some(e) => Err(Failure::Usage(e.to_string())),
         None => Ok(results.into_iter().map(OnceLock::into_inner).collect()),
     }

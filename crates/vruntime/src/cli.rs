@@ -6,6 +6,7 @@ use crate::{bench, calibrate, commands, duration};
 use clap::error::ErrorKind;
 use clap::{Args, Parser, Subcommand};
 use std::ffi::OsString;
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use vruntime_base::Ns;
 
@@ -57,20 +58,24 @@ pub struct Simulation {
     #[arg(short, long, value_name = "COMMAND")]
     pub workload: String,
     /// Simulated time that is not measured, from the benchmark's start
-    #[arg(long, value_name = "DURATION", default_value = "500ms", value_parser = duration::parse)]
+    #[arg(long, value_name = "DURATION", default_value = "500ms",
+          value_parser = duration::parse, allow_hyphen_values = true)]
     pub warmup: Ns,
     /// Simulated time that is measured; the benchmark's time is extrapolated from it
-    #[arg(long, value_name = "DURATION", default_value = "1s", value_parser = duration::parse)]
+    #[arg(long, value_name = "DURATION", default_value = "1s",
+          value_parser = duration::parse, allow_hyphen_values = true)]
     pub window: Ns,
     /// Simulate the whole benchmark instead of a window
     #[arg(long, conflicts_with_all = ["warmup", "window"])]
     pub full: bool,
-    /// With --full: give up after this much simulated time
-    #[arg(long, value_name = "DURATION", default_value = "600s", value_parser = duration::parse)]
-    pub limit: Ns,
+    /// With --full: give up after this much simulated time [default: 600s]
+    #[arg(long, value_name = "DURATION", value_parser = duration::parse,
+          allow_hyphen_values = true)]
+    pub limit: Option<Ns>,
     /// Threads; 0 for one per CPU. The result does not depend on it
-    #[arg(short = 'j', long, value_name = "N", default_value_t = 0)]
-    pub threads: usize,
+    #[arg(short = 'j', long, value_name = "N", default_value_t = 0, allow_hyphen_values = true,
+          value_parser = whole(0..=100_000))]
+    pub threads: u64,
     /// Look at the run's invariants every simulated millisecond (slow; changes nothing else)
     #[arg(long)]
     pub checks: bool,
@@ -92,11 +97,12 @@ pub struct RunArgs {
     #[arg(short, long, value_name = "KERNEL")]
     pub kernel: String,
     /// Seed of the run
-    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(long, value_name = "N", default_value_t = 1, allow_hyphen_values = true,
+          value_parser = whole(0..=u64::MAX))]
     pub seed: u64,
     /// Run the seeds 1 to N
     #[arg(long, value_name = "N", conflicts_with = "seed",
-          value_parser = clap::value_parser!(u64).range(1..=100_000))]
+          allow_hyphen_values = true, value_parser = whole(1..=100_000))]
     pub seeds: Option<u64>,
 }
 
@@ -110,8 +116,8 @@ pub struct CompareArgs {
     #[arg(short, long, value_name = "KERNEL", required = true)]
     pub kernel: Vec<String>,
     /// Run the seeds 1 to N under every kernel
-    #[arg(long, value_name = "N", default_value_t = 10,
-          value_parser = clap::value_parser!(u64).range(1..=100_000))]
+    #[arg(long, value_name = "N", default_value_t = 10, allow_hyphen_values = true,
+          value_parser = whole(1..=100_000))]
     pub seeds: u64,
     /// What the star means: `interval` is our confidence interval of the difference, `mmtests` the
     /// rule of mmtests
@@ -196,7 +202,7 @@ pub struct BenchArgs {
     pub case: String,
     /// Simulate this much of what a case has by default, in percent
     #[arg(long, value_name = "N", default_value_t = 100,
-          value_parser = clap::value_parser!(u64).range(1..=10_000))]
+          allow_hyphen_values = true, value_parser = whole(1..=10_000))]
     pub percent: u64,
     /// Print one JSON object
     #[arg(long)]
@@ -219,6 +225,15 @@ pub struct ManArgs {
 pub struct CompletionsArgs {
     /// Which shell
     pub shell: clap_complete::Shell,
+}
+
+/// A whole number in `range`, or what was expected.
+fn whole(range: RangeInclusive<u64>) -> impl Fn(&str) -> Result<u64, String> + Clone {
+    move |text| {
+        let (least, most) = (range.start(), range.end());
+        let number = text.parse().ok().filter(|n| range.contains(n));
+        number.ok_or_else(|| format!("`{text}`: expected a whole number from {least} to {most}"))
+    }
 }
 
 /// Parses `args` and does what they say.

@@ -1,6 +1,8 @@
 //! How a command ends, and the exit code that says so.
 
 use std::fmt;
+use std::fs::OpenOptions;
+use std::path::Path;
 use vruntime_formats::kernel_file::KernelError;
 use vruntime_formats::machine_file::FileError;
 
@@ -61,6 +63,18 @@ impl Failure {
             Failure::Interrupted => INTERRUPTED,
         }
     }
+}
+
+/// Fails if `path` cannot be written, before anybody measures for minutes; makes its directory.
+pub fn writable(path: &Path) -> Result<(), Failure> {
+    let failed = |e: std::io::Error| Failure::Input(format!("{}: {e}", path.display()));
+    if let Some(dir) = path.parent().filter(|d| *d != Path::new("")) {
+        std::fs::create_dir_all(dir).map_err(failed)?;
+    }
+    let is_new = !path.exists();
+    OpenOptions::new().create(true).append(true).open(path).map_err(failed)?;
+    // An empty file left behind by ^C would be read as a wrong one.
+    if is_new { std::fs::remove_file(path).map_err(failed) } else { Ok(()) }
 }
 
 impl fmt::Display for Failure {

@@ -1,7 +1,8 @@
 //! The `vruntime` command.
 
-use std::io::Write;
+use std::io::{ErrorKind, Write};
 use std::process::ExitCode;
+use vruntime::failure;
 
 #[cfg(feature = "count-allocations")]
 #[global_allocator]
@@ -15,7 +16,13 @@ fn main() -> ExitCode {
             (failure.code(), String::new())
         }
     };
-    // A reader that has seen enough (`| head`) is no error.
-    let _ = std::io::stdout().write_all(text.as_bytes());
-    ExitCode::from(code)
+    let mut stdout = std::io::stdout();
+    match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
+        // A reader that has seen enough (`| head`) is no error.
+        Err(e) if e.kind() != ErrorKind::BrokenPipe => {
+            eprintln!("vruntime: stdout: {e}");
+            ExitCode::from(failure::INPUT)
+        }
+        _ => ExitCode::from(code),
+    }
 }

@@ -55,6 +55,7 @@ pub enum WorkloadError {
 pub(crate) fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> String {
     known
         .into_iter()
+        .filter(|k| k.len() > 2) // One letter is near to every other one.
         .map(|k| (strsim::damerau_levenshtein(word, k), k))
         .filter(|(d, k)| *d <= 1 + k.len() / 3)
         .min()

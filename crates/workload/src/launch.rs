@@ -9,12 +9,20 @@ use vruntime_sched::task::Policy;
 /// How the benchmark's first task starts; its children inherit it.
 #[derive(Clone, Copy, Debug)]
 pub struct Launch {
-    /// `taskset -c N`.
+    /// `taskset`.
     pub pin: Option<Cpu>,
     /// `chrt`.
     pub policy: Policy,
     /// `nice -n N`.
     pub nice: i8,
+    /// Priority under `chrt -f` and `chrt -r`, otherwise 0.
+    pub rt_priority: u8,
+}
+
+impl Default for Launch {
+    fn default() -> Self {
+        Launch { pin: None, policy: Policy::Normal, nice: 0, rt_priority: 0 }
+    }
 }
 
 impl Launch {
@@ -24,6 +32,7 @@ impl Launch {
             pin: self.pin,
             policy: self.policy,
             nice: self.nice,
+            rt_priority: self.rt_priority,
             footprint_kib,
             ends_run: true,
         }
@@ -41,7 +50,9 @@ impl Launch {
         match self.policy {
             Policy::Batch => s += "chrt -b 0 ",
             Policy::Idle => s += "chrt -i 0 ",
-            _ => {}
+            Policy::Fifo => s += &format!("chrt -f {} ", self.rt_priority),
+            Policy::Rr => s += &format!("chrt -r {} ", self.rt_priority),
+            Policy::Normal | Policy::Stop => {}
         }
         s
     }
@@ -49,34 +60,76 @@ impl Launch {
 
 /// Takes the wrapper commands off the front of `words`.
 pub(crate) fn parse(words: &[String]) -> Result<(Launch, &[String]), WorkloadError> {
-    let mut l = Launch { pin: None, policy: Policy::Normal, nice: 0 };
+    let mut l = Launch::default();
     let mut rest = words;
     loop {
-        match rest.first().map(String::as_str) {
-            Some("taskset") => {
-                let (_, cpu, r) =
-                    option("taskset", &rest[1..], &["-c", "--cpu-list"], 0..=1023, "one CPU, ")?;
-                (l.pin, rest) = (Some(Cpu(cpu as u16)), r);
-            }
-            Some("nice") => {
-                // Each `nice` adds to what it was started with.
-                let known = &["-n", "--adjustment"];
-                let (_, n, r) = option("nice", &rest[1..], known, -20..=19, "")?;
-                (l.nice, rest) = ((i64::from(l.nice) + n).clamp(-20, 19) as i8, r);
-            }
-            Some("chrt") => {
-                let known = &["-b", "--batch", "-i", "--idle", "-o", "--other"];
-                let (word, _, r) = option("chrt", &rest[1..], known, 0..=0, "priority: ")?;
-                l.policy = match word {
-                    "-b" | "--batch" => Policy::Batch,
-                    "-i" | "--idle" => Policy::Idle,
-                    _ => Policy::Normal,
-                };
-                rest = r;
-            }
+        let Some((program, words)) = rest.split_first() else { return Ok((l, rest)) };
+        rest = match program.as_str() {
+            "taskset" => taskset(&mut l, words)?,
+            "nice" => nice(&mut l, words)?,
+            "chrt" => chrt(&mut l, words)?,
             _ => return Ok((l, rest)),
-        }
+        };
     }
+}
+
+/// `taskset -c N` or `taskset MASK`.
+fn taskset<'w>(l: &mut Launch, words: &'w [String]) -> Result<&'w [String], WorkloadError> {
+    if let Some(word) = words.first().filter(|w| !w.starts_with('-')) {
+        let mask = u128::from_str_radix(word.trim_start_matches("0x"), 16).ok();
+        let cpu = mask.filter(|m| m.is_power_of_two()).ok_or_else(|| WorkloadError::Value {
+            program: "taskset",
+            option: "mask".into(),
+            expected: "one CPU as a hexadecimal mask, or -c NUMBER".into(),
+            found: format!("`{word}`"),
+        })?;
+        l.pin = Some(Cpu(cpu.trailing_zeros() as u16));
+        return Ok(&words[1..]);
+    }
+    let (_, cpu, rest) = option("taskset", words, &["-c", "--cpu-list"], 0..=1023, "one CPU, ")?;
+    l.pin = Some(Cpu(cpu as u16));
+    Ok(rest)
+}
+
+/// `nice -n N`, or `nice` alone for 10; each adds to what it was started with.
+fn nice<'w>(l: &mut Launch, words: &'w [String]) -> Result<&'w [String], WorkloadError> {
+    let alone = words.first().is_some_and(|w| !w.starts_with('-'));
+    let (n, rest) = if alone {
+        (10, words)
+    } else {
+        let (_, n, rest) = option("nice", words, &["-n", "--adjustment"], -20..=19, "")?;
+        (n, rest)
+    };
+    l.nice = (i64::from(l.nice) + n).clamp(-20, 19) as i8;
+    Ok(rest)
+}
+
+/// `chrt -f N` and so on; SCHED_RR without an option.
+fn chrt<'w>(l: &mut Launch, words: &'w [String]) -> Result<&'w [String], WorkloadError> {
+    const KNOWN: &[&str] =
+        &["-b", "--batch", "-i", "--idle", "-o", "--other", "-f", "--fifo", "-r", "--rr"];
+    let alone = words.first().filter(|w| w.parse::<u32>().is_ok());
+    let word = alone.map_or_else(|| words.first().map_or("", String::as_str), |_| "-r");
+    let (policy, range) = if word.starts_with("-b") || word.starts_with("--b") {
+        (Policy::Batch, 0..=0)
+    } else if word.starts_with("-i") || word.starts_with("--i") {
+        (Policy::Idle, 0..=0)
+    } else if word.starts_with("-f") || word.starts_with("--f") {
+        (Policy::Fifo, 1..=99)
+    } else if word.starts_with("-r") || word.starts_with("--r") {
+        (Policy::Rr, 1..=99)
+    } else {
+        (Policy::Normal, 0..=0)
+    };
+    let meaning = "priority: ";
+    let (priority, rest) = if alone.is_some() {
+        (number("chrt", "priority", alone.map(String::as_str), range, meaning)?, &words[1..])
+    } else {
+        let (_, n, rest) = option("chrt", words, KNOWN, range, meaning)?;
+        (n, rest)
+    };
+    (l.policy, l.rt_priority) = (policy, priority as u8);
+    Ok(rest)
 }
 
 /// An option of `known`, its number in `range` – after it, attached to its letter, or after `=` –
@@ -88,12 +141,6 @@ fn option<'w>(
     range: RangeInclusive<i64>,
     meaning: &str,
 ) -> Result<(&'static str, i64, &'w [String]), WorkloadError> {
-    let bad = |option: &str, expected: String, found: Option<&str>| WorkloadError::Value {
-        program,
-        option: option.into(),
-        expected,
-        found: found.map_or("nothing".into(), |w| format!("`{w}`")),
-    };
     let word = words.first().map(String::as_str);
     let attached = |k: &&'static str| {
         let rest = word?.strip_prefix(*k)?;
@@ -105,15 +152,32 @@ fn option<'w>(
         .find(|k| word == Some(**k))
         .map(|k| (*k, words.get(1).map(String::as_str), words.get(2..).unwrap_or_default()))
         .or_else(|| known.iter().find_map(attached))
-        .ok_or_else(|| bad("options", known.join(", "), word))?;
-    match value.and_then(|v| v.parse::<i64>().ok()) {
-        Some(n) if range.contains(&n) => Ok((name, n, rest)),
-        _ => {
-            let (min, max) = range.into_inner();
-            let number = if min == max { min.to_string() } else { format!("from {min} to {max}") };
-            Err(bad(name, format!("{meaning}a whole number {number}"), value))
-        }
-    }
+        .ok_or_else(|| WorkloadError::Value {
+            program,
+            option: "options".into(),
+            expected: known.join(", "),
+            found: word.map_or("nothing".into(), |w| format!("`{w}`")),
+        })?;
+    Ok((name, number(program, name, value, range, meaning)?, rest))
+}
+
+/// `value` as a number in `range`.
+fn number(
+    program: &'static str,
+    option: &str,
+    value: Option<&str>,
+    range: RangeInclusive<i64>,
+    meaning: &str,
+) -> Result<i64, WorkloadError> {
+    let (min, max) = (*range.start(), *range.end());
+    let within = value.and_then(|v| v.parse::<i64>().ok()).filter(|n| range.contains(n));
+    let wanted = if min == max { min.to_string() } else { format!("from {min} to {max}") };
+    within.ok_or_else(|| WorkloadError::Value {
+        program,
+        option: option.into(),
+        expected: format!("{meaning}a whole number {wanted}"),
+        found: value.map_or("nothing".into(), |w| format!("`{w}`")),
+    })
 }
 
 #[cfg(test)]
@@ -138,6 +202,12 @@ mod tests {
         assert_eq!(prefix("chrt -b 0"), "chrt -b 0 ");
         assert_eq!(prefix("chrt --idle 0"), "chrt -i 0 ");
         assert_eq!(prefix("chrt -b 0 chrt -o 0"), "");
+        assert_eq!(prefix("chrt --fifo 50"), "chrt -f 50 ");
+        assert_eq!(prefix("chrt -r1"), "chrt -r 1 ");
+        assert_eq!(prefix("chrt 7"), "chrt -r 7 ");
+        assert_eq!(prefix("nice"), "nice -n 10 ");
+        assert_eq!(prefix("taskset 0x8"), "taskset -c 3 ");
+        assert_eq!(prefix("taskset 10"), "taskset -c 4 ");
         let all = "taskset -c 0 nice -n 19 chrt -i 0 ";
         assert_eq!(prefix("chrt -i 0 nice -n 19 taskset -c 0"), all);
     }
@@ -149,10 +219,14 @@ mod tests {
             "error: taskset: -c: expected one CPU, a whole number from 0 to 1023, found `0-3`"
         );
         assert_eq!(
-            prefix("chrt -f 50"),
-            "error: chrt: options: expected -b, --batch, -i, --idle, -o, --other, found `-f`"
+            prefix("chrt -d 50"),
+            "error: chrt: options: expected -b, --batch, -i, --idle, -o, --other, -f, --fifo, -r, \
+             --rr, found `-d`"
         );
         assert!(prefix("chrt -b 1").contains("expected priority: a whole number 0, found `1`"));
+        assert!(prefix("chrt -f 100").contains("from 1 to 99, found `100`"));
+        assert!(prefix("chrt 0").contains("from 1 to 99, found `0`"));
+        assert!(prefix("taskset 3").contains("one CPU as a hexadecimal mask"));
         assert!(prefix("nice -n 20").contains("from -20 to 19, found `20`"));
         assert!(parse("taskset -c").err().unwrap().to_string().ends_with("found nothing"));
         assert!(parse("nice").err().unwrap().to_string().ends_with("found nothing"));

@@ -47,11 +47,16 @@ pub fn parse(command: &str) -> Result<Arc<dyn Workload>, WorkloadError> {
     let words = shell_words::split(command)
         .map_err(|e| WorkloadError::Quoting { command: command.into(), why: e.to_string() })?;
     let (launch, words) = launch::parse(&words)?;
+    // A program may be named by its path.
+    let mut words = words.to_vec();
+    if let Some((_, name)) = words.first().and_then(|w| w.rsplit_once('/')) {
+        words[0] = name.to_string();
+    }
     for e in WORKLOADS {
         let name: Vec<&str> = e.name.split(' ').collect();
         if words.len() >= name.len() && words.iter().zip(&name).all(|(w, n)| w == n) {
             return (e.parse)(&words[name.len()..], launch);
         }
     }
-    Err(error::unknown_workload(words))
+    Err(error::unknown_workload(&words))
 }

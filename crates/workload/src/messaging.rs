@@ -247,7 +247,7 @@ mod tests {
             kind: ChannelKind::Pipe,
             threads: true,
             fifo: false,
-            launch: Launch { pin: None, policy: Policy::Normal, nice: 0 },
+            launch: Launch::default(),
         };
         let m = |fifo| Main {
             shape: Messaging { fifo, ..shape },

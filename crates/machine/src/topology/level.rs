@@ -26,7 +26,8 @@ impl Level {
             let odd = mask.iter().find(|m| masks.get(m.ix()) != Some(mask));
             if let Some(m) = if mask.has(c) { odd } else { Some(c) } {
                 let expected = format!("a set with CPU {c} in it that CPU {m} sees as well");
-                return Err(SpecError::new(format!("{name} set of CPU {c}"), mask, expected));
+                let found = if mask.is_empty() { "nothing".into() } else { mask.to_string() };
+                return Err(SpecError::new(format!("{name} set of CPU {c}"), found, expected));
             }
             for m in mask.iter() {
                 of[m.ix()] = sets.len() as u16;

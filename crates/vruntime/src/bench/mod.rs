@@ -12,7 +12,7 @@ mod case;
 pub use alloc::{CountingAllocator, allocations};
 
 use crate::cli::BenchArgs;
-use crate::failure::{Done, Failure};
+use crate::failure::{Done, Failure, writable};
 
 use case::{CASES, Case, KERNELS};
 use nix::sys::resource::{UsageWho, getrusage};
@@ -38,8 +38,15 @@ pub fn bench(args: &BenchArgs) -> Result<Done, Failure> {
     if let Some(only) = &args.only {
         return run_only(only);
     }
+    let chosen = || CASES.iter().filter(|case| case.name.contains(&args.case));
+    if chosen().next().is_none() {
+        let names: Vec<_> = CASES.iter().map(|case| case.name).collect();
+        let (text, names) = (&args.case, names.join(", "));
+        return Err(Failure::Usage(format!("--case: no name contains `{text}`; cases: {names}")));
+    }
+    writable(&args.output)?;
     let mut rows = Vec::new();
-    for case in CASES.iter().filter(|case| case.name.contains(&args.case)) {
+    for case in chosen() {
         for kernel in KERNELS {
             eprintln!("vruntime: {} under {kernel}", case.name);
             let window = Ns((case.window.0 * args.percent / 100).max(1_000));
@@ -157,9 +164,6 @@ fn to_json(rows: &[Row]) -> Value {
 
 fn write(path: &Path, values: &Value) -> Result<(), Failure> {
     let failed = |e: std::io::Error| Failure::Input(format!("{}: {e}", path.display()));
-    if let Some(dir) = path.parent().filter(|d| *d != Path::new("")) {
-        fs::create_dir_all(dir).map_err(failed)?;
-    }
     fs::write(path, format!("{values:#}\n")).map_err(failed)
 }
 

@@ -9,7 +9,7 @@ mod fit;
 mod probe;
 
 use crate::cli::CalibrateArgs;
-use crate::failure::{Done, Failure};
+use crate::failure::{Done, Failure, writable};
 use crate::machine_choice::calibrated;
 use derive::{Derived, Measured, derive};
 use probe::Sample;
@@ -37,6 +37,7 @@ pub fn calibrate(args: &CalibrateArgs) -> Result<Done, Failure> {
     let path = args.output.clone().or_else(calibrated).ok_or_else(|| {
         Failure::Usage("neither XDG_CACHE_HOME nor HOME is set: where to? Use -o FILE".into())
     })?;
+    writable(&path)?;
     let base = sysfs_machine(Path::new("/sys"))?;
     let topo = base.topology.build(base.arch).map_err(|e| Failure::Input(e.to_string()))?;
     let load = load_average();
@@ -59,9 +60,6 @@ pub fn calibrate(args: &CalibrateArgs) -> Result<Done, Failure> {
 
 fn write(path: &Path, text: &str) -> Result<(), Failure> {
     let failed = |e: io::Error| Failure::Input(format!("{}: {e}", path.display()));
-    if let Some(dir) = path.parent().filter(|d| *d != Path::new("")) {
-        fs::create_dir_all(dir).map_err(failed)?;
-    }
     fs::write(path, text).map_err(failed)
 }
 

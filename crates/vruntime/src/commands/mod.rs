@@ -14,6 +14,7 @@ use crate::failure::Failure;
 use crate::machine_choice::machine;
 use serde_json::{Value, json};
 use std::sync::Arc;
+use vruntime_base::Ns;
 use vruntime_formats::kernel_file::kernel;
 use vruntime_kernel::program::Workload;
 use vruntime_kernel::record::Sampling;
@@ -25,7 +26,11 @@ fn workload(command: &str) -> Result<Arc<dyn Workload>, Failure> {
 
 /// What the options of `run` and `compare` ask for.
 fn batch(s: &Simulation, kernels: &[String], seeds: Vec<u64>) -> Result<Batch, Failure> {
-    if s.window.0 == 0 || s.limit.0 == 0 {
+    if s.limit.is_some() && !s.full {
+        return Err(Failure::Usage("--limit only means something with --full".into()));
+    }
+    let limit = s.limit.unwrap_or(Ns::from_ms(600_000));
+    if s.window.0 == 0 || limit.0 == 0 {
         return Err(Failure::Usage("--window and --limit must be longer than 0".into()));
     }
     Ok(Batch {
@@ -34,11 +39,11 @@ fn batch(s: &Simulation, kernels: &[String], seeds: Vec<u64>) -> Result<Batch, F
         workload: workload(&s.workload)?,
         seeds,
         sampling: if s.full {
-            Sampling::Full { limit: s.limit }
+            Sampling::Full { limit }
         } else {
             Sampling::Window { warmup: s.warmup, window: s.window }
         },
-        threads: s.threads,
+        threads: s.threads as usize,
         checks: s.checks,
         quiet: s.quiet,
     })

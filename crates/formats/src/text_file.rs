@@ -1,0 +1,19 @@
+//! Small text files that a person wrote.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::Path;
+
+/// No machine or kernel file comes near.
+const MAX_MIB: u64 = 16;
+
+/// The text of `path`; an error if it is larger than any such file, as a device may be.
+pub(crate) fn read(path: &Path) -> io::Result<String> {
+    let mut text = String::new();
+    let read = File::open(path)?.take((MAX_MIB << 20) + 1).read_to_string(&mut text)?;
+    if read as u64 > MAX_MIB << 20 {
+        let message = format!("larger than {MAX_MIB} MiB: expected a TOML file");
+        return Err(io::Error::new(io::ErrorKind::InvalidData, message));
+    }
+    Ok(text)
+}

@@ -1,0 +1,155 @@
+//! Mistakes: does a wrong word, number or file end in a sentence that helps, and never in a panic,
+//! a hang or a silent default?
+
+use assert_cmd::Command;
+use std::path::Path;
+
+const PIPE: &str = "perf bench sched pipe -l 100";
+
+fn vruntime(args: &[&str]) -> (i32, String, String) {
+    let output = Command::cargo_bin("vruntime").unwrap().args(args).output().unwrap();
+    let text = |bytes| String::from_utf8(bytes).unwrap();
+    (output.status.code().unwrap(), text(output.stdout), text(output.stderr))
+}
+
+/// A command must end with `code` and say all of `words` on stderr, nothing on stdout.
+#[track_caller]
+fn fails(args: &[&str], code: i32, words: &[&str]) {
+    let (found, out, error) = vruntime(args);
+    assert_eq!(found, code, "{args:?}: {error}");
+    for word in words {
+        assert!(error.contains(word), "{args:?}: no `{word}` in: {error}");
+    }
+    assert!(!error.contains("panicked"), "{error}");
+    assert!(out.is_empty(), "{args:?} wrote to stdout");
+}
+
+fn run<'a>(machine: &'a str, kernel: &'a str, workload: &'a str) -> Vec<&'a str> {
+    vec!["run", "-m", machine, "-k", kernel, "-w", workload, "-q", "--warmup", "1ms"]
+}
+
+#[track_caller]
+fn kernel(expression: &str, words: &[&str]) {
+    fails(&run("uma-2", expression, PIPE), 2, words);
+}
+
+#[track_caller]
+fn workload(command: &str, words: &[&str]) {
+    fails(&run("uma-2", "v6.1", command), 2, words);
+}
+
+#[test]
+fn kernel_expressions() {
+    kernel("v6.1+hz=0", &["hz = `0`", "from 24 to 10000"]);
+    kernel("v6.1+hz=4294967295", &["from 24 to 10000"]);
+    kernel("v6.1+imbalance_pct=0", &["imbalance_pct", "from 100"]);
+    kernel("v6.12+base_slice_ns=0", &["base_slice_ns", "from 1000"]);
+    kernel("v6.1+latency_ns=9223372036854775807", &["latency_ns", "to 1000000000"]);
+    kernel("v6.1+busy_factor=0", &["busy_factor", "from 1"]);
+    kernel("v6.1+", &["`v6.1+`", "a feature or tunable after `+`"]);
+    kernel("v6.1++hz=100", &["after `+`"]);
+    kernel("v6.1-", &["after `-`"]);
+    kernel("v6.1+hz=100,hz=250", &["hz", "twice"]);
+    kernel("v6.1+name=mine", &["name", "no feature or tunable"]);
+    kernel("v6.1+foo", &["`foo`", "vruntime list features"]);
+    kernel("five", &["`five`", "v6.1", "v6.12", ".toml"]);
+    kernel("", &["``", "v6.1", "v6.12"]);
+}
+
+#[test]
+fn kernel_files() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("k.toml");
+    let from = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../kernels/v6.1.toml");
+    let text = std::fs::read_to_string(from).unwrap();
+    let name = path.to_str().unwrap();
+    std::fs::write(&path, text.replace("hz = 250", "hz = 0")).unwrap();
+    fails(&run("uma-2", name, PIPE), 3, &["k.toml:", "hz = `0`", "from 24 to 10000"]);
+}
+
+#[test]
+fn options() {
+    let base = run("uma-2", "v6.1", PIPE);
+    let with = |more: &[&'static str]| [&base[..], more].concat();
+    fails(&with(&["--window", "-1ms"]), 2, &["`-1ms`", "ns, us, ms or s"]);
+    fails(&with(&["--seed", "-1"]), 2, &["`-1`", "a whole number from 0"]);
+    fails(&with(&["--seed", "abc"]), 2, &["`abc`", "a whole number from 0"]);
+    fails(&with(&["--seeds", "0"]), 2, &["`0`", "from 1 to 100000"]);
+    fails(&with(&["-j", "-1"]), 2, &["`-1`", "a whole number from 0"]);
+    fails(&with(&["--limit", "5s"]), 2, &["--full"]);
+    fails(&["bench", "--case", "nothing"], 2, &["`nothing`", "hackbench-pipe-2"]);
+}
+
+#[test]
+fn workloads() {
+    workload("hackbench -x", &["unknown option `-x`; usage"]);
+    workload("taskset -c 0-1 spin 1 1", &["taskset", "one CPU", "`0-1`"]);
+    workload("taskset 0x3 spin 1 1", &["taskset", "one CPU", "`0x3`"]);
+    workload("taskset zz spin 1 1", &["taskset", "`zz`"]);
+    workload("taskset 0x10 spin 1 1", &["CPU 4 does not exist", "0-1"]);
+    workload("nice -x spin 1 1", &["nice", "`-x`"]);
+    workload("chrt -f 0 spin 1 1", &["chrt", "from 1 to 99", "`0`"]);
+    workload("chrt -d 0 spin 1 1", &["chrt", "--fifo", "`-d`"]);
+}
+
+#[test]
+fn results_that_cannot_be_written() {
+    let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+    let binary = assert_cmd::cargo::cargo_bin("vruntime");
+    let list = || {
+        let mut command = std::process::Command::new(&binary);
+        command.args(["list", "features"]);
+        command
+    };
+    let output = list().stdout(full).output().unwrap();
+    assert_eq!(output.status.code(), Some(3));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("stdout"));
+
+    // A reader that has seen enough is no error.
+    let mut child = list().stdout(std::process::Stdio::piped()).spawn().unwrap();
+    drop(child.stdout.take());
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+
+    // Nobody measures for minutes to be told then.
+    for args in [["bench", "-o", "/proc/no/such"], ["calibrate", "-o", "/proc/no/such"]] {
+        let start = std::time::Instant::now();
+        fails(&args, 3, &["/proc/no"]);
+        assert!(start.elapsed().as_secs() < 5, "{args:?} measured first");
+    }
+}
+
+#[test]
+fn machine_files() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("m.toml");
+    let from = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../machines/uma-2.toml");
+    let good = std::fs::read_to_string(from).unwrap();
+    let check = |text: &str, words: &[&str]| {
+        std::fs::write(&path, text).unwrap();
+        fails(&run(path.to_str().unwrap(), "v6.1", PIPE), 3, words);
+    };
+    let change = |from: &str, to: &str, words: &[&str]| {
+        assert!(good.contains(from), "{from}");
+        check(&good.replacen(from, to, 1), words);
+    };
+    change("page_kib = 4", "page_kib = \"4\"", &["m.toml:6:", "page_kib", "a whole number"]);
+    change("sockets = 1", "sockets = -1", &["m.toml:16:", "sockets", "a whole number"]);
+    change("page_kib = 4", "page_kib = 3", &["page_kib", "a power of two"]);
+    change("numbering", "node_distance = [[4000000000]]\nnumbering", &["node_distance", "255"]);
+    change("name = \"C1\"", "name = \"POLL\"", &["idle", "POLL"]);
+    change("target_residency_ns = 200000", "target_residency_ns = 1", &["idle.C6", "residency"]);
+    change("name = \"uma-2\"", "name = \"\"", &["name"]);
+    let (head, rest) = good.split_once("[topology.regular]").unwrap();
+    let (_, tail) = rest.split_once("\n\n").unwrap();
+    let forms = |form: &str| format!("{head}{form}\n\n{tail}");
+    let masks = "[topology.masks]\nsmt = [\"0\"]\nl2 = [\"0\", \"1\"]\nllc = [\"0-1\"]\n\
+                 packages = [\"0-1\"]\nnodes = [\"0-1\"]\nnode_numbers = [0]";
+    check(&forms(masks), &["core set of CPU 1", "found nothing"]);
+    let nodes = "[topology.nodes]\ncores_per_llc = 1\nnumbering = \"siblings-adjacent\"\n\
+                 nodes = [{ number = 0, package = 0, cpus = \"0\" }, \
+                 { number = 0, package = 0, cpus = \"1\" }]\n\
+                 node_distance = [[10, 20], [20, 10]]";
+    check(&forms(nodes), &["node 0", "twice"]);
+    let endless = run("/dev/zero", "v6.1", PIPE);
+    fails(&endless, 3, &["/dev/zero", "MiB"]);
+}
