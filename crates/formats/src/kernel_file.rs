@@ -150,11 +150,16 @@ pub fn kernel_str(
         message: with_nearest(e.message()),
     };
     let mut release: Release = toml::from_str(text).map_err(in_file)?;
-    let mut table: Table = toml::from_str(text).map_err(in_file)?;
     limits::check(&release).map_err(|e| KernelError::Toml {
         origin: origin.into(),
         line: text.lines().position(|l| l.starts_with(e.name)).map(|at| at + 1),
         message: format!("{} = `{}`, expected {}", e.name, e.found, e.expected()),
+    })?;
+    // Written out again, every field has its canonical type.
+    let mut table = Table::try_from(&release).map_err(|e| KernelError::Toml {
+        origin: origin.into(),
+        line: None,
+        message: e.to_string(),
     })?;
     let mut seed_offset = 0;
     let malformed = |what| KernelError::Expression { expression: expression.into(), what };

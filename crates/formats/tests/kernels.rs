@@ -23,6 +23,27 @@ fn overrides_apply_and_the_expression_becomes_the_name() {
     assert_eq!(k.release.name, expression);
 }
 
+/// A plain switch in a file is the old form of `llc` and `none`.
+#[test]
+fn queued_wakeups_take_a_group() {
+    let queue = |expression: &str| kernel(expression).unwrap().release.ttwu_queue.to_string();
+    for (name, _) in builtin_kernels() {
+        for group in ["llc", "l2", "8", "mod192", "none", "all"] {
+            assert_eq!(queue(&format!("{name}+ttwu_queue={group}")), group);
+        }
+        assert_eq!(queue(&format!("{name}-ttwu_queue")), "none");
+    }
+    let (_, text) = builtin_kernels()[0];
+    let old = text.replacen("ttwu_queue = \"llc\"", "ttwu_queue = true", 1);
+    let k = kernel_str(&old, "my.toml", "my.toml+ttwu_queue=l2", "+ttwu_queue=l2").unwrap();
+    assert_eq!(k.release.ttwu_queue.to_string(), "l2");
+    let k = kernel_str(&old, "my.toml", "my.toml", "").unwrap();
+    assert_eq!(k.release.ttwu_queue.to_string(), "llc");
+    let (text, usage) = error("v6.1+ttwu_queue=l3");
+    assert!(text.contains("ttwu_queue = `l3`, expected llc, l2, none"), "{text}");
+    assert!(usage);
+}
+
 #[track_caller]
 fn error(expression: &str) -> (String, bool) {
     let e = kernel(expression).expect_err(expression);

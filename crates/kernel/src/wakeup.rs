@@ -4,8 +4,7 @@
 //! the remote lock), and the enqueue under the lock. A task that is still queued, or still on its
 //! CPU, takes its own paths.
 //! *Source.* Linux 6.1.192 and 6.12.117, kernel/sched/core.c `try_to_wake_up`, `ttwu_queue`.
-//! *Equations.* Wake list iff the wakee's CPU is not in the waker's group of direct wakeups, or it
-//! is another CPU and has nothing running.
+//! *Equations.* Wake list or remote lock: see `vruntime_sched::ttwu_queue`.
 //! *Departures.* D1: a wakee on its way off a CPU whose wake list may not be used is spun for in
 //! one step. D2: `pi_lock` is part of the wakee's lines. D3: the choice of the waker's own CPU and
 //! the enqueue there are one event.
@@ -16,8 +15,10 @@ use crate::frame::{Frame, WakeOp, irq};
 use crate::hook;
 use crate::sim::Sim;
 use vruntime_base::{Cpu, Event, EventKind, Func, Ns, Resource, TaskId};
+use vruntime_sched::release::{TtwuListOrder, TtwuPendingClear, TtwuPendingSeen};
 use vruntime_sched::scheduler::{EnqueueFlags, WakeFlags};
 use vruntime_sched::task::TaskState;
+use vruntime_sched::ttwu_queue::ttwu_queue_cond;
 
 /// Lines of a remote run queue that an enqueue from outside moves (estimate: 6 to 10).
 const REMOTE_ENQUEUE_LINES: u64 = 8;
@@ -71,7 +72,7 @@ impl Sim {
         }
         let on_rq = self.sh.tasks[p.ix()].on_rq;
         let leaving = !on_rq && self.sh.tasks[p.ix()].on_cpu_until >= Ns::NEVER;
-        let handover = self.sh.release.ttwu_on_cpu_handover && self.wants_wake_list(c, prev);
+        let handover = self.sh.release.ttwu_on_cpu_handover && self.wants_wake_list(c, prev, true);
         if leaving && !handover {
             // Its CPU is still looking for something else to run: spin until it has switched.
             at += self.waited(c, Func::TryToWakeUp, Resource::TaskLine, ON_CPU_LOOK);
@@ -159,7 +160,7 @@ impl Sim {
             t.wake_cpu = target;
             t.nr_migrations += 1;
         }
-        if !new && self.sh.release.ttwu_queue && self.wants_wake_list(c, target) {
+        if !new && self.wants_wake_list(c, target, false) {
             self.queue_on_list(c, at);
             return;
         }
@@ -168,12 +169,11 @@ impl Sim {
         }
     }
 
-    /// `ttwu_queue_cond`.
-    fn wants_wake_list(&self, c: Cpu, target: Cpu) -> bool {
-        if !self.sh.domains.share_llc(c, target) {
-            return true;
-        }
-        c != target && self.sh.loads[target.ix()].nr_running == 0
+    /// See [`vruntime_sched::ttwu_queue`].
+    #[inline]
+    fn wants_wake_list(&self, c: Cpu, target: Cpu, on_cpu: bool) -> bool {
+        let nr_running = self.sh.loads[target.ix()].nr_running;
+        ttwu_queue_cond(&self.sh.release, &self.sh.domains, c, target, nr_running, on_cpu)
     }
 
     /// `__ttwu_queue_wakelist`: the wakee goes on the target's list; the target is told if the
@@ -184,7 +184,8 @@ impl Sim {
         at += self.work(c, Func::TtwuQueue, self.machine.costs.wake_list_push);
         let lines = Ns(2 * self.transfer(target, c).0);
         at += self.waited(c, Func::TtwuQueue, Resource::RqLine, lines);
-        self.sh.rqs[target.ix()].ttwu_pending = true;
+        self.sh.rqs[target.ix()].ttwu_pending =
+            self.sh.release.ttwu_pending != TtwuPendingSeen::Nowhere;
         let cpu = &mut self.cpus[target.ix()];
         cpu.wake_list.push((p, migrated, c));
         if cpu.wake_list.len() == 1 {
@@ -302,9 +303,7 @@ impl Sim {
             self.flush_done(c, self.now);
             return;
         }
-        if self.sh.release.ttwu_pending_clear
-            == vruntime_sched::release::TtwuPendingClear::BeforeEnqueue
-        {
+        if self.sh.release.ttwu_pending_clear == TtwuPendingClear::BeforeEnqueue {
             self.sh.rqs[c.ix()].ttwu_pending = false;
         }
         if let Some(at) = self.lock_rq(c, c, self.now, Frame::FlushLocked) {
@@ -319,6 +318,9 @@ impl Sim {
 
     fn flush_with_lock(&mut self, c: Cpu, mut at: Ns) {
         let mut list = std::mem::take(&mut self.cpus[c.ix()].wake_list);
+        if self.sh.release.ttwu_list_order == TtwuListOrder::Lifo {
+            list.reverse();
+        }
         for &(p, migrated, waker) in &list {
             at += self.work(c, Func::TtwuPending, self.machine.costs.flush_task);
             let lines = Ns(TASK_LINES * self.transfer(waker, c).0);

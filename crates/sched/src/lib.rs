@@ -13,6 +13,7 @@ pub mod rr;
 pub mod rt;
 pub mod scheduler;
 pub mod task;
+pub mod ttwu_queue;
 
 #[cfg(test)]
 mod sample;

@@ -41,6 +41,9 @@ pub fn check(r: &Release) -> Result<(), OutOfRange> {
         ("idle_min_granularity_ns", r.idle_min_granularity_ns, 1_000, SECOND),
         ("wakeup_granularity_ns", r.wakeup_granularity_ns, 0, SECOND),
         ("migration_cost_ns", r.migration_cost_ns, 0, SECOND),
+        ("migration_window_ns", r.migration_window_ns, 0, SECOND),
+        ("migration_quota", r.migration_quota.into(), 1, 1_000_000),
+        ("migration_prev_load", r.migration_prev_load, 0, 1_000_000_000),
     ];
     for (name, found, least, most) in ranges {
         if !(least..=most).contains(&found) {

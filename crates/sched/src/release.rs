@@ -5,6 +5,7 @@
 //! overrides (`v6.1+sis_util=off,base_slice_ns=3000000`). Features carry the kernel's own names
 //! (`/sys/kernel/debug/sched/features`), in lower case.
 
+pub use crate::ttwu_queue::{TtwuListOrder, TtwuPendingSeen, TtwuQueue, TtwuQueueWithin};
 use serde::{Deserialize, Serialize};
 use vruntime_base::Cause;
 
@@ -157,10 +158,18 @@ release! {
     /// EEVDF: a group entity takes the shortest slice below it.
     group_min_slice: bool,
 
-    /// Remote wakeups may go through the wake list.
-    ttwu_queue: bool,
+    /// Wakeups go through the wake list across these groups: `llc`, `l2`, `8` (groups of eight
+    /// CPUs of an LLC), `mod192` (by CPU number), `all` (every remote wakeup), `none` (the waker
+    /// always takes the lock).
+    ttwu_queue: TtwuQueue,
+    /// Which wakeups within a group do so as well: `never`, `on-cpu`, `nothing-running`.
+    ttwu_queue_within: TtwuQueueWithin,
+    /// Order of the wake list: `fifo` or `lifo`.
+    ttwu_list_order: TtwuListOrder,
     /// When `ttwu_pending` is cleared.
     ttwu_pending_clear: TtwuPendingClear,
+    /// Who sees `ttwu_pending`: `nowhere`, `idle-tests`, `everywhere` (all tests of placement).
+    ttwu_pending: TtwuPendingSeen,
     /// A wakeup of a task still on the CPU is handed to that CPU.
     ttwu_on_cpu_handover: bool,
     /// The on_rq wakeup path also updates avg_idle and runs the class hooks (up to 6.1).
@@ -247,6 +256,13 @@ release! {
     wakeup_granularity_ns: u64,
     /// A task that ran within this many ns is cache hot.
     migration_cost_ns: u64,
+    /// A wakee that moved `migration_quota` times within this many ns stays on prev while prev's
+    /// load is below `migration_prev_load`; 0 for no such limit (proposed in August 2023).
+    migration_window_ns: u64,
+    /// Moves that a task has free in a window of that limit.
+    migration_quota: u32,
+    /// Load below which that limit prefers prev; a nice 0 task alone has 1024.
+    migration_prev_load: u64,
     /// The most tasks moved in one balance pass.
     nr_migrate: u32,
     /// Schedule all tasks of a workload in one task group of their own (autogroup).

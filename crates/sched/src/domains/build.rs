@@ -69,6 +69,12 @@ impl Domains {
         }
         d.finish_groups(topo);
         d.tops = topo.all().iter().map(|c| d.top(topo, c)).collect();
+        let first = |c: Cpu| d.tops[c.ix()].llc_first;
+        let groups: Vec<u32> =
+            topo.all().iter().map(|c| k.ttwu_queue.group_id(topo, c, first)).collect();
+        for (top, group) in d.tops.iter_mut().zip(groups) {
+            top.ttwu_group = group;
+        }
         d.cluster_active = d.sds.iter().any(|sd| sd.flags.has(SdFlags::CLUSTER));
         d.shared = (0..topo.nr_llcs())
             .map(|l| LlcShared {
@@ -110,6 +116,7 @@ impl Domains {
             llc_first: llc_first.unwrap_or(c),
             share_first: cluster_first.or(llc_first).unwrap_or(c),
             llc_id: topo.llc_id(c),
+            ttwu_group: 0,
         }
     }
 }

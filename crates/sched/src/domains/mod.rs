@@ -153,6 +153,7 @@ struct Top {
     llc_first: Cpu,
     share_first: Cpu,
     llc_id: LlcId,
+    ttwu_group: u32,
 }
 
 /// The scheduling domains of every CPU.
@@ -226,6 +227,11 @@ impl Domains {
     #[inline(always)]
     pub fn share_llc(&self, a: Cpu, b: Cpu) -> bool {
         a == b || self.tops[a.ix()].llc_first == self.tops[b.ix()].llc_first
+    }
+    /// The same group of direct wakeups ([`crate::ttwu_queue`]).
+    #[inline(always)]
+    pub fn share_ttwu_group(&self, a: Cpu, b: Cpu) -> bool {
+        self.tops[a.ix()].ttwu_group == self.tops[b.ix()].ttwu_group
     }
     /// `cpus_share_resources`: the same cluster, or the same LLC where there is no cluster.
     #[inline(always)]

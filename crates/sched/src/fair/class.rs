@@ -500,6 +500,7 @@ impl Fair {
         }
         self.ses[se.ix()].avg.last_update_time = Ns::ZERO;
         self.set_task_rq(se, tg, new_cpu);
+        self.note_move(cx, p);
     }
 
     /// `task_dead_fair`: the queue it left subtracts its load.

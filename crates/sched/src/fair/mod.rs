@@ -244,6 +244,8 @@ pub struct Fair {
     free_ses: Vec<SeId>,
     /// Entity of each task.
     se_of_task: Vec<SeId>,
+    /// Moves of each task; empty without a migration limit.
+    moves: Vec<migration_limit::Moves>,
 }
 
 impl Entity {
@@ -362,6 +364,7 @@ impl Fair {
             tun: Tunables::new(release, nr_cpus),
             free_ses: Vec::new(),
             se_of_task: Vec::new(),
+            moves: Vec::new(),
         }
     }
 
@@ -489,6 +492,7 @@ pub mod entity;
 pub mod group;
 pub mod idlest;
 pub mod load;
+pub mod migration_limit;
 pub mod pelt;
 pub mod queue;
 pub mod select;

@@ -21,6 +21,7 @@ mod sim;
 #[cfg(test)]
 mod tests;
 
+use super::migration_limit::KEEP_PREV;
 use crate::domains::{Domains, SdFlags};
 use crate::release::Release;
 use crate::task::Task;
@@ -77,6 +78,10 @@ pub trait PlacementView {
     fn has_idle_cores(&mut self, c: Cpu) -> bool;
     /// `sd_llc_shared->nr_idle_scan` of `c`'s LLC.
     fn nr_idle_scan(&mut self, c: Cpu) -> u32;
+    /// The wakee has used up its moves ([`super::migration_limit`]).
+    fn moved_lately(&mut self) -> bool {
+        false
+    }
     /// The CPUs of `span` that the wakee may use.
     fn allowed_in(&mut self, span: &CpuMask) -> CpuMask {
         span.iter().filter(|c| self.allowed(*c)).collect()
@@ -139,10 +144,22 @@ pub fn decide<V: PlacementView>(
 /// [`decide`] for a view that has the facts in it.
 #[inline]
 pub fn select_task_rq<S: PlacementView + Facts>(s: &mut S, q: &WakeQuery) -> Decision {
-    let (target, affine) = target(s, q);
     let mut effects = Effects::default();
+    if s.k().migration_window_ns > 0 && stays(s, q.prev) {
+        let rule = &KEEP_PREV;
+        return Decision { choice: q.prev, rule, target: q.prev, affine: rule, effects };
+    }
+    let (target, affine) = target(s, q);
     let (choice, rule) = idle_sibling::select_idle_sibling(s, q, target, &mut effects);
     Decision { choice, rule, target, affine, effects }
+}
+
+/// The migration limit keeps the wakee on `prev`.
+fn stays<S: PlacementView + Facts>(s: &mut S, prev: Cpu) -> bool {
+    s.k().rule_on(&KEEP_PREV)
+        && s.moved_lately()
+        && s.allowed(prev)
+        && s.cpu_load(prev) < s.k().migration_prev_load
 }
 
 /// Prev, or the waker's CPU where `wake_affine` says so, and why.
@@ -233,5 +250,6 @@ pass_on! {
     recent_used_cpu() -> Cpu;
     has_idle_cores(c: Cpu) -> bool;
     nr_idle_scan(c: Cpu) -> u32;
+    moved_lately() -> bool;
     allowed_in(span: &CpuMask) -> CpuMask;
 }

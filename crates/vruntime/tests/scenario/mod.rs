@@ -113,7 +113,7 @@ impl Scenario {
         Arc::new(Script { tasks: self.tasks, main })
     }
 
-    fn record(self) -> RunRecord {
+    pub fn record(self) -> RunRecord {
         let spec = RunSpec {
             machine: Arc::new(self.machine),
             release: Arc::new(self.release),

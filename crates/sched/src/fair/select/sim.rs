@@ -13,7 +13,7 @@ use super::{Facts, PlacementView, WakeQuery, affine, record_wakee, select_task_r
 use crate::cx::Cx;
 use crate::domains::Domains;
 use crate::fair::Fair;
-use crate::release::Release;
+use crate::release::{Release, TtwuPendingSeen};
 use crate::scheduler::{Placement, WakeFlags};
 use crate::task::TaskState;
 use vruntime_base::{Cause, CauseKind, Cpu, CpuMask, Func, Resource, TaskId};
@@ -107,6 +107,12 @@ impl SimView<'_, '_> {
     fn read_rq(&mut self, c: Cpu) {
         self.cx.read(Line::Rq(c), Func::SelectIdle, Resource::RqLine);
     }
+    /// Wakees on the list of `c` count beyond the idle tests.
+    #[inline(always)]
+    fn has_pending(&self, c: Cpu) -> bool {
+        self.cx.sh.release.ttwu_pending == TtwuPendingSeen::Everywhere
+            && self.cx.sh.rqs[c.ix()].ttwu_pending
+    }
     #[inline(always)]
     fn read_shared(&mut self, c: Cpu) {
         let llc = self.cx.sh.domains.llc_id(c);
@@ -126,18 +132,19 @@ impl PlacementView for SimView<'_, '_> {
     }
     #[inline]
     fn sched_idle_cpu(&mut self, c: Cpu) -> bool {
-        self.cx.sh.sched_idle_cpu(c)
+        self.cx.sh.sched_idle_cpu(c) && !self.has_pending(c)
     }
     fn nr_running(&mut self, c: Cpu) -> u32 {
         self.read_rq(c);
-        self.cx.sh.loads[c.ix()].nr_running
+        self.cx.sh.loads[c.ix()].nr_running + u32::from(self.has_pending(c))
     }
     fn nr_delayed(&mut self, c: Cpu) -> u32 {
         self.cx.sh.loads[c.ix()].h_nr_delayed
     }
     fn cpu_load(&mut self, c: Cpu) -> u64 {
         self.cx.read(Line::RqLoad(c), Func::SelectTaskRq, Resource::RqLine);
-        self.cx.sh.loads[c.ix()].load_avg
+        let pending = if self.has_pending(c) { self.wakee_h_load() } else { 0 };
+        self.cx.sh.loads[c.ix()].load_avg + pending
     }
     fn capacity_of(&mut self, _: Cpu) -> u64 {
         1024
@@ -175,6 +182,9 @@ impl PlacementView for SimView<'_, '_> {
         self.read_shared(c);
         self.cx.sh.domains.shared_of(c).nr_idle_scan
     }
+    fn moved_lately(&mut self) -> bool {
+        self.fair.moved_lately(&self.cx.sh.release, self.p, self.cx.now)
+    }
     #[inline]
     fn allowed_in(&mut self, span: &CpuMask) -> CpuMask {
         self.cx.sh.allowed(self.p).and(span)
@@ -192,6 +202,10 @@ mod tests {
     /// Four CPUs without SMT in one LLC; the waker, task 4, runs on 0, the wakee, 5, slept on 1.
     /// Returns the choice and what it cost at 10 ns for everything.
     fn wake(f: impl FnOnce(&mut Cx, TaskId)) -> (Placement, u64, Cpu) {
+        wake_with(WakeFlags::default(), f)
+    }
+
+    fn wake_with(flags: WakeFlags, f: impl FnOnce(&mut Cx, TaskId)) -> (Placement, u64, Cpu) {
         let spec = TopologySpec::Regular(Regular {
             sockets: 1,
             nodes_per_socket: 1,
@@ -224,7 +238,7 @@ mod tests {
         cx.sh.rqs[0].curr = waker;
         cx.sh.loads[0].nr_running = 1;
         f(&mut cx, p);
-        let found = fair.select_task_rq_fair(&mut cx, p, Cpu(1), WakeFlags::default());
+        let found = fair.select_task_rq_fair(&mut cx, p, Cpu(1), flags);
         (found, cx.cost.0, cx.sh.task(p).recent_used_cpu)
     }
 
@@ -249,6 +263,39 @@ mod tests {
         assert_eq!((found.cpu, found.rule.name), (Cpu(3), "idle CPU in scan"));
         assert_eq!(cost, 10 + 10 + 2 * 10 + 4 * 10);
         assert_eq!(recent, Cpu(1));
+    }
+
+    /// CPU 0 runs the waker alone and wakes SYNC, so it is the target, unless the wakee on its list
+    /// counts as a second task. Prev is idle and gets the wakee either way.
+    #[test]
+    fn a_pending_wakee_counts_in_the_sync_test_where_asked() {
+        let sync = WakeFlags { sync: true, ..WakeFlags::default() };
+        let rule = |seen: TtwuPendingSeen| {
+            let (found, ..) = wake_with(sync, |cx, _| {
+                cx.sh.release.ttwu_pending = seen;
+                cx.sh.rqs[0].ttwu_pending = true;
+            });
+            (found.cpu, found.rule.name)
+        };
+        assert_eq!(rule(TtwuPendingSeen::IdleTests), (Cpu(1), "prev idle"));
+        assert_eq!(rule(TtwuPendingSeen::Everywhere), (Cpu(1), "target idle"));
+    }
+
+    /// Prev has a SCHED_IDLE task only and passes as idle, unless the wakee on its list counts.
+    #[test]
+    fn a_pending_wakee_counts_against_a_sched_idle_cpu_where_asked() {
+        let rule = |seen: TtwuPendingSeen| {
+            let (found, ..) = wake(|cx, _| {
+                cx.sh.release.ttwu_pending = seen;
+                cx.sh.rqs[1].curr = TaskId(99);
+                cx.sh.rqs[1].ttwu_pending = true;
+                (cx.sh.loads[1].nr_running, cx.sh.loads[1].idle_h_nr) = (1, 1);
+                cx.sh.loads[0].load_avg = 2000;
+            });
+            (found.cpu, found.rule.name)
+        };
+        assert_eq!(rule(TtwuPendingSeen::IdleTests), (Cpu(1), "target idle"));
+        assert_eq!(rule(TtwuPendingSeen::Everywhere), (Cpu(2), "idle CPU in scan"));
     }
 
     #[test]

@@ -5,7 +5,7 @@
 //! `sockets=2`, then the state: `idle=3,5` (all others run one task), `sched_idle=2`,
 //! `this=0 prev=2`, `sync`, `recent=1`, `idle_cores`, `scan=4`, `allowed=0-3`, `kthread`, `irq`,
 //! `nr=0:3,1:2` (nr_running), `delayed=0:1`, `load=0:2048`, `waker_load=…`, `wakee_load=…`,
-//! `flips=waker,wakee`.
+//! `flips=waker,wakee`, `moved` (the migration limit is used up).
 
 use super::*;
 use crate::release::KthreadStacking;
@@ -27,6 +27,7 @@ struct Fake {
     recent: Cpu,
     idle_cores: bool,
     scan: u32,
+    moved: bool,
     reads: Vec<String>,
 }
 
@@ -83,6 +84,9 @@ impl PlacementView for Fake {
     fn nr_idle_scan(&mut self, c: Cpu) -> u32 {
         self.reads.push(format!("scan {c}"));
         self.scan
+    }
+    fn moved_lately(&mut self) -> bool {
+        self.moved
     }
 }
 
@@ -147,6 +151,7 @@ fn run(k: &Release, fixture: &str) -> Outcome {
         recent: Cpu(n("recent", n("prev", 0)) as u16),
         idle_cores: get("idle_cores").is_some(),
         scan: n("scan", 8),
+        moved: get("moved").is_some(),
         reads: Vec::new(),
     };
     let d = Domains::build(&t, k);

@@ -227,3 +227,16 @@ fn reads_in_the_kernels_order() {
         ]
     );
 }
+
+/// The limit is below 1024: prev 2 stays although it is busy and 3 is idle, unless it has a whole
+/// task's load or is forbidden.
+#[test]
+fn migration_limit() {
+    let mut k = v6_1();
+    check_in(&k, "this=0 prev=2 idle=3 moved", 3, "idle CPU in scan");
+    k.migration_window_ns = 1_000_000;
+    check_in(&k, "this=0 prev=2 idle=3", 3, "idle CPU in scan");
+    check_in(&k, "this=0 prev=2 idle=3 moved load=2:1023", 2, "migration limit: prev");
+    check_in(&k, "this=0 prev=2 idle=3 moved load=2:1024", 3, "idle CPU in scan");
+    check_in(&k, "this=0 prev=2 idle=3 moved allowed=0-1,3", 3, "idle CPU in scan");
+}
