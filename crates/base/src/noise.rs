@@ -22,6 +22,8 @@ pub enum Stream {
     WarmState = 6,
     /// Whatever a workload wants to vary.
     Workload = 7,
+    /// Cost tables between low and high.
+    Costs = 9,
     /// Random machines, kernels and workloads in tests.
     Test = 8,
 }

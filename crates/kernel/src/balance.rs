@@ -51,7 +51,7 @@ impl Sim {
             }
             BalanceStep::Lock(rq) => {
                 if let Some(at) = self.lock_rq(c, rq, self.now, Frame::BalanceLocked) {
-                    self.sh.rqs[rq.ix()].clock = at;
+                    self.update_rq_clock(rq, at);
                     self.balance_next(c, at);
                 }
             }
@@ -70,7 +70,7 @@ impl Sim {
 
     pub(crate) fn balance_locked(&mut self, c: Cpu) {
         let rq = self.cpus[c.ix()].rq_wait;
-        self.sh.rqs[rq.ix()].clock = self.now;
+        self.update_rq_clock(rq, self.now);
         self.lock_granted(c);
         self.balance_next(c, self.now);
     }

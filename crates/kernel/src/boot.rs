@@ -23,7 +23,7 @@ use crate::unix::UnixSock;
 use crate::wait::WaitQueue;
 use crate::{frame::Frame, hook};
 use vruntime_base::{Cpu, CpuMask, Ledger, Noise, Ns, Stream, TaskId};
-use vruntime_machine::{Lock, LockQueue, Machine, SpecError, Topology};
+use vruntime_machine::{Lock, LockQueue, SpecError, Topology};
 use vruntime_sched::cx::Shared;
 use vruntime_sched::domains::Domains;
 use vruntime_sched::registry;
@@ -45,6 +45,13 @@ pub(crate) type MakeScheduler<'a> =
 pub enum SetupError {
     /// The machine file does not describe a machine.
     Machine(SpecError),
+    /// There is no such cost to add to.
+    Cost {
+        /// The name.
+        name: String,
+        /// The nearest name of a cost without distance class.
+        nearest: Option<&'static str>,
+    },
     /// There is no such scheduler.
     Scheduler(String),
     /// A task is bound to a CPU that the machine does not have.
@@ -60,6 +67,10 @@ impl std::fmt::Display for SetupError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             SetupError::Machine(e) => write!(f, "machine: {e}"),
+            SetupError::Cost { name, nearest } => {
+                let near = nearest.map(|n| format!(", nearest is `{n}`")).unwrap_or_default();
+                write!(f, "no cost named `{name}`{near}; `vruntime show machine` has all")
+            }
             SetupError::Scheduler(name) => {
                 write!(f, "no scheduler `{name}`; there are: {}", registry::names())
             }
@@ -84,8 +95,8 @@ impl Sim {
         spec: &RunSpec,
         make: MakeScheduler,
     ) -> Result<Option<Sim>, SetupError> {
-        let mut machine = Machine::new(&spec.machine).map_err(SetupError::Machine)?;
-        let release = (*spec.release).clone();
+        let mut machine = spec.variation.machine(&spec.machine)?;
+        let release = spec.variation.release(&spec.release);
         let nr_cpus = machine.topo.nr_cpus();
         let noise = Noise::new(spec.seed);
         let domains = Domains::build(&machine.topo, &release);
@@ -156,6 +167,7 @@ impl Sim {
             cpu_of: order.into_iter().map(Cpu::from_ix).collect(),
             stats: Stats::new(nr_cpus, &b.goals, spec.timeline),
             group_of_workload: TgId(0),
+            without: spec.variation.without,
         };
         for c in 0..nr_cpus {
             let c = Cpu::from_ix(c);

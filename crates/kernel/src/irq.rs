@@ -123,7 +123,7 @@ impl Sim {
     }
 
     fn tick_with_lock(&mut self, c: Cpu, at: Ns) {
-        self.sh.rqs[c.ix()].clock = at;
+        self.update_rq_clock(c, at);
         let (work, cost) = hook!(self, c, at, |s, cx| s.task_tick(cx, c));
         let mut at = at + cost;
         self.hold_rq(c, c, at);

@@ -28,5 +28,6 @@ mod stop;
 mod syscall;
 mod task;
 mod unix;
+pub mod variation;
 mod wait;
 mod wakeup;

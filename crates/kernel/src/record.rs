@@ -2,6 +2,7 @@
 
 pub use crate::checks::CheckReport;
 use crate::program::Workload;
+pub use crate::variation::{Knockout, Knockouts, Variation};
 use std::sync::Arc;
 use vruntime_base::{Func, Histogram, Ns, Resource, Timeline};
 use vruntime_machine::MachineSpec;
@@ -22,6 +23,8 @@ pub struct RunSpec {
     pub sampling: Sampling,
     /// Let the checkers look at the run every millisecond (slow; changes nothing else).
     pub checks: bool,
+    /// How the model differs for this run.
+    pub variation: Variation,
     /// Keep a [`Timeline`] of at most this many events.
     pub timeline: usize,
 }

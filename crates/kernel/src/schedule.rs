@@ -14,6 +14,7 @@ use crate::hook;
 use crate::program::ChannelId;
 use crate::sim::Sim;
 use crate::task::Step;
+use crate::variation::Knockout;
 use vruntime_base::{Cause, CauseKind, Cpu, Event, EventKind, Func, Ns, Resource, Stream, TaskId};
 use vruntime_machine::{Line, Request};
 use vruntime_sched::scheduler::{BalanceKind, BalanceStep, DequeueFlags, Pick};
@@ -37,9 +38,12 @@ impl Sim {
     /// it was granted at once: then the caller may call the frame's function itself, at the time
     /// returned.
     pub(crate) fn lock_rq(&mut self, c: Cpu, rq: Cpu, at: Ns, frame: Frame) -> Option<Ns> {
+        self.cpus[c.ix()].irqs_off = true;
+        if self.without.has(Knockout::RqLock) {
+            return Some(at + self.own_rq_line(c, rq));
+        }
         let machine = &self.machine;
         let transfer = |a: Cpu, b: Cpu| if a == b { Ns::ZERO } else { machine.transfer(a, b) };
-        self.cpus[c.ix()].irqs_off = true;
         match self.rq_locks[rq.ix()].request(&mut self.rq_queue, c, self.now, transfer) {
             Request::Granted { .. } => Some(at + self.own_rq_line(c, rq)),
             Request::Wait { grant_at } => {
@@ -74,6 +78,9 @@ impl Sim {
 
     /// `c` will release the lock of `rq` at `until`.
     pub(crate) fn hold_rq(&mut self, c: Cpu, rq: Cpu, until: Ns) {
+        if self.without.has(Knockout::RqLock) {
+            return;
+        }
         let machine = &self.machine;
         let transfer = |a: Cpu, b: Cpu| if a == b { Ns::ZERO } else { machine.transfer(a, b) };
         if let Some((waiter, at)) = self.rq_locks[rq.ix()].hold(&self.rq_queue, c, until, transfer)
@@ -101,7 +108,7 @@ impl Sim {
 
     fn schedule_with_lock(&mut self, c: Cpu, mut at: Ns) {
         let prev = self.curr(c);
-        self.sh.rqs[c.ix()].clock = at;
+        self.update_rq_clock(c, at);
         let state = self.sh.tasks[prev.ix()].state;
         if prev.ix() >= self.cpus.len() && state != TaskState::Running {
             let special = state == TaskState::Dead;
@@ -153,14 +160,14 @@ impl Sim {
     /// Newidle balancing is over.
     pub(crate) fn schedule_again(&mut self, c: Cpu) {
         if let Some(at) = self.lock_rq(c, c, self.now, Frame::ScheduleAgainLocked) {
-            self.sh.rqs[c.ix()].clock = at;
+            self.update_rq_clock(c, at);
             self.pick(c, at, false);
         }
     }
 
     pub(crate) fn schedule_again_locked(&mut self, c: Cpu) {
         self.lock_granted(c);
-        self.sh.rqs[c.ix()].clock = self.now;
+        self.update_rq_clock(c, self.now);
         self.pick(c, self.now, false);
     }
 

@@ -18,6 +18,7 @@ use crate::stats::Stats;
 use crate::stop::StopWork;
 use crate::task::KTask;
 use crate::unix::UnixSock;
+use crate::variation::Knockouts;
 use crate::wait::WaitQueue;
 use crate::{pipe::Pipe, simulate::Watch};
 use vruntime_base::{Cause, Cpu, Func, Ns, Resource, TaskId};
@@ -59,6 +60,7 @@ pub struct Sim {
     pub(crate) cpu_of: Vec<Cpu>,
     pub(crate) stats: Stats,
     pub(crate) group_of_workload: vruntime_sched::task::TgId,
+    pub(crate) without: Knockouts,
 }
 
 /// Calls a hook of the scheduler: evaluates `$body` with `$s: &mut dyn Scheduler` and
@@ -162,6 +164,14 @@ impl Sim {
         let level = cpu.level as usize;
         cpu.frames[level] = frame;
         cpu.op_end = at;
+    }
+
+    /// `update_rq_clock`: the clock of `rq` is at `at`, unless a holder of its lock has taken it
+    /// further (which only a lock that is free allows).
+    #[inline(always)]
+    pub(crate) fn update_rq_clock(&mut self, rq: Cpu, at: Ns) {
+        let clock = &mut self.sh.rqs[rq.ix()].clock;
+        *clock = at.max(*clock);
     }
 
     /// Current task of `c`.

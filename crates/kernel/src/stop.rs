@@ -76,7 +76,7 @@ impl Sim {
     /// Holds its own lock: takes the task off, releases the lock, then asks for the other one, as
     /// the kernel does (never both).
     fn stop_with_lock(&mut self, c: Cpu, mut at: Ns) {
-        self.sh.rqs[c.ix()].clock = at;
+        self.update_rq_clock(c, at);
         let work = self.stop_work[c.ix()][0];
         let moving = match work {
             StopWork::ActiveBalance => {
@@ -127,7 +127,7 @@ impl Sim {
         t.cpu = to;
         t.wake_cpu = to;
         t.nr_migrations += 1;
-        self.sh.rqs[to.ix()].clock = self.now;
+        self.update_rq_clock(to, self.now);
         let ((), cost) = hook!(self, c, self.now, |s, cx| {
             s.enqueue_task(cx, to, p, EnqueueFlags::default());
             cx.sh.tasks[p.ix()].on_rq = true;

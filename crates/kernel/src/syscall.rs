@@ -179,7 +179,7 @@ impl Sim {
     }
 
     fn yield_with_lock(&mut self, c: Cpu, at: Ns) {
-        self.sh.rqs[c.ix()].clock = at;
+        self.update_rq_clock(c, at);
         let ((), cost) = hook!(self, c, at, |s, cx| s.yield_task(cx, c));
         self.resched.retain(|r| r.0 != c);
         self.hold_rq(c, c, at + cost);

@@ -14,6 +14,7 @@
 use crate::frame::{Frame, WakeOp, irq};
 use crate::hook;
 use crate::sim::Sim;
+use crate::variation::Knockout;
 use vruntime_base::{Cpu, Event, EventKind, Func, Ns, Resource, TaskId};
 use vruntime_sched::release::{TtwuListOrder, TtwuPendingClear, TtwuPendingSeen};
 use vruntime_sched::scheduler::{EnqueueFlags, WakeFlags};
@@ -63,7 +64,7 @@ impl Sim {
             self.wake_new(c, p);
             return;
         }
-        let lines = self.transfer(self.tasks[p.ix()].last_cpu, c);
+        let lines = self.task_lines(1, self.tasks[p.ix()].last_cpu, c);
         at += self.waited(c, Func::TryToWakeUp, Resource::TaskLine, lines);
         at += self.work(c, Func::TryToWakeUp, self.machine.costs.ttwu);
         if matches!(state, TaskState::Running | TaskState::Waking | TaskState::Dead) {
@@ -182,7 +183,7 @@ impl Sim {
         let WakeOp { p, target, migrated, .. } = self.cpus[c.ix()].wake;
         self.stats.count.wakeups_queued += 1;
         at += self.work(c, Func::TtwuQueue, self.machine.costs.wake_list_push);
-        let lines = Ns(2 * self.transfer(target, c).0);
+        let lines = self.rq_lines(2, target, c);
         at += self.waited(c, Func::TtwuQueue, Resource::RqLine, lines);
         self.sh.rqs[target.ix()].ttwu_pending =
             self.sh.release.ttwu_pending != TtwuPendingSeen::Nowhere;
@@ -194,6 +195,18 @@ impl Sim {
         self.wake_done(c, at);
     }
 
+    /// `n` lines of a task go from `from` to `to`.
+    fn task_lines(&self, n: u64, from: Cpu, to: Cpu) -> Ns {
+        let free = self.without.has(Knockout::TaskLine);
+        if free { Ns::ZERO } else { Ns(n * self.transfer(from, to).0) }
+    }
+
+    /// `n` lines of a run queue go from `from` to `to`.
+    fn rq_lines(&self, n: u64, from: Cpu, to: Cpu) -> Ns {
+        let free = self.without.has(Knockout::RqLine);
+        if free { Ns::ZERO } else { Ns(n * self.transfer(from, to).0) }
+    }
+
     pub(crate) fn wake_locked(&mut self, c: Cpu) {
         self.lock_granted(c);
         self.wake_activate(c, self.now);
@@ -202,7 +215,7 @@ impl Sim {
     /// `ttwu_do_activate` on the target's run queue, whose lock `c` holds.
     fn wake_activate(&mut self, c: Cpu, mut at: Ns) {
         let WakeOp { p, target, sync, migrated, new } = self.cpus[c.ix()].wake;
-        let lines = Ns(REMOTE_ENQUEUE_LINES * self.transfer(target, c).0);
+        let lines = self.rq_lines(REMOTE_ENQUEUE_LINES, target, c);
         at += self.waited(c, Func::EnqueueTask, Resource::RqLine, lines);
         at = self.activate(c, target, p, migrated, new, sync, at);
         self.hold_rq(c, target, at);
@@ -221,7 +234,7 @@ impl Sim {
         sync: bool,
         at: Ns,
     ) -> Ns {
-        self.sh.rqs[target.ix()].clock = at;
+        self.update_rq_clock(target, at);
         let flags =
             EnqueueFlags { wakeup: !new, migrated, initial: new, ..EnqueueFlags::default() };
         let wake = WakeFlags { sync, fork: new, ..WakeFlags::default() };
@@ -261,7 +274,7 @@ impl Sim {
     /// becomes runnable again.
     fn wake_runnable(&mut self, c: Cpu, mut at: Ns) {
         let WakeOp { p, target, sync, .. } = self.cpus[c.ix()].wake;
-        self.sh.rqs[target.ix()].clock = at;
+        self.update_rq_clock(target, at);
         if !self.sh.tasks[p.ix()].on_rq || self.sh.tasks[p.ix()].cpu != target {
             // It left the queue while we waited for the lock: take the ordinary way.
             self.hold_rq(c, target, at);
@@ -323,7 +336,7 @@ impl Sim {
         }
         for &(p, migrated, waker) in &list {
             at += self.work(c, Func::TtwuPending, self.machine.costs.flush_task);
-            let lines = Ns(TASK_LINES * self.transfer(waker, c).0);
+            let lines = self.task_lines(TASK_LINES, waker, c);
             at += self.waited(c, Func::TtwuPending, Resource::TaskLine, lines);
             at = self.activate(c, c, p, migrated, false, false, at);
         }

@@ -26,6 +26,7 @@ fn every_message_arrives() {
                     seed: 1,
                     sampling: Sampling::Full { limit: Ns::from_ms(60_000) },
                     checks: true,
+                    variation: Default::default(),
                     timeline: 0,
                 };
                 let at = format!("{machine} {kernel} {kind:?}");

@@ -277,6 +277,11 @@ impl CostSpec {
 }
 
 impl Costs {
+    /// The name nearest to `name` among those that [`Costs::by_name_mut`] knows.
+    pub fn nearest_plain(name: &str) -> Option<&'static str> {
+        let mut any = Costs::FREE;
+        nearest_name(name, CostSpec::NAMES.iter().copied().filter(|n| any.by_name_mut(n).is_some()))
+    }
     /// The middle values.
     pub fn mid(spec: &CostSpec) -> Costs {
         Costs::choose(spec, |_, c| c.mid)

@@ -232,6 +232,10 @@ impl Machine {
     pub fn smt_speed(&self, busy_threads: usize) -> u32 {
         self.smt_speed[busy_threads]
     }
+    /// Busy siblings slow nobody down any more: a knock-out.
+    pub fn set_full_speed(&mut self) {
+        self.smt_speed.fill(FULL_SPEED);
+    }
     /// The idle state for a predicted idle time, by target residency.
     pub fn idle_state(&self, predicted: Ns) -> &IdleState {
         &self.idle[deepest_for(&self.idle, predicted)]

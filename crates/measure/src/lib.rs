@@ -7,6 +7,7 @@
 
 pub mod causes;
 pub mod compare;
+pub mod explain;
 pub mod interval;
 pub mod metrics;
 pub mod run;

@@ -21,6 +21,7 @@ fn runs(machine: &str, command: &str, kernel: &str, first: u64, n: u64) -> Vec<R
         seed: 0,
         sampling: Sampling::Full { limit: Ns::from_ms(2_000) },
         checks: false,
+        variation: Default::default(),
         timeline: 0,
     };
     let mut of_seed = |seed| {

@@ -8,10 +8,12 @@
 pub mod blocks;
 pub mod check;
 pub mod compare;
+pub mod explain;
 pub mod numbers;
 pub mod run;
 #[cfg(test)]
 mod sample;
 
 pub use compare::compare_text;
+pub use explain::explain_text;
 pub use run::run_text;

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use vruntime_formats::kernel_file::KernelChoice;
 use vruntime_kernel::program::Workload;
-use vruntime_kernel::record::{RunRecord, RunSpec, Sampling};
+use vruntime_kernel::record::{RunRecord, RunSpec, Sampling, Variation};
 use vruntime_kernel::simulate::{Progress, SetupError, run_watched};
 use vruntime_machine::MachineSpec;
 
@@ -26,6 +26,8 @@ pub struct Batch {
     pub seeds: Vec<u64>,
     /// How much of the benchmark.
     pub sampling: Sampling,
+    /// How the model differs.
+    pub variation: Variation,
     /// Threads; 0 for one per CPU.
     pub threads: usize,
     /// Let the checkers look at every run.
@@ -45,16 +47,13 @@ pub struct Records {
 impl Batch {
     /// Runs everything. Fails if nothing was complete when ^C came, or if a specification is wrong.
     pub fn run(&self) -> Result<Records, Failure> {
-        interrupt::install();
         // Seed by seed, so that ^C leaves as many complete seeds as possible.
         let specs: Vec<RunSpec> = self
             .seeds
             .iter()
             .flat_map(|&seed| self.kernels.iter().map(move |k| self.spec(k, seed)))
             .collect();
-        let bar = Bar::new(specs.len(), self.expected_ns(), self.quiet);
-        let results = run_in_order(&specs, self.threads, &bar)?;
-        drop(bar);
+        let results = run_specs(&specs, self.threads, self.quiet)?;
         let mut by_kernel: Vec<Vec<RunRecord>> = vec![Vec::new(); self.kernels.len()];
         let mut interrupted = false;
         let mut results = results.into_iter();
@@ -81,20 +80,30 @@ impl Batch {
             workload: Arc::clone(&self.workload),
             seed: seed.wrapping_add(kernel.seed_offset),
             sampling: self.sampling,
+            variation: self.variation.clone(),
             timeline: 0,
             checks: self.checks,
         }
     }
-
-    fn expected_ns(&self) -> u64 {
-        match self.sampling {
-            Sampling::Full { limit } => limit.0,
-            Sampling::Window { warmup, window } => warmup.0 + window.0,
-        }
-    }
 }
 
-/// Runs `specs`, begun in their order; `None` where ^C came before the end.
+/// Runs `specs` beside one another with a progress bar, begun in their order; `None` where ^C came
+/// before the end.
+pub fn run_specs(
+    specs: &[RunSpec],
+    threads: usize,
+    quiet: bool,
+) -> Result<Vec<Option<RunRecord>>, Failure> {
+    interrupt::install();
+    let expected_ns = specs.first().map_or(0, |s| match s.sampling {
+        Sampling::Full { limit } => limit.0,
+        Sampling::Window { warmup, window } => warmup.0 + window.0,
+    });
+    let bar = Bar::new(specs.len(), expected_ns, quiet);
+    run_in_order(specs, threads, &bar)
+}
+
+/// See [`run_specs`].
 fn run_in_order(
     specs: &[RunSpec],
     threads: usize,

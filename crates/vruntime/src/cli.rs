@@ -9,6 +9,8 @@ use std::ffi::OsString;
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use vruntime_base::Ns;
+use vruntime_kernel::record::Knockout;
+use vruntime_machine::nearest_name;
 
 const EXIT_CODES: &str = "Exit codes: 0 done, 1 a stated expectation failed, 2 usage, 3 a file \
 cannot be read or is not what it should be, 130 ended by ^C after reporting the seeds that were \
@@ -30,6 +32,8 @@ pub enum Command {
     Run(RunArgs),
     /// Run a benchmark under several kernels and compare; the first -k is the base
     Compare(CompareArgs),
+    /// Take the difference of two kernels apart by knock-outs
+    Explain(ExplainArgs),
     /// Judge recorded traces
     #[command(subcommand)]
     Trace(TraceCommand),
@@ -72,6 +76,9 @@ pub struct Simulation {
     #[arg(long, value_name = "DURATION", value_parser = duration::parse,
           allow_hyphen_values = true)]
     pub limit: Option<Ns>,
+    /// Leave this out of the model, as in --without rq_lock,ipi (`vruntime list knockouts`)
+    #[arg(long, value_name = "NAME", value_delimiter = ',', value_parser = knockout)]
+    pub without: Vec<Knockout>,
     /// Threads; 0 for one per CPU. The result does not depend on it
     #[arg(short = 'j', long, value_name = "N", default_value_t = 0, allow_hyphen_values = true,
           value_parser = whole(0..=100_000))]
@@ -123,6 +130,51 @@ pub struct CompareArgs {
     /// rule of mmtests
     #[arg(long, value_name = "RULE", default_value = "interval")]
     pub sig: commands::compare::Sig,
+}
+
+/// `vruntime explain`
+#[derive(Args)]
+pub struct ExplainArgs {
+    /// What to simulate.
+    #[command(flatten)]
+    pub simulation: Simulation,
+    /// Kernel expression; give it twice, the difference is the second less the first
+    #[arg(short, long, value_name = "KERNEL", required = true)]
+    pub kernel: Vec<String>,
+    /// Run the seeds 1 to N
+    #[arg(long, value_name = "N", default_value_t = 4,
+          value_parser = clap::value_parser!(u64).range(1..=1_000))]
+    pub seeds: u64,
+    /// What differs: a metric of `compare`
+    #[arg(long, value_name = "METRIC", default_value = "time")]
+    pub metric: String,
+    /// Knock-outs to try; the default is all
+    #[arg(long = "try", value_name = "NAME", value_delimiter = ',', value_parser = knockout)]
+    pub tries: Vec<Knockout>,
+    /// Divide the difference among this many parts, those with the largest effect
+    #[arg(long, value_name = "N", default_value_t = 3,
+          value_parser = clap::value_parser!(u8).range(1..=6))]
+    pub split: u8,
+    /// Add this many ns to a cost under the second kernel, as in --plant ttwu=500: a control
+    #[arg(long, value_name = "COST=NS", value_delimiter = ',', value_parser = planted)]
+    pub plant: Vec<(String, u32)>,
+}
+
+/// Parses the name of a knock-out.
+fn knockout(word: &str) -> Result<Knockout, String> {
+    let names = || Knockout::ALL.iter().map(|k| k.name());
+    Knockout::ALL.iter().copied().find(|k| k.name() == word).ok_or_else(|| {
+        let near = nearest_name(word, names()).map(|n| format!("nearest is `{n}`; "));
+        let all = names().collect::<Vec<_>>().join(", ");
+        format!("no such knock-out; {}there are: {all}", near.unwrap_or_default())
+    })
+}
+
+/// Parses `cost=ns`.
+fn planted(text: &str) -> Result<(String, u32), String> {
+    let (name, ns) = text.split_once('=').ok_or("expected COST=NS, as in ttwu=500")?;
+    let ns = ns.parse().map_err(|_| format!("`{ns}` is not a whole number of ns"))?;
+    Ok((name.into(), ns))
 }
 
 /// `vruntime trace …`
@@ -249,6 +301,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> Result<Done, Failure> {
     match cli.command {
         Command::Run(args) => run::run(&args),
         Command::Compare(args) => commands::compare::compare(&args),
+        Command::Explain(args) => commands::explain::explain(&args),
         Command::Trace(TraceCommand::Check(args)) => trace::check(&args),
         Command::List(args) => list::list(&args),
         Command::Show(args) => show::show(&args),

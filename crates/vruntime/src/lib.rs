@@ -9,6 +9,7 @@ pub mod calibrate;
 pub mod cli;
 pub mod commands;
 pub mod duration;
+pub mod explain;
 pub mod failure;
 pub mod interrupt;
 pub mod machine_choice;

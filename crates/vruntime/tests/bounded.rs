@@ -18,6 +18,7 @@ fn count(window_ms: u64) -> (u64, u64) {
         workload: vruntime::workload::parse("hackbench -g 1 --pipe --threads -l 1000000").unwrap(),
         seed: 1,
         sampling: Sampling::Window { warmup: Ns::from_ms(20), window: Ns::from_ms(window_ms) },
+        variation: Default::default(),
         timeline: 0,
         checks: false,
     };

@@ -60,7 +60,7 @@ fn readme_commands() -> Vec<Vec<String>> {
 }
 
 fn shorten(mut words: Vec<String>) -> Vec<String> {
-    let simulates = words[0] == "run" || words[0] == "compare";
+    let simulates = ["run", "compare", "explain"].contains(&words[0].as_str());
     for option in ["--warmup", "--window"] {
         if let Some(at) = words.iter().position(|w| w == option) {
             words.drain(at..at + 2);

@@ -28,6 +28,7 @@ fn records(first_seed: u64) -> Vec<RunRecord> {
         seed,
         sampling: Sampling::Full { limit: Ns::from_ms(1_000) },
         checks: false,
+        variation: Default::default(),
         timeline: 0,
     };
     (first_seed..first_seed + SEEDS).map(|seed| run(&one(seed)).unwrap()).collect()

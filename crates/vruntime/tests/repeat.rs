@@ -14,6 +14,7 @@ fn batch(threads: usize) -> Vec<RunRecord> {
     let batch = Batch {
         machine: Arc::new(builtin_machine("numa-48").unwrap()),
         kernels: ["v6.1", "v6.12"].map(|k| kernel(k).unwrap()).to_vec(),
+        variation: Default::default(),
         workload: vruntime::workload::parse("hackbench -g 3 -f 5 --pipe --threads -l 40").unwrap(),
         seeds: (1..=4).collect(),
         sampling: Sampling::Full { limit: Ns::from_ms(5_000) },
@@ -49,6 +50,7 @@ fn what_looks_on_changes_nothing() {
         seed: 3,
         sampling: Sampling::Full { limit: Ns::from_ms(5_000) },
         checks: false,
+        variation: Default::default(),
         timeline: 0,
     };
     let plain = run(&spec).unwrap();
@@ -67,6 +69,7 @@ fn golden(machine: &str, release: &str, workload: &str, expected: Expect) {
         seed: 1,
         sampling: Sampling::Full { limit: Ns::from_ms(5_000) },
         checks: true,
+        variation: Default::default(),
         timeline: 0,
     })
     .unwrap();

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use vruntime::base::Ns;
 use vruntime::formats::kernel_file::kernel;
 use vruntime::kernel::program::Workload;
-use vruntime::kernel::record::{RunRecord, RunSpec, Sampling};
+use vruntime::kernel::record::{Knockout, RunRecord, RunSpec, Sampling, Variation};
 use vruntime::kernel::simulate::{SetupError, run, run_with};
 use vruntime::machine::topology_spec::TopologySpec;
 use vruntime::machine::{LlcId, MachineSpec};
@@ -59,17 +59,34 @@ impl Draw {
             String::from(self.one_of(&["v6.1", "v6.12", "v6.1", "v6.12", "v6.1+scheduler=rr"]));
         e += &format!("+hz={}", self.one_of(&[100, 250, 250, 1000]));
         let release = serde_json::to_value(kernel(&e).unwrap().release).unwrap();
-        let switches: Vec<(&String, bool)> = release
+        let mut switches: Vec<(&String, bool)> = release
             .as_object()
             .unwrap()
             .iter()
             .filter_map(|(name, v)| Some((name, v.as_bool()?)))
             .collect();
         for _ in 0..self.below(4) {
-            let (name, on) = self.one_of(&switches);
+            let (name, on) = switches.swap_remove(self.below(switches.len() as u64) as usize);
             e += &format!("{}{name}", if on { '-' } else { '+' });
         }
+        if self.below(3) == 0 {
+            e += &format!(
+                "+ttwu_queue={},ttwu_queue_within={},ttwu_list_order={},ttwu_pending={}",
+                self.one_of(&["llc", "l2", "2", "mod3", "none", "all"]),
+                self.one_of(&["never", "on-cpu", "nothing-running"]),
+                self.one_of(&["fifo", "lifo"]),
+                self.one_of(&["nowhere", "idle-tests", "everywhere"]),
+            );
+            e += &format!(",migration_window_ns={}", self.one_of(&[0, 1_000_000]));
+        }
         e
+    }
+
+    /// Now and then a few things are left out.
+    fn variation(&mut self) -> Variation {
+        let n = if self.below(4) == 0 { 1 + self.below(3) } else { 0 };
+        let without = (0..n).map(|_| self.one_of(Knockout::ALL)).collect();
+        Variation { without, ..Variation::default() }
     }
 
     /// A benchmark, or scripts of their own for a few tasks.
@@ -149,6 +166,7 @@ fn drawn(number: u64) -> RunSpec {
         seed: number,
         sampling: Sampling::Full { limit: Ns::from_ms(20_000) },
         checks: true,
+        variation: d.variation(),
         timeline: 0,
     }
 }
@@ -235,6 +253,7 @@ fn a_wrong_policy_is_caught() {
             seed: 1,
             sampling: Sampling::Full { limit: Ns::from_ms(3_000) },
             checks: true,
+            variation: Default::default(),
             timeline: 0,
         };
         let go = |s: &RunSpec| run_with(s, &move |topo| Box::new(Canary::new(topo, fault)));

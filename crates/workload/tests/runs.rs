@@ -16,6 +16,7 @@ fn whole(command: &str) -> RunRecord {
         seed: 1,
         sampling: Sampling::Full { limit: Ns::from_ms(60_000) },
         checks: true,
+        variation: Default::default(),
         timeline: 0,
     };
     run(&spec).unwrap()

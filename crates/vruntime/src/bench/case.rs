@@ -86,6 +86,7 @@ impl Case {
             workload,
             seed: 1,
             sampling: Sampling::Window { warmup: self.warmup, window },
+            variation: Default::default(),
             timeline: 0,
             checks: false,
         })

@@ -97,6 +97,7 @@ fn modelled(spec: &MachineSpec, release: &Arc<Release>) -> Option<f64> {
         workload: vruntime_workload::parse(PING_PONG).ok()?,
         seed: 1,
         sampling: Sampling::Window { warmup: Ns::from_ms(5), window: Ns::from_ms(20) },
+        variation: Default::default(),
         timeline: 0,
         checks: false,
     })

@@ -7,6 +7,7 @@ use clap::ValueEnum;
 use serde_json::{Value, json};
 use vruntime_formats::kernel_file::{builtin_kernels, kernel};
 use vruntime_formats::machine_file::{builtin, builtin_machine};
+use vruntime_kernel::record::Knockout;
 use vruntime_sched::registry;
 use vruntime_sched::release::Release;
 use vruntime_workload::WORKLOADS;
@@ -22,6 +23,8 @@ pub enum What {
     Workloads,
     /// What may follow a kernel's name: its switches and tunables
     Features,
+    /// For --without: what a run can leave out of the model
+    Knockouts,
     /// Values of the kernel field `scheduler`
     Schedulers,
 }
@@ -69,6 +72,9 @@ fn items(what: What) -> Result<Vec<Item>, Failure> {
             .iter()
             .map(|&(name, text)| (name.to_string(), text.trim().to_string()))
             .collect(),
+        What::Knockouts => {
+            Knockout::ALL.iter().map(|k| (k.name().to_string(), k.doc().to_string())).collect()
+        }
         What::Schedulers => registry::SCHEDULERS
             .iter()
             .map(|&(name, _, text)| (name.to_string(), text.to_string()))

@@ -2,6 +2,7 @@
 
 pub mod compare;
 pub mod completions;
+pub mod explain;
 pub mod list;
 pub mod man;
 pub mod run;
@@ -17,7 +18,7 @@ use std::sync::Arc;
 use vruntime_base::Ns;
 use vruntime_formats::kernel_file::kernel;
 use vruntime_kernel::program::Workload;
-use vruntime_kernel::record::Sampling;
+use vruntime_kernel::record::{Sampling, Variation};
 
 /// The workload that a command line names.
 fn workload(command: &str) -> Result<Arc<dyn Workload>, Failure> {
@@ -43,10 +44,16 @@ fn batch(s: &Simulation, kernels: &[String], seeds: Vec<u64>) -> Result<Batch, F
         } else {
             Sampling::Window { warmup: s.warmup, window: s.window }
         },
+        variation: variation(s),
         threads: s.threads as usize,
         checks: s.checks,
         quiet: s.quiet,
     })
+}
+
+/// What `--without` leaves out.
+fn variation(s: &Simulation) -> Variation {
+    Variation { without: s.without.iter().copied().collect(), ..Variation::default() }
 }
 
 /// How much was simulated, for JSON.

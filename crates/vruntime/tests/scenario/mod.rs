@@ -121,6 +121,7 @@ impl Scenario {
             seed: 1,
             sampling: Sampling::Full { limit: self.length },
             checks: true,
+            variation: Default::default(),
             timeline: 100_000,
         };
         let record = run(&spec).unwrap();

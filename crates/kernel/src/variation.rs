@@ -1,0 +1,174 @@
+//! What a run leaves out of the model, or adds to it: for experiments about the model itself.
+//!
+//! *What.* A knock-out makes one contended resource or one kind of cost free, or takes one piece of
+//! knowledge away, and changes nothing else: same machine, kernel, workload and seed. A run can
+//! also add to a cost (a planted difference) and draw its cost table between low and high.
+//! *Source.* DESIGN: explanation by knock-outs; the costs' ranges are in the machine files.
+//! *Equations.* Free = 0 ns, whoever asks and however many wait.
+//! *Departures.* D1: a lock that is free excludes nobody: two CPUs may be inside at overlapping
+//! times. Events are atomic, so nothing is torn.
+//! *Example.* Without `rq_lock` no CPU ever waits for a run queue: `raw_spin_rq_lock: rq lock` is
+//! absent from the ledger.
+
+use crate::boot::SetupError;
+use std::fmt;
+use vruntime_base::{Noise, Stream};
+use vruntime_machine::{Costs, LineKind, Machine, MachineSpec};
+use vruntime_sched::release::{Release, TtwuPendingSeen};
+
+macro_rules! knockouts {
+    ($($name:ident $word:literal $doc:literal,)*) => {
+        /// One thing to leave out.
+        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+        #[repr(u8)]
+        pub enum Knockout { $(#[doc = $doc] $name,)* }
+        impl Knockout {
+            /// Every knock-out, in order.
+            pub const ALL: &'static [Knockout] = &[$(Knockout::$name,)*];
+            /// Name on the command line and in results.
+            pub const fn name(self) -> &'static str {
+                match self { $(Knockout::$name => $word,)* }
+            }
+            /// What it leaves out.
+            pub const fn doc(self) -> &'static str {
+                match self { $(Knockout::$name => $doc,)* }
+            }
+        }
+    };
+}
+
+knockouts! {
+    RqLock "rq_lock" "waiting for run queue locks",
+    RqLine "rq_line" "fetching lines of remote run queues: loads, wake lists, enqueues",
+    TgLoadAvg "tg_load_avg" "reading and writing tg->load_avg",
+    LlcShared "sd_llc_shared" "reading and writing sd_llc_shared",
+    PipeMutex "pipe_mutex" "waiting for pipe mutexes, and their lines",
+    TaskLine "task_line" "fetching the lines of a task from where it was last touched",
+    Ipi "ipi" "interrupts between CPUs: sending, delivery, entry",
+    IdleExit "idle_exit" "the exit latency of idle states",
+    ColdCache "cold_cache" "refilling cold caches after a move",
+    Scan "scan" "looking for an idle CPU: examining CPUs and fetching the lines this reads",
+    Smt "smt" "the slow-down by a busy sibling",
+    TtwuPending "ttwu_pending" "seeing that a CPU has wakees on its list (ttwu_pending=nowhere)",
+    ScanLimit "scan_limit" "the limit of idle scans by utilisation (sis_util=off)",
+}
+
+impl fmt::Display for Knockout {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// A set of knock-outs.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Knockouts(u32);
+
+impl Knockouts {
+    /// Those and this one.
+    pub const fn with(self, k: Knockout) -> Knockouts {
+        Knockouts(self.0 | 1 << k as u8)
+    }
+    /// This one is among them.
+    #[inline(always)]
+    pub const fn has(self, k: Knockout) -> bool {
+        self.0 >> k as u8 & 1 != 0
+    }
+}
+
+impl FromIterator<Knockout> for Knockouts {
+    fn from_iter<I: IntoIterator<Item = Knockout>>(all: I) -> Knockouts {
+        all.into_iter().fold(Knockouts::default(), Knockouts::with)
+    }
+}
+
+/// How a run differs from what machine, kernel and workload say.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Variation {
+    /// What is left out.
+    pub without: Knockouts,
+    /// Added to the cost of this name, ns.
+    pub extra: Vec<(String, u32)>,
+    /// Costs are not at their middle values but drawn between low and high, by this number.
+    pub draw: Option<u64>,
+}
+
+impl Variation {
+    /// The machine of `spec` under this variation.
+    pub(crate) fn machine(&self, spec: &MachineSpec) -> Result<Machine, SetupError> {
+        let mut m = match self.draw {
+            None => Machine::new(spec),
+            Some(n) => {
+                let noise = Noise::new(n);
+                Machine::draw(spec, |name| noise.bits(Stream::Costs, fnv(name), 0))
+            }
+        }
+        .map_err(SetupError::Machine)?;
+        for (name, ns) in &self.extra {
+            let unknown =
+                || SetupError::Cost { name: name.clone(), nearest: Costs::nearest_plain(name) };
+            let cost = m.costs.by_name_mut(name).ok_or_else(unknown)?;
+            *cost = cost.saturating_add(*ns);
+        }
+        for &k in Knockout::ALL.iter().filter(|&&k| self.without.has(k)) {
+            leave_out(&mut m, k);
+        }
+        Ok(m)
+    }
+
+    /// The kernel of a run under this variation.
+    pub(crate) fn release(&self, release: &Release) -> Release {
+        let mut r = release.clone();
+        if self.without.has(Knockout::TtwuPending) {
+            r.ttwu_pending = TtwuPendingSeen::Nowhere;
+        }
+        if self.without.has(Knockout::ScanLimit) {
+            r.sis_util = false;
+        }
+        r
+    }
+}
+
+/// Makes the hardware's part of `k` free. Locks, and lines that are fetched in one piece, are left
+/// to the kernel's code.
+fn leave_out(m: &mut Machine, k: Knockout) {
+    match k {
+        Knockout::RqLine => m.lines.set_free(LineKind::RqLoad, true),
+        Knockout::TgLoadAvg => m.lines.set_free(LineKind::TgLoadAvg, true),
+        Knockout::LlcShared => m.lines.set_free(LineKind::LlcShared, true),
+        Knockout::Ipi => {
+            (m.costs.ipi_send, m.costs.ipi_entry) = (0, 0);
+            m.costs.ipi_deliver = [0; 6];
+        }
+        Knockout::IdleExit => m.idle.iter_mut().for_each(|s| s.exit_latency_ns = 0),
+        Knockout::ColdCache => m.costs.refill_kib = [0; 6],
+        Knockout::Scan => {
+            m.costs.scan_cpu = 0;
+            m.lines.set_free(LineKind::Rq, true);
+        }
+        Knockout::Smt => m.set_full_speed(),
+        Knockout::RqLock
+        | Knockout::PipeMutex
+        | Knockout::TaskLine
+        | Knockout::TtwuPending
+        | Knockout::ScanLimit => {}
+    }
+}
+
+/// Hash of a name (FNV-1a).
+fn fnv(name: &str) -> u64 {
+    let step = |h: u64, b: u8| (h ^ u64::from(b)).wrapping_mul(0x0100_0000_01b3);
+    name.bytes().fold(0xcbf2_9ce4_8422_2325, step)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_set_holds_what_was_put_in() {
+        let set: Knockouts = [Knockout::Ipi, Knockout::ScanLimit].into_iter().collect();
+        let held: Vec<_> = Knockout::ALL.iter().filter(|&&k| set.has(k)).collect();
+        assert_eq!(held, [&Knockout::Ipi, &Knockout::ScanLimit]);
+        assert!(Knockout::ALL.len() <= 32);
+    }
+}

@@ -1,0 +1,295 @@
+//! A difference taken apart: how much of it each mechanism or cost carries.
+//!
+//! *Method.* A *game*: for every set S of parts, v(S) is the difference that is left when only the
+//! parts in S are present. A part's share is its Shapley value, the mean over all orders of adding
+//! the parts one after another; the shares and v(∅) add up to v(all) exactly. Everything is
+//! computed seed by seed, so that intervals are paired.
+//! *Equations.* φ(r) = Σ over S without r of |S|!(n−|S|−1)!/n! · (v(S ∪ r) − v(S)).
+
+use crate::interval::LEVEL;
+use crate::stats::{mean, sd, t_quantile};
+use serde::Serialize;
+
+/// The values of all sets of `n` parts: `value[set][seed]`, where bit i of `set` is part i.
+#[derive(Clone, Debug)]
+pub struct Game {
+    /// Number of parts.
+    pub n: usize,
+    /// 2ⁿ rows with one value a seed.
+    pub value: Vec<Vec<f64>>,
+}
+
+impl Game {
+    /// Shapley value of each part, seed by seed.
+    pub fn shapley(&self) -> Vec<Vec<f64>> {
+        let seeds = self.value.first().map_or(0, Vec::len);
+        let orders = factorial(self.n);
+        (0..self.n)
+            .map(|part| {
+                let mut share = vec![0.0; seeds];
+                for set in (0..1usize << self.n).filter(|set| set >> part & 1 == 0) {
+                    let size = set.count_ones() as usize;
+                    let weight = factorial(size) * factorial(self.n - size - 1) / orders;
+                    let with = &self.value[set | 1 << part];
+                    for (s, (a, b)) in share.iter_mut().zip(self.value[set].iter().zip(with)) {
+                        *s += weight * (b - a);
+                    }
+                }
+                share
+            })
+            .collect()
+    }
+    /// What disappears when `part` alone is left out.
+    pub fn knocked_out(&self, part: usize) -> Vec<f64> {
+        let all = (1 << self.n) - 1;
+        minus(&self.value[all], &self.value[all & !(1 << part)])
+    }
+    /// What appears when `part` is the only one of them that is present.
+    pub fn alone(&self, part: usize) -> Vec<f64> {
+        minus(&self.value[1 << part], &self.value[0])
+    }
+}
+
+fn factorial(n: usize) -> f64 {
+    (1..=n).map(|k| k as f64).product()
+}
+
+fn minus(a: &[f64], b: &[f64]) -> Vec<f64> {
+    a.iter().zip(b).map(|(a, b)| a - b).collect()
+}
+
+/// What a part is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Kind {
+    /// Something that differs between the two kernels.
+    Mechanism,
+    /// A cost or a piece of knowledge that both have, and that one of them meets more often.
+    Cost,
+    /// What none of the costs taken apart carries.
+    Rest,
+}
+
+/// One part of a difference. Amounts are in the metric's unit.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Part {
+    /// Name of the mechanism or knock-out.
+    pub mechanism: String,
+    /// What it is.
+    pub kind: Kind,
+    /// Its part of the difference, 1 is all of it; null for a difference of zero.
+    pub share: Option<f64>,
+    /// Lower end of the interval of `share` over the seeds; null with one seed.
+    pub ci_low: Option<f64>,
+    /// Upper end.
+    pub ci_high: Option<f64>,
+    /// The same as an amount.
+    pub amount: f64,
+    /// Amount that disappears when it alone is left out.
+    pub knocked_out: Option<f64>,
+    /// Amount that appears when it alone of those taken apart is present.
+    pub alone: Option<f64>,
+}
+
+/// A knock-out that was tried, and what the difference is without it.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Tried {
+    /// Name of the knock-out.
+    pub mechanism: String,
+    /// The first kernel's value without it.
+    pub before: Option<f64>,
+    /// The second's.
+    pub after: Option<f64>,
+    /// The difference without it.
+    pub delta: Option<f64>,
+    /// The costs taken apart have it among them.
+    pub split: bool,
+}
+
+/// An explained difference; prints as the JSON of `vruntime explain`.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Explanation {
+    /// `vruntime/explain/1`.
+    pub schema: &'static str,
+    /// Machine name.
+    pub machine: String,
+    /// Command line of the workload.
+    pub workload: String,
+    /// The two kernels.
+    pub kernels: [String; 2],
+    /// Seeds.
+    pub seeds: Vec<u64>,
+    /// What differs, as a metric of `compare`.
+    pub metric: String,
+    /// Its unit.
+    pub unit: &'static str,
+    /// Value under the first kernel, mean of the seeds.
+    pub before: f64,
+    /// Value under the second.
+    pub after: f64,
+    /// after − before.
+    pub delta: f64,
+    /// Lower end of its interval.
+    pub delta_low: Option<f64>,
+    /// Upper end.
+    pub delta_high: Option<f64>,
+    /// Mechanisms; then costs and their rest.
+    pub parts: Vec<Part>,
+    /// Every knock-out that was tried.
+    pub tried: Vec<Tried>,
+    /// In words.
+    pub conclusion: String,
+}
+
+/// Mean and interval of `v`.
+pub fn interval(v: &[f64]) -> (f64, Option<(f64, f64)>) {
+    let m = mean(v).unwrap_or(0.0);
+    let half = || {
+        let t = t_quantile(0.5 + 0.5 * LEVEL, v.len().checked_sub(1)? as u32)?;
+        Some(t * sd(v)? / (v.len() as f64).sqrt())
+    };
+    (m, half().map(|h| (m - h, m + h)))
+}
+
+/// The part with this amount a seed, of a difference whose mean is `delta`.
+pub fn part(mechanism: String, kind: Kind, amount: &[f64], delta: f64) -> Part {
+    let (amount, ci) = interval(amount);
+    let of = |x: f64| crate::stats::ratio(x, delta);
+    // A negative difference turns the ends round.
+    let ends = ci.and_then(|(a, b)| Some((of(a)?, of(b)?)));
+    Part {
+        mechanism,
+        kind,
+        share: of(amount),
+        ci_low: ends.map(|(a, b)| a.min(b)),
+        ci_high: ends.map(|(a, b)| a.max(b)),
+        amount,
+        knocked_out: None,
+        alone: None,
+    }
+}
+
+/// The parts of `game`, largest first, named in its order. `delta` is the mean difference that
+/// shares are fractions of.
+pub fn parts_of(game: &Game, names: &[String], kind: Kind, delta: f64) -> Vec<Part> {
+    let mut parts: Vec<Part> = game
+        .shapley()
+        .iter()
+        .enumerate()
+        .map(|(i, amount)| Part {
+            knocked_out: mean(&game.knocked_out(i)),
+            alone: mean(&game.alone(i)),
+            ..part(names[i].clone(), kind, amount, delta)
+        })
+        .collect();
+    parts.sort_by(|a, b| b.amount.abs().total_cmp(&a.amount.abs()));
+    parts
+}
+
+impl Explanation {
+    /// The finding in a few sentences.
+    pub fn conclude(&self) -> String {
+        let unit = if self.unit == "1" { String::new() } else { format!(" {}", self.unit) };
+        let amount = |x: f64| format!("{}{unit}", signed(x));
+        let sure = match (self.delta_low, self.delta_high) {
+            (Some(low), Some(high)) if low <= 0.0 && high >= 0.0 => {
+                return format!(
+                    "The difference of {} in {} is within the noise of {} seeds ({} ... {}): there \
+                     is nothing to explain.",
+                    amount(self.delta),
+                    self.metric,
+                    self.seeds.len(),
+                    signed(low),
+                    signed(high)
+                );
+            }
+            (Some(_), Some(_)) => "",
+            _ => " (one seed: no interval)",
+        };
+        let mut text = format!("Of {} in {}{sure}", amount(self.delta), self.metric);
+        let of = |kind: Kind| self.parts.iter().filter(move |p| p.kind == kind);
+        let list = |kind: Kind| -> Vec<String> {
+            of(kind).map(|p| format!("{} {}", amount(p.amount), p.mechanism)).collect()
+        };
+        if of(Kind::Mechanism).count() > 1 {
+            text += &format!(", by mechanism: {}", list(Kind::Mechanism).join(", "));
+        }
+        text += &format!(", by cost: {}", list(Kind::Cost).join(", "));
+        for rest in of(Kind::Rest) {
+            text += &format!("; {} carried by none of these", amount(rest.amount));
+        }
+        text += ".";
+        let largest = self.tried.iter().filter(|t| t.split);
+        let left: Vec<String> = largest
+            .filter_map(|t| Some(format!("without {} it is {}", t.mechanism, amount(t.delta?))))
+            .collect();
+        if !left.is_empty() {
+            text += &format!(" The difference left: {}.", left.join(", "));
+        }
+        text
+    }
+}
+
+/// A number with its sign and three significant digits.
+pub fn signed(x: f64) -> String {
+    let digits = if x == 0.0 { 0 } else { (2 - x.abs().log10().floor() as i32).clamp(0, 9) };
+    let text = format!("{x:+.0$}", digits as usize);
+    if text.trim_start_matches(['+', '-', '0', '.']).is_empty() { "0".into() } else { text }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn game(value: &[f64]) -> Game {
+        let n = value.len().ilog2() as usize;
+        Game { n, value: value.iter().map(|&v| vec![v]).collect() }
+    }
+
+    #[test]
+    fn what_adds_up_is_split_as_it_is() {
+        // Parts of 10, 20 and −5.
+        let v: Vec<f64> = (0..8)
+            .map(|s| {
+                10.0 * f64::from(s & 1) + 20.0 * f64::from(s >> 1 & 1) - 5.0 * f64::from(s >> 2)
+            })
+            .collect();
+        let got: Vec<f64> = game(&v).shapley().iter().map(|v| v[0]).collect();
+        for (got, want) in got.iter().zip([10.0, 20.0, -5.0]) {
+            assert!((got - want).abs() < 1e-9, "{got} is not {want}");
+        }
+    }
+
+    /// Two parts that only work together have half each; both knock-outs find all of it.
+    #[test]
+    fn what_takes_two_is_shared() {
+        let g = game(&[0.0, 0.0, 0.0, 8.0]);
+        assert_eq!(g.shapley(), [[4.0], [4.0]]);
+        assert_eq!((g.knocked_out(0), g.alone(0)), (vec![8.0], vec![0.0]));
+    }
+
+    #[test]
+    fn shares_add_up() {
+        let v: Vec<f64> = (0..16).map(|s| f64::from(s * s % 7)).collect();
+        let g = game(&v);
+        let sum: f64 = g.shapley().iter().map(|v| v[0]).sum();
+        assert!((sum - (v[15] - v[0])).abs() < 1e-9);
+    }
+
+    #[test]
+    fn a_share_of_a_negative_difference_is_positive() {
+        let p = part("x".into(), Kind::Cost, &[-3.0, -5.0], -8.0);
+        assert_eq!((p.amount, p.share), (-4.0, Some(0.5)));
+        assert!(p.ci_low.unwrap() < 0.5 && p.ci_high.unwrap() > 0.5);
+        assert_eq!(part("x".into(), Kind::Cost, &[1.0], 0.0).share, None);
+    }
+
+    #[test]
+    fn numbers_keep_three_digits() {
+        for (x, text) in
+            [(-23.456, "-23.5"), (0.012345, "+0.0123"), (0.0, "0"), (123_456.0, "+123456")]
+        {
+            assert_eq!(signed(x), text);
+        }
+    }
+}

@@ -1,0 +1,85 @@
+//! `vruntime explain`
+
+use crate::batch::run_specs;
+use crate::cli::ExplainArgs;
+use crate::explain::{Point, Question, answer};
+use crate::failure::{Done, Failure};
+use std::sync::Arc;
+use vruntime_kernel::record::{Knockout, RunSpec, Sampling, Variation};
+use vruntime_measure::{Counting, Metric, metrics};
+use vruntime_report::explain_text;
+
+/// Runs what it takes to divide the difference, and reports it.
+pub fn explain(args: &ExplainArgs) -> Result<Done, Failure> {
+    let s = &args.simulation;
+    if args.kernel.len() != 2 {
+        return Err(Failure::Usage("explain: give -k twice, the first is the base".into()));
+    }
+    let batch = super::batch(s, &args.kernel, (1..=args.seeds).collect())?;
+    let counting = match batch.sampling {
+        Sampling::Full { .. } => Counting::Totals,
+        Sampling::Window { .. } => Counting::Rates,
+    };
+    let mut unit = None;
+    let mut run = |points: &[Point]| -> Result<Vec<f64>, Failure> {
+        let spec = |p: &Point| RunSpec {
+            machine: Arc::clone(&batch.machine),
+            release: Arc::new(p.release.clone()),
+            workload: Arc::clone(&batch.workload),
+            seed: p.seed,
+            sampling: batch.sampling,
+            checks: batch.checks,
+            variation: Variation {
+                without: s.without.iter().copied().chain(p.without.iter().copied()).collect(),
+                extra: p.extra.clone(),
+                draw: None,
+            },
+            timeline: 0,
+        };
+        let specs: Vec<RunSpec> = points.iter().map(spec).collect();
+        let records = run_specs(&specs, batch.threads, s.quiet)?;
+        records
+            .into_iter()
+            .map(|r| {
+                let all = metrics(&r.ok_or(Failure::Interrupted)?, counting);
+                let m = find(&all, &args.metric)?;
+                unit = Some(m.unit);
+                Ok(m.value)
+            })
+            .collect()
+    };
+    let [a, b] = &batch.kernels[..] else { unreachable!("two kernels were given") };
+    let question = Question {
+        releases: [&a.release, &b.release],
+        offsets: [a.seed_offset, b.seed_offset],
+        plant: &args.plant,
+        seeds: &batch.seeds,
+        tries: if args.tries.is_empty() { Knockout::ALL } else { &args.tries },
+        split: usize::from(args.split),
+    };
+    let mut e = answer(&question, &mut run)?;
+    e.machine = batch.machine.name.clone();
+    e.workload = batch.workload.command_line();
+    e.metric = args.metric.clone();
+    e.unit = unit.unwrap_or_default();
+    e.conclusion = e.conclude();
+    if !s.json {
+        return Ok(Done::new(explain_text(&e, "")));
+    }
+    let mut value = super::to_json(&e)?;
+    value["sampling"] = super::sampling_json(batch.sampling);
+    Ok(Done::json(&value))
+}
+
+/// The metric `name` of a run.
+fn find<'a>(all: &'a [Metric], name: &str) -> Result<&'a Metric, Failure> {
+    all.iter().find(|m| m.name == name).ok_or_else(|| {
+        let names: Vec<&str> = all.iter().map(|m| m.name).collect();
+        Failure::Usage(match name {
+            "time" => "explain: a run's time cannot be known: a group made no progress in the \
+                       window, or the run was given up; a longer --window or another --metric helps"
+                .into(),
+            _ => format!("explain: no metric named `{name}`; this run has: {}", names.join(", ")),
+        })
+    })
+}

@@ -1,0 +1,332 @@
+//! The questions that `explain` asks the model, and the order in which it asks them.
+//!
+//! First every knock-out alone, under both kernels: the difference that is left says how much hangs
+//! on it. Those with the largest effect are taken apart exactly, in all combinations, so that both
+//! directions (out of the whole, into what is left without them) count the same. What differs
+//! between the kernels is taken apart likewise, from the one kernel to the other.
+//!
+//! Nothing here runs a model: the caller gives a function from points to values.
+
+use crate::failure::Failure;
+use serde_json::{Map, Value};
+use vruntime_kernel::record::Knockout;
+use vruntime_measure::explain::{Explanation, Game, Kind, Part, Tried, interval, part, parts_of};
+use vruntime_measure::stats::mean;
+use vruntime_sched::release::Release;
+
+/// Differing mechanisms that are taken apart exactly; more are ranked and the least become one.
+const MECHANISMS_MAX: usize = 4;
+/// Fields that only name a release.
+const IDENTITY: [&str; 3] = ["name", "version", "description"];
+
+/// One run to make.
+#[derive(Clone, Debug)]
+pub struct Point {
+    /// The kernel.
+    pub release: Release,
+    /// Left out of the model.
+    pub without: Vec<Knockout>,
+    /// Added to costs.
+    pub extra: Vec<(String, u32)>,
+    /// The seed.
+    pub seed: u64,
+}
+
+/// What to explain.
+pub struct Question<'a> {
+    /// The two kernels.
+    pub releases: [&'a Release; 2],
+    /// Added to the seeds of each.
+    pub offsets: [u64; 2],
+    /// Costs added under the second.
+    pub plant: &'a [(String, u32)],
+    /// Seeds.
+    pub seeds: &'a [u64],
+    /// Knock-outs to try.
+    pub tries: &'a [Knockout],
+    /// How many of them to take apart.
+    pub split: usize,
+}
+
+/// Gives the value of each point.
+pub type Runner<'a> = dyn FnMut(&[Point]) -> Result<Vec<f64>, Failure> + 'a;
+
+/// Asks and divides. The caller names machine, workload and metric.
+pub fn answer(q: &Question, run: &mut Runner) -> Result<Explanation, Failure> {
+    let whole = pair(q, run, &[vec![]])?.remove(0);
+    let delta = whole.delta();
+    let (mean_delta, ends) = interval(&delta);
+
+    let singles = pair(q, run, &q.tries.iter().map(|&k| vec![k]).collect::<Vec<_>>())?;
+    let effect = |i: &usize| (mean_delta - mean(&singles[*i].delta()).unwrap_or(0.0)).abs();
+    let mut order: Vec<usize> = (0..q.tries.len()).collect();
+    order.sort_by(|a, b| effect(b).total_cmp(&effect(a)));
+    let chosen: Vec<usize> = order.iter().copied().take(q.split).collect();
+
+    let mut parts = mechanisms(q, run, &whole)?;
+    let (game, names) = costs(q, run, &whole, &singles, &chosen)?;
+    parts.extend(parts_of(&game, &names, Kind::Cost, mean_delta));
+    parts.push(part("rest".into(), Kind::Rest, &game.value[0], mean_delta));
+
+    let row = |name: String, s: &Sides, split: bool| Tried {
+        mechanism: name,
+        before: mean(&s.before),
+        after: mean(&s.after),
+        delta: mean(&s.delta()),
+        split,
+    };
+    let tried = order
+        .iter()
+        .map(|&i| row(q.tries[i].name().into(), &singles[i], chosen.contains(&i)))
+        .collect();
+    let mut names = q.releases.map(|r| r.name.clone());
+    for (cost, ns) in q.plant {
+        names[1] += &format!(" and {cost} + {ns} ns");
+    }
+    Ok(Explanation {
+        schema: "vruntime/explain/1",
+        machine: String::new(),
+        workload: String::new(),
+        kernels: names,
+        seeds: q.seeds.to_vec(),
+        metric: String::new(),
+        unit: "",
+        before: mean(&whole.before).unwrap_or(0.0),
+        after: mean(&whole.after).unwrap_or(0.0),
+        delta: mean_delta,
+        delta_low: ends.map(|e| e.0),
+        delta_high: ends.map(|e| e.1),
+        parts,
+        tried,
+        conclusion: String::new(),
+    })
+}
+
+/// Values of both kernels, by seed.
+struct Sides {
+    before: Vec<f64>,
+    after: Vec<f64>,
+}
+
+impl Sides {
+    fn delta(&self) -> Vec<f64> {
+        self.after.iter().zip(&self.before).map(|(a, b)| a - b).collect()
+    }
+}
+
+/// Both kernels without each of `sets`.
+fn pair(q: &Question, run: &mut Runner, sets: &[Vec<Knockout>]) -> Result<Vec<Sides>, Failure> {
+    let mut points = Vec::new();
+    for without in sets {
+        for side in [0, 1] {
+            points.extend(q.seeds.iter().map(|&seed| Point {
+                release: q.releases[side].clone(),
+                without: without.clone(),
+                extra: if side == 1 { q.plant.to_vec() } else { Vec::new() },
+                seed: seed.wrapping_add(q.offsets[side]),
+            }));
+        }
+    }
+    let values = if points.is_empty() { Vec::new() } else { run(&points)? };
+    let n = q.seeds.len();
+    let sides = |v: &[f64]| Sides { before: v[..n].to_vec(), after: v[n..].to_vec() };
+    Ok(values.chunks(2 * n).map(sides).collect())
+}
+
+/// The game of the chosen knock-outs: a part is present if it is not left out.
+fn costs(
+    q: &Question,
+    run: &mut Runner,
+    whole: &Sides,
+    singles: &[Sides],
+    chosen: &[usize],
+) -> Result<(Game, Vec<String>), Failure> {
+    let n = chosen.len();
+    let all = (1usize << n) - 1;
+    let mut value = vec![Vec::new(); 1 << n];
+    value[all] = whole.delta();
+    for (bit, &i) in chosen.iter().enumerate() {
+        value[all & !(1 << bit)] = singles[i].delta();
+    }
+    let missing: Vec<usize> = (0..=all).filter(|&set| value[set].is_empty()).collect();
+    let out_of = |&set: &usize| -> Vec<Knockout> {
+        (0..n).filter(|bit| set >> bit & 1 == 0).map(|bit| q.tries[chosen[bit]]).collect()
+    };
+    let sides = pair(q, run, &missing.iter().map(out_of).collect::<Vec<_>>())?;
+    for (set, s) in missing.into_iter().zip(&sides) {
+        value[set] = s.delta();
+    }
+    let names = chosen.iter().map(|&i| q.tries[i].name().to_string()).collect();
+    Ok((Game { n, value }, names))
+}
+
+/// Something that differs between the kernels.
+#[derive(Clone)]
+enum Difference {
+    Field(String),
+    Planted(String, u32),
+    Several(Vec<Difference>),
+}
+
+impl Difference {
+    fn name(&self) -> String {
+        match self {
+            Difference::Field(name) => name.clone(),
+            Difference::Planted(cost, ns) => format!("{cost} + {ns} ns"),
+            Difference::Several(all) => format!("{} others together", all.len()),
+        }
+    }
+    fn apply(&self, to: &mut Map<String, Value>, b: &Map<String, Value>, p: &mut Point) {
+        match self {
+            Difference::Field(name) => {
+                to.insert(name.clone(), b[name].clone());
+            }
+            Difference::Planted(cost, ns) => p.extra.push((cost.clone(), *ns)),
+            Difference::Several(all) => all.iter().for_each(|d| d.apply(to, b, p)),
+        }
+    }
+}
+
+fn fields(r: &Release) -> Result<Map<String, Value>, Failure> {
+    match serde_json::to_value(r) {
+        Ok(Value::Object(map)) => Ok(map),
+        _ => Err(Failure::Input(format!("kernel `{}` has no fields", r.name))),
+    }
+}
+
+/// What differs, taken apart.
+fn mechanisms(q: &Question, run: &mut Runner, whole: &Sides) -> Result<Vec<Part>, Failure> {
+    let (a, b) = (fields(q.releases[0])?, fields(q.releases[1])?);
+    let differs = |name: &&String| !IDENTITY.contains(&name.as_str()) && a[*name] != b[*name];
+    let mut all: Vec<Difference> =
+        a.keys().filter(differs).map(|name| Difference::Field(name.clone())).collect();
+    all.extend(q.plant.iter().map(|(cost, ns)| Difference::Planted(cost.clone(), *ns)));
+    let delta = whole.delta();
+    let mean_delta = mean(&delta).unwrap_or(0.0);
+    match &all[..] {
+        [] => return Ok(Vec::new()),
+        [one] => return Ok(vec![part(one.name(), Kind::Mechanism, &delta, mean_delta)]),
+        _ => {}
+    }
+    // Both ends are the kernels themselves; in between, the base's seeds.
+    let mut values = |sets: &[Vec<&Difference>]| -> Result<Vec<Vec<f64>>, Failure> {
+        let mut points = Vec::new();
+        for set in sets {
+            for &seed in q.seeds {
+                let (mut fields, mut p) = (
+                    a.clone(),
+                    Point {
+                        release: q.releases[0].clone(),
+                        without: Vec::new(),
+                        extra: Vec::new(),
+                        seed: seed.wrapping_add(q.offsets[0]),
+                    },
+                );
+                set.iter().for_each(|d| d.apply(&mut fields, &b, &mut p));
+                p.release = serde_json::from_value(Value::Object(fields))
+                    .map_err(|e| Failure::Usage(format!("explain: a kernel in between: {e}")))?;
+                points.push(p);
+            }
+        }
+        let values = if points.is_empty() { Vec::new() } else { run(&points)? };
+        Ok(values.chunks(q.seeds.len()).map(<[f64]>::to_vec).collect())
+    };
+    if all.len() > MECHANISMS_MAX {
+        // The effect of taking one back from the second kernel decides who is taken apart.
+        let sets: Vec<Vec<&Difference>> = (0..all.len())
+            .map(|out| (0..all.len()).filter(|&i| i != out).map(|i| &all[i]).collect())
+            .collect();
+        let without = values(&sets)?;
+        let after = mean(&whole.after).unwrap_or(0.0);
+        let effect = |i: &usize| (after - mean(&without[*i]).unwrap_or(0.0)).abs();
+        let mut order: Vec<usize> = (0..all.len()).collect();
+        order.sort_by(|x, y| effect(y).total_cmp(&effect(x)));
+        let mut kept: Vec<Difference> = order.iter().map(|&i| all[i].clone()).collect();
+        let rest = kept.split_off(MECHANISMS_MAX - 1);
+        kept.push(Difference::Several(rest));
+        all = kept;
+    }
+    let full = (1usize << all.len()) - 1;
+    let between: Vec<usize> = (1..full).collect();
+    let in_set = |&set: &usize| -> Vec<&Difference> {
+        (0..all.len()).filter(|bit| set >> bit & 1 == 1).map(|bit| &all[bit]).collect()
+    };
+    let mut value = vec![whole.before.clone()];
+    value.extend(values(&between.iter().map(in_set).collect::<Vec<_>>())?);
+    value.push(whole.after.clone());
+    let names: Vec<String> = all.iter().map(Difference::name).collect();
+    Ok(parts_of(&Game { n: all.len(), value }, &names, Kind::Mechanism, mean_delta))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use vruntime_formats::kernel_file::kernel;
+
+    /// A model that is a formula: the queue mode costs 10 through rq_lock and 3 otherwise, hz costs
+    /// 1, a planted ns 0.5; each seed adds itself to both sides.
+    fn formula(p: &Point) -> f64 {
+        let l2 = p.release.ttwu_queue.to_string() == "l2";
+        let lock = if p.without.contains(&Knockout::RqLock) { 0.0 } else { 10.0 };
+        let hz = if p.release.hz == 1000 { 1.0 } else { 0.0 };
+        let planted: u32 = p.extra.iter().map(|e| e.1).sum();
+        let queue = if l2 { 0.0 } else { lock + 3.0 };
+        100.0 + p.seed as f64 + queue + hz + 0.5 * f64::from(planted)
+    }
+
+    fn explained(b: &str, plant: &[(String, u32)]) -> (Explanation, usize) {
+        let (a, b) = (kernel("v6.1").unwrap(), kernel(b).unwrap());
+        let q = Question {
+            releases: [&a.release, &b.release],
+            offsets: [0, 0],
+            plant,
+            seeds: &[1, 2, 3],
+            tries: Knockout::ALL,
+            split: 2,
+        };
+        let mut runs = 0;
+        let mut run = |points: &[Point]| -> Result<Vec<f64>, Failure> {
+            runs += points.len();
+            Ok(points.iter().map(formula).collect())
+        };
+        let e = answer(&q, &mut run).unwrap();
+        (e, runs)
+    }
+
+    fn share(e: &Explanation, name: &str) -> f64 {
+        let p = e.parts.iter().find(|p| p.mechanism == name).expect("a part");
+        assert!((p.ci_high.unwrap() - p.ci_low.unwrap()).abs() < 1e-9, "no noise, no width");
+        p.amount
+    }
+
+    #[test]
+    fn one_mechanism_through_one_cost() {
+        let (e, runs) = explained("v6.1+ttwu_queue=l2", &[]);
+        assert_eq!((e.before, e.after, e.delta), (115.0, 102.0, -13.0));
+        assert_eq!(share(&e, "ttwu_queue"), -13.0);
+        assert_eq!(share(&e, "rq_lock"), -10.0);
+        assert_eq!(share(&e, "rest"), -3.0);
+        assert_eq!(e.tried[0].mechanism, "rq_lock");
+        assert_eq!(e.tried[0].delta, Some(-3.0));
+        // All, each knock-out alone, and both of two out: 15 pairs of 3 seeds.
+        assert_eq!(runs, (1 + Knockout::ALL.len() + 1) * 2 * 3);
+    }
+
+    #[test]
+    fn mechanisms_and_a_planted_cost_are_told_apart() {
+        let (e, _) = explained("v6.1+ttwu_queue=l2,hz=1000", &[("ttwu".into(), 8)]);
+        assert_eq!(e.delta, -8.0);
+        assert_eq!(share(&e, "ttwu_queue"), -13.0);
+        assert_eq!(share(&e, "hz"), 1.0);
+        assert_eq!(share(&e, "ttwu + 8 ns"), 4.0);
+    }
+
+    #[test]
+    fn many_mechanisms_are_ranked_first() {
+        let (e, _) =
+            explained("v6.1+ttwu_queue=l2,hz=1000-wa_idle-wa_weight-wa_bias-util_est", &[]);
+        assert_eq!(share(&e, "ttwu_queue"), -13.0);
+        assert_eq!(share(&e, "hz"), 1.0);
+        assert_eq!(share(&e, "3 others together"), 0.0);
+    }
+}

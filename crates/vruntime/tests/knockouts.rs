@@ -1,0 +1,155 @@
+//! Knock-outs: does a run without something lack it, and nothing else? And does `explain` find a
+//! cost of known size that was planted?
+
+mod scenario;
+
+use std::sync::Arc;
+use vruntime::base::{Func, Ns, Resource};
+use vruntime::formats::kernel_file::kernel;
+use vruntime::kernel::record::{Knockout, RunRecord, RunSpec, Sampling, Variation};
+use vruntime::kernel::simulate::{SetupError, run};
+use vruntime::workload::parse;
+
+const HACKBENCH: &str = "hackbench -g 4 -f 5 --pipe --threads -l 1500 -s 100";
+
+fn spec(machine: &str, expression: &str, workload: &str, variation: Variation) -> RunSpec {
+    RunSpec {
+        machine: Arc::new(scenario::machine(machine)),
+        release: Arc::new(kernel(expression).unwrap().release),
+        workload: parse(workload).unwrap(),
+        seed: 1,
+        sampling: Sampling::Full { limit: Ns::from_ms(20_000) },
+        checks: true,
+        variation,
+        timeline: 0,
+    }
+}
+
+fn without(k: Knockout) -> Variation {
+    Variation { without: [k].into_iter().collect(), ..Variation::default() }
+}
+
+fn on(r: &RunRecord, resource: Resource) -> Ns {
+    r.cpu_time.iter().filter(|e| e.1 == resource).fold(Ns::ZERO, |sum, e| sum + e.2)
+}
+
+fn of(r: &RunRecord, func: Func) -> Ns {
+    r.cpu_time.iter().filter(|e| e.0 == func).fold(Ns::ZERO, |sum, e| sum + e.2)
+}
+
+/// What each knock-out takes out of the ledger, if it is a whole entry of it.
+fn entry(k: Knockout, r: &RunRecord) -> Option<Ns> {
+    Some(match k {
+        Knockout::RqLock => on(r, Resource::RqLock),
+        Knockout::TgLoadAvg => on(r, Resource::TgLoadAvg),
+        Knockout::LlcShared => on(r, Resource::LlcShared),
+        Knockout::PipeMutex => on(r, Resource::PipeMutex),
+        Knockout::TaskLine => on(r, Resource::TaskLine),
+        Knockout::Ipi => of(r, Func::Ipi),
+        Knockout::IdleExit => of(r, Func::IdleExit),
+        Knockout::ColdCache => of(r, Func::ColdCache),
+        _ => return None,
+    })
+}
+
+/// On two sockets with SMT, everything happens that can be left out; the run stays sound.
+#[test]
+fn what_is_left_out_is_absent_and_the_run_is_sound() {
+    for release in ["v6.1", "v6.12"] {
+        let whole = run(&spec("2x4x2", release, HACKBENCH, Variation::default())).unwrap();
+        for &k in Knockout::ALL {
+            let r = run(&spec("2x4x2", release, HACKBENCH, without(k))).unwrap();
+            let checks = r.checks.unwrap();
+            assert_eq!((checks.nr_running_wrong, r.ledger_gap), (0, 0), "{release} without {k}");
+            assert!(r.complete, "{release} without {k}");
+            assert_eq!(r.counters.messages, whole.counters.messages, "{release} without {k}");
+            assert_ne!(r.hash, whole.hash, "{release} without {k}: nothing changed");
+            let Some(left) = entry(k, &r) else { continue };
+            // A task line is also where a waker waits for a wakee that is still on its CPU.
+            if k != Knockout::TaskLine {
+                assert_eq!(left, Ns::ZERO, "{release} without {k}");
+            }
+            let before = entry(k, &whole).expect("an entry, as above");
+            assert!(before > left, "{release}: there was none of {k}");
+        }
+    }
+}
+
+#[test]
+fn everything_at_once_is_sound() {
+    let all = Variation { without: Knockout::ALL.iter().copied().collect(), ..Default::default() };
+    let r = run(&spec("2x4x2", "v6.1", HACKBENCH, all)).unwrap();
+    assert_eq!((r.checks.unwrap().nr_running_wrong, r.ledger_gap), (0, 0));
+    assert!(r.complete);
+}
+
+#[test]
+fn drawn_costs_differ_and_repeat() {
+    let draw = |n| Variation { draw: Some(n), ..Variation::default() };
+    let hash = |v| run(&spec("uma-2", "v6.1", HACKBENCH, v)).unwrap().hash;
+    assert_eq!(hash(draw(7)), hash(draw(7)));
+    assert_ne!(hash(draw(7)), hash(draw(8)));
+}
+
+#[test]
+fn a_planted_cost_needs_a_name() {
+    let extra = vec![("ttwo".to_string(), 1)];
+    let wrong = Variation { extra, ..Variation::default() };
+    let e = run(&spec("uma-2", "v6.1", HACKBENCH, wrong)).err();
+    assert!(matches!(e, Some(SetupError::Cost { nearest: Some("ttwu"), .. })), "{e:?}");
+}
+
+/// The positive control: one byte to and fro, every wakeup 2 us dearer, on the critical path of
+/// both tasks: the benchmark takes as much longer as the ledger has more under try_to_wake_up.
+/// Beside another difference `explain` finds 90 to 110 % of it. (While one task wakes, the other's
+/// CPU is idle for longer and so in a deeper state: without idle_exit that stays out of the way.)
+#[test]
+fn explain_finds_a_planted_cost() {
+    let planted = booked(2000) - booked(0);
+    assert!(planted > 0.01, "{planted} s");
+    let json = explained("--without idle_exit --try rq_lock,ipi");
+    let found = amount(&json, "ttwu + 2000 ns") / planted;
+    assert!((0.9..=1.1).contains(&found), "found {found} of it: {json}");
+    assert!(amount(&json, "hz").abs() < 0.1 * planted, "{json}");
+    assert!(json["conclusion"].as_str().unwrap().contains("ttwu + 2000 ns"), "{json}");
+}
+
+/// The same with its consequence: explain divides the difference into what was planted and what
+/// deeper idle states add to it.
+#[test]
+fn explain_tells_a_cost_from_its_consequence() {
+    let json = explained("--try rq_lock,idle_exit");
+    let found = amount(&json, "rest") / (booked(2000) - booked(0));
+    assert!((0.9..=1.1).contains(&found), "found {found} of it: {json}");
+    assert!(amount(&json, "idle_exit") > 0.2 * amount(&json, "rest"), "{json}");
+}
+
+const PIPE: &str = "perf bench sched pipe -l 3000";
+
+/// Seconds under try_to_wake_up with `ns` more in each.
+fn booked(ns: u32) -> f64 {
+    let variation = Variation { extra: vec![("ttwu".into(), ns)], ..Variation::default() };
+    let r = run(&spec("uma-2", "v6.1", PIPE, variation)).unwrap();
+    let own = r.cpu_time.iter().find(|e| (e.0, e.1) == (Func::TryToWakeUp, Resource::None));
+    own.expect("there are wakeups").2.0 as f64 / 1e9
+}
+
+fn explained(options: &str) -> serde_json::Value {
+    let command = "explain -m uma-2 -k v6.1 -k v6.1+hz=1000 --plant ttwu=2000 --full --seeds 3 \
+                   --json -q --split 1";
+    let out = assert_cmd::Command::cargo_bin("vruntime")
+        .unwrap()
+        .args(command.split_whitespace().chain(options.split_whitespace()))
+        .args(["-w", PIPE])
+        .output()
+        .unwrap();
+    assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+    let json: serde_json::Value = serde_json::from_slice(&out.stdout).unwrap();
+    assert_eq!(json["schema"], "vruntime/explain/1");
+    json
+}
+
+fn amount(json: &serde_json::Value, part: &str) -> f64 {
+    let parts = json["parts"].as_array().unwrap();
+    parts.iter().find(|p| p["mechanism"] == part).expect(part)["amount"].as_f64().unwrap()
+}
