@@ -61,6 +61,8 @@ pub enum SetupError {
         /// CPUs of the machine.
         nr_cpus: usize,
     },
+    /// A task may run nowhere.
+    NoCpu,
 }
 
 impl std::fmt::Display for SetupError {
@@ -74,6 +76,7 @@ impl std::fmt::Display for SetupError {
             SetupError::Scheduler(name) => {
                 write!(f, "no scheduler `{name}`; there are: {}", registry::names())
             }
+            SetupError::NoCpu => write!(f, "a task is bound to no CPU"),
             SetupError::Pin { cpu, nr_cpus } => {
                 write!(f, "CPU {cpu} does not exist: the machine has CPUs 0-{}", nr_cpus - 1)
             }
@@ -166,7 +169,7 @@ impl Sim {
             slot_of,
             cpu_of: order.into_iter().map(Cpu::from_ix).collect(),
             stats: Stats::new(nr_cpus, &b.goals, spec.timeline),
-            group_of_workload: TgId(0),
+            groups_of_workload: vec![TgId(0)],
             without: spec.variation.without,
         };
         for c in 0..nr_cpus {
@@ -192,14 +195,22 @@ impl Sim {
         // What booting charged was not lived through.
         sim.sh.ledger = Ledger::new(nr_cpus);
         if sim.sh.release.autogroup {
-            let boot = Cpu(0);
-            let (tg, _) = hook!(&mut sim, boot, Ns::ZERO, |s, cx| s.task_group_new(cx, TgId(0)));
-            sim.group_of_workload = tg;
+            sim.groups_of_workload.clear();
         }
         for &(program, regs, how) in &b.roots {
             sim.add_root(program, regs, how)?;
         }
         Ok(Some(sim))
+    }
+
+    /// Task group `n` of the workload. Groups are made in order.
+    fn group(&mut self, n: u16) -> TgId {
+        while self.groups_of_workload.len() <= usize::from(n) {
+            let boot = Cpu(0);
+            let (tg, _) = hook!(self, boot, Ns::ZERO, |s, cx| s.task_group_new(cx, TgId(0)));
+            self.groups_of_workload.push(tg);
+        }
+        self.groups_of_workload[usize::from(n)]
     }
 
     /// A task that exists from the start: it sleeps until a timer wakes it.
@@ -210,22 +221,21 @@ impl Sim {
         how: crate::program::RootTask,
     ) -> Result<(), SetupError> {
         let nr_cpus = self.cpus.len();
-        let cpu = how.pin.unwrap_or(Cpu(0));
-        if cpu.ix() >= nr_cpus {
+        let allowed = how.cpus.unwrap_or(CpuMask::first_n(nr_cpus));
+        if let Some(cpu) = allowed.next(nr_cpus) {
             return Err(SetupError::Pin { cpu, nr_cpus });
         }
+        let cpu = allowed.first().ok_or(SetupError::NoCpu)?;
         let p = TaskId::from_ix(self.tasks.len());
         let mut t = blank_task(cpu, nr_cpus);
         t.policy = how.policy;
         t.nice = how.nice;
         t.rt_priority = how.rt_priority;
-        t.tg = self.group_of_workload;
+        t.tg = self.group(how.group);
         self.stats.next_mm += 1;
         t.mm = self.stats.next_mm;
-        if how.pin.is_some() {
-            t.affinity = self.sh.affinities.intern(CpuMask::one(cpu));
-            t.nr_cpus_allowed = 1;
-        }
+        t.affinity = self.sh.affinities.intern(allowed);
+        t.nr_cpus_allowed = allowed.weight() as u16;
         self.sh.tasks.push(t);
         let mut k = blank_ktask(program, regs, TaskId::NONE);
         k.ends_run = how.ends_run;

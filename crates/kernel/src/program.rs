@@ -4,7 +4,7 @@
 //! shared between tasks ([`Program`]), data is a few registers per task ([`Regs`]), so a task costs
 //! bytes, not kilobytes.
 
-use vruntime_base::{Cpu, Ns, id_type};
+use vruntime_base::{Cpu, CpuMask, Ns, id_type};
 use vruntime_sched::task::Policy;
 
 id_type!(
@@ -129,8 +129,10 @@ pub struct Builder {
 /// How a task that exists from the start runs.
 #[derive(Clone, Copy, Debug)]
 pub struct RootTask {
-    /// Only this CPU, if set.
-    pub pin: Option<Cpu>,
+    /// Only these CPUs, if set.
+    pub cpus: Option<CpuMask>,
+    /// Its task group: 0 is the workload's own, each other number a group beside that.
+    pub group: u16,
     /// Policy.
     pub policy: Policy,
     /// Nice value.
@@ -146,7 +148,8 @@ pub struct RootTask {
 impl Default for RootTask {
     fn default() -> Self {
         RootTask {
-            pin: None,
+            cpus: None,
+            group: 0,
             policy: Policy::Normal,
             nice: 0,
             rt_priority: 0,

@@ -59,7 +59,7 @@ pub struct Sim {
     pub(crate) slot_of: Vec<u16>,
     pub(crate) cpu_of: Vec<Cpu>,
     pub(crate) stats: Stats,
-    pub(crate) group_of_workload: vruntime_sched::task::TgId,
+    pub(crate) groups_of_workload: Vec<vruntime_sched::task::TgId>,
     pub(crate) without: Knockouts,
 }
 

@@ -83,8 +83,8 @@ fn options() {
 #[test]
 fn workloads() {
     workload("hackbench -x", &["unknown option `-x`; usage"]);
-    workload("taskset -c 0-1 spin 1 1", &["taskset", "one CPU", "`0-1`"]);
-    workload("taskset 0x3 spin 1 1", &["taskset", "one CPU", "`0x3`"]);
+    workload("taskset -c 1-0 spin 1 1", &["taskset", "CPUs such as", "`1-0`"]);
+    workload("taskset -c 0-2 spin 1 1", &["CPU 2 does not exist", "0-1"]);
     workload("taskset zz spin 1 1", &["taskset", "`zz`"]);
     workload("taskset 0x10 spin 1 1", &["CPU 4 does not exist", "0-1"]);
     workload("nice -x spin 1 1", &["nice", "`-x`"]);

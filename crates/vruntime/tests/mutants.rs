@@ -1,7 +1,7 @@
 //! Mutants: if one rule or switch is wrong, does a recording or a decision test notice?
 //!
 //! A mutant is caught if our code then contradicts a recorded kernel more often, or if the outcome
-//! of a scenario of `decisions.rs` or `placement.rs` changes.
+//! of a scenario of `decisions.rs`, `placement.rs` or `switches.rs` changes.
 
 mod scenario;
 
@@ -43,9 +43,10 @@ impl Judge {
     }
 }
 
-/// The scenarios of `decisions.rs` and `placement.rs`, from their text.
+/// The scenarios of the decision tests, from their text.
 fn scenarios() -> Vec<&'static str> {
-    let files = [include_str!("decisions.rs"), include_str!("placement.rs")];
+    let files =
+        [include_str!("decisions.rs"), include_str!("placement.rs"), include_str!("switches.rs")];
     let calls = files.iter().flat_map(|f| f.split("    check(\n        \"").skip(1));
     calls.map(|call| call.split_once('"').unwrap().0).collect()
 }
@@ -107,6 +108,32 @@ fn switches() -> Vec<Mutant> {
         .collect()
 }
 
+/// Mutants that nothing here catches, each with the reason. A mutant that is neither caught nor
+/// listed fails the test.
+const UNSEEN: &[(&str, &str)] = &[
+    ("no rule `wake_affine: both idle`", "equivalent: the rule after it keeps an idle prev too"),
+    ("no rule `wake_affine: sync waker's load`", "needs a queue with less load than its own task"),
+    ("keep_percpu_kthreads", "no workload has a kthread of the fair class"),
+    ("group_min_slice", "no system call sets a slice"),
+    ("zero_vruntime", "another reference point of the same differences; only rounding shows"),
+    ("pick_buddy", "no scenario yet: a sleeper's group must still be eligible, and not be first"),
+    ("reweight_clamps_lag", "no scenario yet: a group's lag beyond its bound at a reweight"),
+    ("cache_hot_buddy", "no scenario yet: the only task to pull is a buddy"),
+    ("ttwu_runnable_full", "no scenario yet: changes avg_idle by a wakeup of a queued task"),
+    ("ttwu_runnable_skip_curr", "no scenario yet: the wakeup races with the sleep"),
+    ("scan_stops_at_zero", "no scenario yet: a cluster scan must use up the limit"),
+    ("util_est", "no hand-checkable scenario yet: a utilisation near the capacity"),
+    ("util_est_single", "as util_est"),
+    ("util_boosted_by_runnable", "as util_est"),
+    ("balance_prefers_idle_core", "no hand-checkable scenario yet: who balances, not what"),
+    ("migrate_util_shifted", "no hand-checkable scenario yet: repeated failure at a utilisation"),
+    ("sibling_imbalance_by_cores", "no hand-checkable scenario yet: rounding by cores"),
+    ("fully_busy_tie_takes_later", "two groups of exactly equal load: hundreds of ms of PELT"),
+    ("newidle_stops_on_refusal", "no hand-checkable scenario yet: levels above a refusal"),
+    ("tg_load_avg_ratelimit", "costs time only"),
+    ("idle_shortcut", "costs time only"),
+];
+
 /// What caught `m`, if anything did.
 fn caught_by(m: &Mutant, judges: &[Judge], outcomes: &[(&str, String)]) -> Option<String> {
     for judge in judges {
@@ -134,7 +161,7 @@ fn wrong_rules_and_switches_are_noticed() {
         .map(Judge::new);
     let outcomes: Vec<(&str, String)> =
         scenarios().into_iter().map(|t| (t, Scenario::parse(t).outcome())).collect();
-    for (what, mutants, least_pct) in [("rules", rules(), 80), ("switches", switches(), 40)] {
+    for (what, mutants, least_pct) in [("rules", rules(), 80), ("switches", switches(), 60)] {
         let mut caught = 0;
         let mut missed = Vec::new();
         for m in &mutants {
@@ -147,6 +174,8 @@ fn wrong_rules_and_switches_are_noticed() {
             }
         }
         println!("{what}: caught {caught} of {}; not caught: {missed:?}", mutants.len());
+        let unlisted = missed.iter().filter(|m| !UNSEEN.iter().any(|u| u.0 == **m));
+        assert_eq!(unlisted.collect::<Vec<_>>(), Vec::<&&str>::new(), "{what}: caught by nothing");
         assert!(caught * 100 >= mutants.len() * least_pct, "{what}: not caught: {missed:?}");
     }
 }

@@ -2,15 +2,16 @@
 
 use crate::error::WorkloadError;
 use std::ops::RangeInclusive;
-use vruntime_base::Cpu;
+use vruntime_base::{Cpu, CpuMask, MAX_CPUS};
 use vruntime_kernel::program::RootTask;
+use vruntime_machine::parse_cpulist;
 use vruntime_sched::task::Policy;
 
 /// How the benchmark's first task starts; its children inherit it.
 #[derive(Clone, Copy, Debug)]
 pub struct Launch {
     /// `taskset`.
-    pub pin: Option<Cpu>,
+    pub cpus: Option<CpuMask>,
     /// `chrt`.
     pub policy: Policy,
     /// `nice -n N`.
@@ -21,7 +22,7 @@ pub struct Launch {
 
 impl Default for Launch {
     fn default() -> Self {
-        Launch { pin: None, policy: Policy::Normal, nice: 0, rt_priority: 0 }
+        Launch { cpus: None, policy: Policy::Normal, nice: 0, rt_priority: 0 }
     }
 }
 
@@ -29,7 +30,8 @@ impl Launch {
     /// As a [`RootTask`] with this footprint.
     pub(crate) fn root(&self, footprint_kib: u32) -> RootTask {
         RootTask {
-            pin: self.pin,
+            cpus: self.cpus,
+            group: 0,
             policy: self.policy,
             nice: self.nice,
             rt_priority: self.rt_priority,
@@ -41,8 +43,8 @@ impl Launch {
     /// The words again, with a space after them.
     pub(crate) fn prefix(&self) -> String {
         let mut s = String::new();
-        if let Some(c) = self.pin {
-            s += &format!("taskset -c {c} ");
+        if let Some(cpus) = &self.cpus {
+            s += &format!("taskset -c {cpus} ");
         }
         if self.nice != 0 {
             s += &format!("nice -n {} ", self.nice);
@@ -73,22 +75,53 @@ pub(crate) fn parse(words: &[String]) -> Result<(Launch, &[String]), WorkloadErr
     }
 }
 
-/// `taskset -c N` or `taskset MASK`.
+/// `taskset -c LIST` or `taskset MASK`.
 fn taskset<'w>(l: &mut Launch, words: &'w [String]) -> Result<&'w [String], WorkloadError> {
-    if let Some(word) = words.first().filter(|w| !w.starts_with('-')) {
-        let mask = u128::from_str_radix(word.trim_start_matches("0x"), 16).ok();
-        let cpu = mask.filter(|m| m.is_power_of_two()).ok_or_else(|| WorkloadError::Value {
-            program: "taskset",
-            option: "mask".into(),
-            expected: "one CPU as a hexadecimal mask, or -c NUMBER".into(),
-            found: format!("`{word}`"),
-        })?;
-        l.pin = Some(Cpu(cpu.trailing_zeros() as u16));
-        return Ok(&words[1..]);
+    let bad = |option: &str, expected: &str, found: Option<&String>| WorkloadError::Value {
+        program: "taskset",
+        option: option.into(),
+        expected: expected.into(),
+        found: found.map_or("nothing".into(), |w| format!("`{w}`")),
+    };
+    let of_list = |word: &String| parse_cpulist(word, "").ok().filter(|cpus| !cpus.is_empty());
+    let known = ["-c", "--cpu-list"];
+    let Some(word) = words.first() else { return Err(bad("options", &known.join(", "), None)) };
+    let attached = known.iter().find_map(|k| match word.strip_prefix(k)? {
+        "" => None,
+        rest => Some(rest.trim_start_matches('=').to_string()),
+    });
+    let (cpus, option, expected, found, used) = if known.contains(&word.as_str()) {
+        let list = words.get(1);
+        (list.and_then(of_list), word.as_str(), "CPUs such as `3` or `0-3,8`", list, 2)
+    } else if let Some(list) = &attached {
+        (of_list(list), known[0], "CPUs such as `3` or `0-3,8`", Some(list), 1)
+    } else if word.starts_with('-') {
+        return Err(bad("options", &known.join(", "), Some(word)));
+    } else {
+        (of_mask(word), "mask", "hexadecimal digits such as `0x0f`, or -c LIST", Some(word), 1)
+    };
+    match cpus {
+        Some(cpus) => l.cpus = Some(cpus),
+        None => return Err(bad(option, expected, found)),
     }
-    let (_, cpu, rest) = option("taskset", words, &["-c", "--cpu-list"], 0..=1023, "one CPU, ")?;
-    l.pin = Some(Cpu(cpu as u16));
-    Ok(rest)
+    Ok(words.get(used..).unwrap_or_default())
+}
+
+/// A mask in hexadecimal digits; commas may stand between them, as in /proc.
+fn of_mask(word: &str) -> Option<CpuMask> {
+    let digits = word.trim_start_matches("0x").bytes().filter(|b| *b != b',').rev();
+    let mut cpus = CpuMask::EMPTY;
+    for (i, digit) in digits.enumerate() {
+        let bits = char::from(digit).to_digit(16)?;
+        for bit in (0..4).filter(|bit| bits & (1 << bit) != 0) {
+            let cpu = 4 * i + bit;
+            if cpu >= MAX_CPUS {
+                return None;
+            }
+            cpus.set(Cpu::from_ix(cpu));
+        }
+    }
+    (!cpus.is_empty()).then_some(cpus)
 }
 
 /// `nice -n N`, or `nice` alone for 10; each adds to what it was started with.
@@ -208,6 +241,8 @@ mod tests {
         assert_eq!(prefix("nice"), "nice -n 10 ");
         assert_eq!(prefix("taskset 0x8"), "taskset -c 3 ");
         assert_eq!(prefix("taskset 10"), "taskset -c 4 ");
+        assert_eq!(prefix("taskset -c 8,0-3"), "taskset -c 0-3,8 ");
+        assert_eq!(prefix("taskset 1,0000000F"), "taskset -c 0-3,32 ");
         let all = "taskset -c 0 nice -n 19 chrt -i 0 ";
         assert_eq!(prefix("chrt -i 0 nice -n 19 taskset -c 0"), all);
     }
@@ -215,8 +250,8 @@ mod tests {
     #[test]
     fn wrong_wrappers() {
         assert_eq!(
-            prefix("taskset -c 0-3"),
-            "error: taskset: -c: expected one CPU, a whole number from 0 to 1023, found `0-3`"
+            prefix("taskset -c 3-0"),
+            "error: taskset: -c: expected CPUs such as `3` or `0-3,8`, found `3-0`"
         );
         assert_eq!(
             prefix("chrt -d 50"),
@@ -226,7 +261,9 @@ mod tests {
         assert!(prefix("chrt -b 1").contains("expected priority: a whole number 0, found `1`"));
         assert!(prefix("chrt -f 100").contains("from 1 to 99, found `100`"));
         assert!(prefix("chrt 0").contains("from 1 to 99, found `0`"));
-        assert!(prefix("taskset 3").contains("one CPU as a hexadecimal mask"));
+        assert!(prefix("taskset 0").contains("hexadecimal digits"));
+        assert!(prefix("taskset 5g").contains("hexadecimal digits"));
+        assert!(prefix("taskset -c 1024").contains("found `1024`"));
         assert!(prefix("nice -n 20").contains("from -20 to 19, found `20`"));
         assert!(parse("taskset -c").err().unwrap().to_string().ends_with("found nothing"));
         assert!(parse("nice").err().unwrap().to_string().ends_with("found nothing"));

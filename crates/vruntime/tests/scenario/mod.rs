@@ -4,10 +4,12 @@
 //! ```text
 //! uma-2 v6.1, 24 ms            machine, kernel expression, length of the run
 //! A on 0: run 8ms              a task bound to CPU 0
+//! F on 0-1 group 1: run 3ms    to two CPUs, in a task group of its own beside the others
 //! B nice 5: sleep 5ms, run 4ms a free task; `batch`, `idle`, `fifo 10` and `rr 10` are policies
 //! C: run 1ms, fork D, run 1ms  a task that starts D …
 //! D child: run 3ms             … which is declared as a child
 //! E: run 1ms, sleep 2ms, loop  goes on for ever
+//! print ipis, user             counters, and CPU time by function, of the whole run
 //! ```
 //!
 //! Machines are built-in names or `SOCKETSxCORESxTHREADS`, a numa-48 of that size with one cache a
@@ -25,17 +27,22 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::sync::Arc;
-use vruntime::base::{Cpu, EventKind, Ns};
+use vruntime::base::{Cpu, CpuMask, EventKind, Ns};
 use vruntime::formats::{kernel_file::kernel, machine_file::builtin_machine};
 use vruntime::kernel::program::{
     Builder, ChannelId, ChannelKind, FutexId, Op, Program, ProgramId, Regs, RootTask, Workload,
 };
 use vruntime::kernel::record::{RunRecord, RunSpec, Sampling};
 use vruntime::kernel::simulate::run;
-use vruntime::machine::MachineSpec;
 use vruntime::machine::topology_spec::{Numbering, TopologySpec};
+use vruntime::machine::{MachineSpec, parse_cpulist};
+use vruntime::measure::RunJson;
+use vruntime::measure::run::counters;
 use vruntime::sched::release::Release;
 use vruntime::sched::task::Policy;
+
+/// Begins the line that says which figures belong to the outcome.
+const PRINT: &str = "print ";
 
 /// A parsed scenario.
 pub struct Scenario {
@@ -43,13 +50,15 @@ pub struct Scenario {
     pub release: Release,
     length: Ns,
     tasks: Vec<Scripted>,
+    printed: Vec<String>,
 }
 
 /// One task of a scenario.
 #[derive(Clone)]
 struct Scripted {
     letter: char,
-    pin: Option<Cpu>,
+    cpus: Option<CpuMask>,
+    group: u16,
     policy: Policy,
     nice: i8,
     rt_priority: i8,
@@ -104,7 +113,11 @@ impl Scenario {
             machine: machine(m),
             release,
             length: ms(&length.replace(' ', "")),
-            tasks: lines.map(Scripted::parse).collect(),
+            tasks: lines.clone().filter(|l| !l.starts_with(PRINT)).map(Scripted::parse).collect(),
+            printed: lines
+                .filter_map(|l| l.strip_prefix(PRINT))
+                .flat_map(|l| l.split(", ").map(String::from))
+                .collect(),
         }
     }
 
@@ -132,7 +145,7 @@ impl Scenario {
 
     /// Time-line, switches and causes of a run of it.
     pub fn outcome(self) -> String {
-        let (length, tasks) = (self.length, self.tasks.clone());
+        let (length, tasks, printed) = (self.length, self.tasks.clone(), self.printed.clone());
         let record = self.record();
         let names = letters(&record, &tasks);
         let name = |id: u32| match names.get(&id) {
@@ -163,6 +176,14 @@ impl Scenario {
         }
         if record.counters.wakeups_on_rq != 0 {
             let _ = writeln!(text, "woken {} x while queued", record.counters.wakeups_on_rq);
+        }
+        let counters = counters(&record.counters);
+        let times = &RunJson::from(&record).cpu_time;
+        for name in printed {
+            let count = counters.iter().find(|c| c.0 == name).map(|c| c.1.to_string());
+            let time = || times.get(&name).map(|ns| format!("{ns} ns"));
+            let figure = count.or_else(time).unwrap_or("none".into());
+            let _ = writeln!(text, "{name}: {figure}");
         }
         text
     }
@@ -213,7 +234,8 @@ impl Scripted {
         let letter = head.next().unwrap().chars().next().unwrap();
         let mut task = Scripted {
             letter,
-            pin: None,
+            cpus: None,
+            group: 0,
             policy: Policy::Normal,
             nice: 0,
             rt_priority: 0,
@@ -222,9 +244,13 @@ impl Scripted {
             again: false,
         };
         while let Some(word) = head.next() {
+            if word == "on" {
+                task.cpus = Some(parse_cpulist(head.next().unwrap(), line).unwrap());
+                continue;
+            }
             let mut number = || head.next().unwrap().parse::<i16>().unwrap();
             match word {
-                "on" => task.pin = Some(Cpu(number() as u16)),
+                "group" => task.group = number() as u16,
                 "nice" => task.nice = number() as i8,
                 "batch" => task.policy = Policy::Batch,
                 "idle" => task.policy = Policy::Idle,
@@ -294,8 +320,8 @@ impl Program for Code {
 impl Workload for Script {
     fn command_line(&self) -> String {
         let line = |t: &Scripted| {
-            let (policy, nice, pin) = (t.policy, t.nice, t.pin);
-            format!("{policy:?} {nice} {pin:?} {:?}", t.script)
+            let (policy, nice, cpus) = (t.policy, t.nice, t.cpus);
+            format!("{policy:?} {nice} {cpus:?} {:?}", t.script)
         };
         format!("scenario {}", self.tasks.iter().map(line).collect::<Vec<_>>().join("; "))
     }
@@ -314,7 +340,7 @@ impl Workload for Script {
             let mut ops = Vec::new();
             if self.main {
                 // What a root has from the start, a child has to ask for.
-                ops.extend(t.pin.map(Op::Pin));
+                ops.extend(t.cpus.and_then(|cpus| cpus.first()).map(Op::Pin));
                 ops.push(Op::SetPolicy { policy: t.policy, prio: t.nice });
             }
             ops.extend(t.script.iter().map(|w| match *w {
@@ -333,7 +359,8 @@ impl Workload for Script {
         }
         for t in self.tasks.iter().filter(|t| !t.child) {
             let how = RootTask {
-                pin: t.pin,
+                cpus: t.cpus,
+                group: t.group,
                 policy: t.policy,
                 nice: t.nice,
                 ends_run: false,

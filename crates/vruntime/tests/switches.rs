@@ -1,0 +1,299 @@
+//! Switches: what does a switch of a release change, in situations small enough to check by hand?
+//!
+//! Each test is one that `mutants.rs` finds to fail when the switch is the other way round.
+
+mod scenario;
+
+use expect_test::{Expect, expect};
+use scenario::Scenario;
+
+#[track_caller]
+fn check(text: &str, expected: Expect) {
+    expected.assert_eq(&Scenario::parse(text).outcome());
+}
+
+/// Groups of one and of nine tasks. Ten tasks make a period of 10 · 1.5 = 15 ms (scaled: 1.5 ms is
+/// twice 0.75), half of which is A's; eight ticks of 1 ms are the first that exceed 7.5 ms. With
+/// `alt_period` off the root queue counts its two groups: 12 ms, 6 ms, seven ticks.
+#[test]
+fn cfs_the_period_counts_the_tasks_of_all_groups() {
+    check(
+        "uma-2 v6.1+hz=1000, 32 ms
+        A on 0 group 1: run 40ms
+        B on 0 group 2: run 40ms
+        C on 0 group 2: run 40ms
+        D on 0 group 2: run 40ms
+        E on 0 group 2: run 40ms
+        F on 0 group 2: run 40ms
+        G on 0 group 2: run 40ms
+        H on 0 group 2: run 40ms
+        I on 0 group 2: run 40ms
+        J on 0 group 2: run 40ms",
+        expect![[r#"
+                  0         10        20        30
+            cpu 0 .AAAAAAAABBCCDDEEAAAAAAAAFFGGHHI
+            cpu 1 ................................
+               1.0 ms  cpu 0: . -> A: idle: task woken
+               9.0 ms  cpu 0: A -> B: tick: slice used up
+              11.0 ms  cpu 0: B -> C: tick: slice used up
+              13.0 ms  cpu 0: C -> D: tick: slice used up
+              15.0 ms  cpu 0: D -> E: tick: slice used up
+              17.0 ms  cpu 0: E -> A: tick: slice used up
+              25.0 ms  cpu 0: A -> F: tick: slice used up
+              27.0 ms  cpu 0: F -> G: tick: slice used up
+              29.0 ms  cpu 0: G -> H: tick: slice used up
+              31.0 ms  cpu 0: H -> I: tick: slice used up
+            placed 10 x pinned
+        "#]],
+    )
+}
+
+/// A is SCHED_IDLE, but where the paths of A and B meet stands A's group, which is not: B has to
+/// wait for the tick. In 6.6 the task alone counted and B would run at once.
+#[test]
+fn eevdf_an_idle_task_counts_as_idle_only_among_its_siblings() {
+    check(
+        "uma-2 v6.12, 24 ms
+        A on 0 group 1 idle: run 40ms
+        B on 0: until 9ms, run 500us",
+        expect![[r#"
+                  0         10        20
+            cpu 0 .AAAAAAAAAAABAAAAAAAAAAA
+            cpu 1 ........................
+               1.0 ms  cpu 0: . -> B: idle: task woken
+               1.0 ms  cpu 0: B -> A: blocks
+              12.0 ms  cpu 0: A -> B: slice ended
+              12.6 ms  cpu 0: B -> A: exits
+            placed 3 x pinned
+        "#]],
+    )
+}
+
+/// B may use one CPU of the other node and both of this one, CPU 0 of which A has. One idle allowed
+/// CPU here, one there: B stays. If the forbidden CPU 3 counted, the other node would have two and
+/// win.
+#[test]
+fn a_group_is_as_idle_as_its_allowed_cpus() {
+    check(
+        "2x2x1 v6.1, 8 ms
+        A: run 1ms
+        B on 0-2: run 3ms",
+        expect![[r#"
+                  0
+            cpu 0 .A......
+            cpu 1 .BBB....
+            cpu 2 ........
+            cpu 3 ........
+               1.1 ms  cpu 0: . -> A: idle: task woken
+               1.1 ms  cpu 1: . -> B: idle: task woken
+               2.1 ms  cpu 0: A -> .: exits
+               4.2 ms  cpu 1: B -> .: exits
+            placed 1 x slow path: idle CPU
+            placed 1 x slow path: local group idlest
+        "#]],
+    )
+}
+
+/// No cache is shared, so B does not take the lock of A's queue but puts A on CPU 1's list.
+#[test]
+fn a_wakeup_across_a_cache_goes_through_the_wake_list() {
+    check(
+        "2x1x1 v6.1, 8 ms
+        A on 1: wait 0, run 500us
+        B on 0: until 3ms, wake 0, run 1ms
+        print wakeups_queued",
+        expect![[r#"
+                  0
+            cpu 0 ...B....
+            cpu 1 ...A....
+               1.1 ms  cpu 1: . -> A: idle: task woken
+               1.1 ms  cpu 0: . -> B: idle: task woken
+               1.1 ms  cpu 0: B -> .: blocks
+               1.1 ms  cpu 1: A -> .: blocks
+               3.1 ms  cpu 0: . -> B: idle: task woken
+               3.1 ms  cpu 1: . -> A: idle: task woken
+               3.7 ms  cpu 1: A -> .: exits
+               4.1 ms  cpu 0: B -> .: exits
+            placed 4 x pinned
+            wakeups_queued: 1
+        "#]],
+    )
+}
+
+/// The second message finds A on its way to sleep, still on its CPU: the wakeup is handed to that
+/// CPU without waiting for it, and without a choice of CPU.
+#[test]
+fn a_wakee_that_has_not_left_its_cpu_is_left_to_it() {
+    check(
+        "2x1x1 v6.1, 4 ms
+        A on 0: read 0, loop
+        B on 1: write 0, write 0, write 0, write 0, write 0, write 0, write 0, write 0, write 0
+        print wakeups_on_cpu, wakeups_queued",
+        expect![[r#"
+                  0
+            cpu 0 ....
+            cpu 1 ....
+               1.1 ms  cpu 1: . -> B: idle: task woken
+               1.1 ms  cpu 0: . -> A: idle: task woken
+               1.1 ms  cpu 0: A -> .: blocks
+               1.1 ms  cpu 0: . -> A: idle: task woken
+               1.1 ms  cpu 0: A -> .: blocks
+               1.1 ms  cpu 1: B -> .: exits
+            placed 2 x pinned
+            wakeups_on_cpu: 1
+            wakeups_queued: 1
+        "#]],
+    )
+}
+
+/// B sleeps at once. C and D wait behind A; CPU 1 takes C and stops, since something waits for it
+/// now. Without CONFIG_PREEMPTION it would take D as well.
+#[test]
+fn newidle_of_a_preemptible_kernel_takes_one_task() {
+    check(
+        "2x1x1 v6.1, 24 ms
+        A: run 40ms
+        B: until 15ms, run 1ms
+        C: run 3ms
+        D: wait 1, run 200us",
+        expect![[r#"
+                  0         10        20
+            cpu 0 .AAAAAAAAAAAAAAAAAAAAAAA
+            cpu 1 .CCC...........B........
+               1.1 ms  cpu 0: . -> A: idle: task woken
+               1.1 ms  cpu 1: . -> B: idle: task woken
+               1.1 ms  C moved 0 -> 1: newidle balance, NUMA
+               1.1 ms  cpu 1: B -> C: blocks
+               4.2 ms  cpu 1: C -> .: exits
+               8.0 ms  cpu 0: A -> D: tick: slice used up
+               8.0 ms  cpu 0: D -> A: blocks
+              15.1 ms  cpu 1: . -> B: idle: task woken
+              16.1 ms  cpu 1: B -> .: exits
+            placed 1 x slow path: idle CPU
+            placed 3 x slow path: local group idlest
+            placed 1 x target idle
+            migrated 1 x newidle balance, NUMA
+        "#]],
+    )
+}
+
+/// CPU n and n + 2 are a core. The other core is idle; the fourth pass without success asks the
+/// stopper. Before 6.6 two tasks on the two threads of a core had a CPU each and were left alone.
+#[test]
+fn two_busy_threads_are_moved_to_an_idle_core() {
+    check(
+        "2x1x2 v6.12, 32 ms
+        A: run 40ms
+        B on 2: run 40ms",
+        expect![[r#"
+                  0         10        20        30
+            cpu 0 .AAAAAAAAAAAAAAAAAAA............
+            cpu 1 ....................AAAAAAAAAAAA
+            cpu 2 .BBBBBBBBBBBBBBBBBBBBBBBBBBBBBBB
+            cpu 3 ................................
+               1.1 ms  cpu 2: . -> B: idle: task woken
+               1.1 ms  cpu 0: . -> A: idle: task woken
+              20.1 ms  cpu 0: A -> stopper: wakeup: higher class
+              20.1 ms  A moved 0 -> 1: active balance, NUMA
+              20.1 ms  cpu 0: stopper -> .: blocks
+              20.1 ms  cpu 1: . -> A: idle: task woken
+            placed 2 x pinned
+            placed 1 x slow path: local group idlest
+            migrated 1 x active balance, NUMA
+        "#]],
+    )
+}
+
+/// C went to sleep beside A while ineligible and stays queued. Two on CPU 0, as 6.12 counts, is one
+/// too many: CPU 1 pulls C and is its prev at 42 ms. Were it not counted, C would stay.
+#[test]
+fn newidle_sees_a_task_in_delayed_dequeue() {
+    check(
+        "uma-2 v6.12, 48 ms
+        A idle: run 2ms
+        B on 1 idle: run 500us
+        C: until 42ms, run 500us",
+        expect![[r#"
+                  0         10        20        30        40
+            cpu 0 .AA.............................................
+            cpu 1 .B........................................C.....
+               1.0 ms  cpu 1: . -> B: idle: task woken
+               1.0 ms  cpu 0: . -> C: idle: task woken
+               1.0 ms  cpu 0: C -> A: blocks
+               1.6 ms  C moved 0 -> 1: newidle balance, MC
+               1.6 ms  cpu 1: B -> .: exits
+               3.1 ms  cpu 0: A -> .: exits
+              42.1 ms  cpu 1: . -> C: idle: task woken
+              42.6 ms  cpu 1: C -> .: exits
+            placed 1 x pinned
+            placed 2 x slow path: local group idlest
+            placed 1 x target idle
+            migrated 1 x newidle balance, MC
+        "#]],
+    )
+}
+
+/// As before, but CPU 1 is busy when C's timer, which stayed behind, fires on the idle CPU 0.
+#[test]
+fn an_interrupt_on_an_idle_cpu_takes_the_wakee() {
+    check(
+        "uma-2 v6.12, 48 ms
+        A idle: run 2ms
+        B on 1 idle: run 500us
+        C: until 42ms, run 500us
+        D on 1: until 20ms, run 40ms",
+        expect![[r#"
+                  0         10        20        30        40
+            cpu 0 .AA.......................................C.....
+            cpu 1 .B..................DDDDDDDDDDDDDDDDDDDDDDDDDDDD
+               1.0 ms  cpu 1: . -> D: idle: task woken
+               1.0 ms  cpu 0: . -> C: idle: task woken
+               1.0 ms  cpu 1: D -> B: blocks
+               1.0 ms  cpu 0: C -> A: blocks
+               1.6 ms  C moved 0 -> 1: newidle balance, MC
+               1.6 ms  cpu 1: B -> .: exits
+               3.1 ms  cpu 0: A -> .: exits
+              20.0 ms  cpu 1: . -> D: idle: task woken
+              42.0 ms  C moved 1 -> 0: target idle
+              42.0 ms  cpu 0: . -> C: idle: task woken
+              42.6 ms  cpu 0: C -> .: exits
+            placed 3 x pinned
+            placed 2 x slow path: local group idlest
+            placed 1 x target idle
+            migrated 1 x newidle balance, MC
+            migrated 1 x target idle
+        "#]],
+    )
+}
+
+/// B has a load of 1024, C one of a little less, since it began later, E one of 15 at the most.
+/// 1024 + 15 against C's: more, but less than C's and half of 17 % above it. E goes to the waker;
+/// without the bias it would stay.
+#[test]
+fn a_nearly_equal_load_favours_the_waker() {
+    check(
+        "uma-2 v6.1, 20 ms
+        B on 0: run 11ms, wake 0, run 40ms
+        E nice 19: wait 0, run 1ms
+        C on 1: until 2ms, run 40ms",
+        expect![[r#"
+                  0         10
+            cpu 0 .BBBBBBBBBBBBBBBEBBB
+            cpu 1 ..CCCCCCCCCCCCCCCCCC
+               1.0 ms  cpu 1: . -> C: idle: task woken
+               1.0 ms  cpu 0: . -> B: idle: task woken
+               1.0 ms  E moved 0 -> 1: newidle balance, MC
+               1.0 ms  cpu 1: C -> E: blocks
+               1.0 ms  cpu 1: E -> .: blocks
+               2.0 ms  cpu 1: . -> C: idle: task woken
+              12.0 ms  E moved 1 -> 0: target (nothing idle)
+              16.0 ms  cpu 0: B -> E: tick: slice used up
+              17.1 ms  cpu 0: E -> B: exits
+            placed 3 x pinned
+            placed 1 x slow path: local group idlest
+            placed 1 x target (nothing idle)
+            migrated 1 x newidle balance, MC
+            migrated 1 x target (nothing idle)
+        "#]],
+    )
+}
