@@ -1,21 +1,27 @@
 //! Machine files: TOML by path or from the set inside the program, inherited cost tables, and the
-//! machine of a sysfs tree.
+//! machines that others describe: a sysfs tree, hwloc's XML, `lscpu`'s JSON.
 //!
 //! `inherit = "name"` names a cost table: `costs/name.toml` beside the machine file, or one inside
 //! the program. Tables merge key by key and what the file says wins; a cost is replaced as a whole,
 //! so a range never mixes with another one's source. Lists (idle states, SMT speeds) are replaced
 //! as a whole as well. A cost table may inherit another one.
 
+mod archive;
+mod hwloc;
+mod lscpu;
+mod shape;
 mod sysfs;
 
+pub use shape::FROM_A_TABLE;
 pub use sysfs::sysfs_machine;
 
 use crate::text_file;
 use serde::Deserialize;
+use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 use toml::{Table, Value};
-use vruntime_machine::{CostSpec, MachineSpec, SCHEMA, SpecError, nearest_name};
+use vruntime_machine::{Arch, CostSpec, MachineSpec, SCHEMA, SpecError, nearest_name};
 
 include!(concat!(env!("OUT_DIR"), "/machines.rs"));
 
@@ -68,11 +74,14 @@ pub enum FileError {
         /// The nearest name that exists.
         nearest: Option<String>,
     },
-    /// A sysfs tree without what a machine needs.
-    #[error("{}: found {found}, expected {expected}", path.display())]
-    Sysfs {
-        /// The file in the tree.
+    /// A description by sysfs, hwloc or lscpu without what a machine needs.
+    #[error("{}{}: found {found}, expected {expected}", path.display(),
+        line.map(|l| format!(":{l}")).unwrap_or_default())]
+    Content {
+        /// The file, in a tree the one of the tree.
         path: PathBuf,
+        /// Line, from 1, where it is known.
+        line: Option<usize>,
         /// What was there.
         found: String,
         /// What should have been.
@@ -101,11 +110,37 @@ pub fn builtin_machine(name: &str) -> Result<MachineSpec, FileError> {
     load_machine_str(text, name)
 }
 
-/// The machine in a TOML file.
+/// The machine that a file or directory describes: TOML, hwloc's XML, `lscpu`'s JSON, a copy of
+/// `/sys` as a directory or as a tar archive, or a dump of one. What it is, its content says.
 pub fn load_machine(path: &Path) -> Result<MachineSpec, FileError> {
-    let text = read(path)?;
+    if path.is_dir() {
+        return sysfs_machine(path);
+    }
+    let file = File::open(path).map_err(|source| FileError::Read { path: path.into(), source })?;
+    let bytes = archive::read(path, file)?;
+    if archive::is_tar(&bytes) {
+        return sysfs::archived_machine(path, &bytes);
+    }
+    let text = String::from_utf8(bytes).map_err(|e| {
+        let newline = |b: &&u8| **b == b'\n';
+        let before = &e.as_bytes()[..e.utf8_error().valid_up_to()];
+        let line = before.iter().filter(newline).count() + 1;
+        wrong(path, Some(line), "bytes that are not UTF-8", KINDS)
+    })?;
+    match text.trim_start().as_bytes() {
+        [b'<', ..] => hwloc::hwloc_machine(path, &text),
+        [b'{', ..] => lscpu::lscpu_machine(path, &text),
+        [b'c', b'p', b'u', b'0'..=b'9', ..] => sysfs::dumped_machine(path, &text),
+        _ => load_toml(path, &text),
+    }
+}
+
+/// What a machine may be given as.
+const KINDS: &str = "TOML, hwloc XML, `lscpu -J`, or a copy of /sys";
+
+fn load_toml(path: &Path, text: &str) -> Result<MachineSpec, FileError> {
     let dir = path.parent().unwrap_or(Path::new("."));
-    load(&text, &path.display().to_string(), Some(&dir.join("costs")))
+    load(text, &path.display().to_string(), Some(&dir.join("costs")))
 }
 
 /// The machine in a TOML text. `origin` names the text in error messages; inherited cost tables
@@ -248,6 +283,33 @@ fn line_of_key(text: &str, path: &str) -> Option<usize> {
 
 fn line_of(text: &str, byte: usize) -> usize {
     text.as_bytes()[..byte].iter().filter(|&&b| b == b'\n').count() + 1
+}
+
+/// The architecture that `uname -m` calls `name`.
+fn arch_of(path: &Path, line: Option<usize>, name: &str) -> Result<Arch, FileError> {
+    match name {
+        "x86_64" | "amd64" | "i686" | "i386" => Ok(Arch::X86),
+        "ppc64" | "ppc64le" | "ppc64el" => Ok(Arch::Powerpc),
+        _ => {
+            let expected = "x86_64, ppc64 or ppc64le: there are no costs for others";
+            Err(wrong(path, line, format!("architecture `{name}`"), expected))
+        }
+    }
+}
+
+/// The name of a machine after its file.
+fn stem(path: &Path) -> String {
+    let name = path.file_name().map_or_else(String::new, |n| n.to_string_lossy().into_owned());
+    name.split('.').next().filter(|n| !n.is_empty()).unwrap_or("machine").to_string()
+}
+
+fn wrong(
+    path: &Path,
+    line: Option<usize>,
+    found: impl Into<String>,
+    expected: impl Into<String>,
+) -> FileError {
+    FileError::Content { path: path.into(), line, found: found.into(), expected: expected.into() }
 }
 
 fn read(path: &Path) -> Result<String, FileError> {

@@ -55,7 +55,8 @@ pub enum Command {
 /// What `run` and `compare` have in common.
 #[derive(Args)]
 pub struct Simulation {
-    /// Machine: a name (`vruntime list machines`), a TOML file, or `host`
+    /// Machine: a name (`vruntime list machines`), `host`, or a file or directory: TOML, hwloc XML,
+    /// `lscpu -J`, a copy of /sys or an archive of one
     #[arg(short, long, value_name = "MACHINE")]
     pub machine: String,
     /// Workload, in the real tool's words, as in 'hackbench -g 20 -f 20 --pipe --threads'

@@ -1,8 +1,10 @@
-//! `-m`: a machine's name, a TOML file, or `host`.
+//! `-m`: a machine's name, a file or directory that describes one, or `host`.
 
 use crate::failure::Failure;
 use std::path::{Path, PathBuf};
-use vruntime_formats::machine_file::{builtin, builtin_machine, load_machine, sysfs_machine};
+use vruntime_formats::machine_file::{
+    FROM_A_TABLE, builtin, builtin_machine, load_machine, sysfs_machine,
+};
 use vruntime_machine::{MachineSpec, nearest_name};
 
 /// The machine that this program runs on.
@@ -13,18 +15,36 @@ pub fn machine(word: &str) -> Result<MachineSpec, Failure> {
     if word == HOST {
         return host();
     }
+    let path = Path::new(word);
     if word.ends_with(".toml") || word.contains('/') {
-        return Ok(load_machine(Path::new(word))?);
+        return described(path);
     }
     let names = || builtin().iter().map(|&(name, _)| name).chain([HOST]);
     if names().any(|name| name == word) {
         return Ok(builtin_machine(word)?);
     }
+    if path.exists() {
+        return described(path);
+    }
     let near = nearest_name(word, names()).map(|n| format!(", nearest is `{n}`"));
     Err(Failure::Usage(format!(
-        "no machine named `{word}`{}; `vruntime list machines` shows all, a file ends in .toml",
+        "no machine named `{word}`{}; `vruntime list machines` shows all; a file may be \
+         TOML, hwloc XML, `lscpu -J`, or a copy of /sys",
         near.unwrap_or_default()
     )))
+}
+
+/// The machine in a file or directory; if it is not our own format, its costs are a table's.
+fn described(path: &Path) -> Result<MachineSpec, Failure> {
+    let spec = load_machine(path)?;
+    if spec.sources.iter().any(|s| s.place.ends_with(FROM_A_TABLE)) {
+        let file = path.display();
+        eprintln!(
+            "vruntime: {file}: its topology is that machine's, its costs are a table's. `vruntime \
+             show machine {file}` says what is from where."
+        );
+    }
+    Ok(spec)
 }
 
 /// What `vruntime calibrate` last wrote, or else sysfs with the costs of the nearest table.

@@ -1,144 +1,87 @@
-//! The machine that a sysfs tree shows: sets written out, costs of the nearest built-in table.
-//!
-//! What sysfs does not tell (costs, clock, page size) comes from `x86-server` or `power10` and
-//! says so in its sources; a calibration replaces it.
+//! The machine that a sysfs tree shows: mounted, copied, in an archive, or as a dump of
+//! `path:value` lines.
 
-use super::{FileError, inherit};
-use serde::Deserialize;
+use super::archive;
+use super::shape::{Cache, CpuShape, Node, Shape, guest_halt};
+use super::{FileError, wrong};
+use crate::text_file;
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
-use toml::{Table, Value};
 use vruntime_base::{Cpu, CpuMask};
-use vruntime_machine::{
-    Arch, Caches, Cost, CostSpec, IdleSpec, MachineSpec, Masks, SCHEMA, Source, SpecError,
-    TopologySpec, parse_cpulist,
-};
+use vruntime_machine::{Arch, Cost, IdleSpec, MachineSpec, parse_cpulist};
 
-/// The part of a machine that a cost table gives.
-#[derive(Deserialize)]
-struct Inherited {
-    path_permille: Cost,
-    smt_speed: Vec<Cost>,
-    costs: CostSpec,
-}
-
-/// One cache of a CPU.
-struct Cache {
-    level: u32,
-    kib: u32,
-    shared: CpuMask,
-}
+/// Where the files are below a root, as `/sys` has them.
+const SYSTEM: &str = "devices/system/";
 
 /// The machine of the sysfs mounted (or copied) at `root`, usually `/sys`.
 pub fn sysfs_machine(root: &Path) -> Result<MachineSpec, FileError> {
-    let tree = Tree { root: root.join("devices/system") };
-    let online = tree.cpulist("cpu/online")?;
-    let n = online.weight();
-    if n == 0 || online != CpuMask::first_n(n) {
-        return Err(FileError::Sysfs {
-            path: tree.root.join("cpu/online"),
-            found: online.to_string(),
-            expected: "CPUs without holes; bring the others online".into(),
-        });
-    }
-    let arch = if tree.has("cpu/cpu0/dscr") { Arch::Powerpc } else { Arch::X86 };
-    let table = if arch == Arch::Powerpc { "power10" } else { "x86-server" };
-    let mut inherited = Table::new();
-    inherited.insert("inherit".into(), Value::String(table.into()));
-    inherit(&mut inherited, "sysfs", None, 0)?;
-    let Inherited { path_permille, mut smt_speed, costs } =
-        Inherited::deserialize(Value::Table(inherited)).map_err(|e| FileError::Toml {
-            origin: format!("costs/{table}"),
-            line: None,
-            message: e.to_string(),
-        })?;
-    let masks = masks(&tree, arch, &online)?;
-    let width = masks.smt.iter().filter_map(|l| parse_cpulist(l, "smt").ok());
-    extend_speeds(&mut smt_speed, width.map(|m| m.weight()).max().unwrap_or(1));
-    let mhz = tree.number("cpu/cpu0/cpufreq/cpuinfo_max_freq").map(|khz| khz / 1000);
-    let spec = MachineSpec {
-        schema: SCHEMA.into(),
-        name: "host".into(),
-        description: format!("{n} CPUs as sysfs shows them"),
-        arch,
-        page_kib: if arch == Arch::Powerpc { 64 } else { 4 },
-        mhz: mhz.unwrap_or(3400),
-        path_permille,
-        caches: cache_sizes(&tree.caches(Cpu(0))?),
-        smt_speed,
-        idle: idle_states(&tree),
-        topology: TopologySpec::Masks(masks),
-        costs,
-        sources: vec![
-            source("topology, caches, idle table", "sysfs"),
-            source("mhz", if mhz.is_some() { "sysfs, cpufreq" } else { "not in sysfs: a guess" }),
-            source("page size", "not in sysfs: usual for the architecture"),
-            source("costs", &format!("table {table}, not of this machine")),
-        ],
+    let places =
+        [root.join("devices/system"), root.join("sys/devices/system"), root.join("system")];
+    let found = places.iter().find(|p| p.join("cpu").is_dir());
+    let found = found.cloned().or_else(|| root.join("cpu").is_dir().then(|| root.to_path_buf()));
+    let Some(system) = found else {
+        let expected = "a copy of /sys with devices/system/cpu in it";
+        return Err(wrong(root, None, "a directory without it", expected));
     };
-    let wrong = |source: SpecError| FileError::Spec { origin: root.display().to_string(), source };
-    spec.check().map_err(wrong)?;
-    spec.topology.build(arch).map_err(wrong)?;
-    Ok(spec)
+    let cpuinfo = root.join("proc/cpuinfo");
+    let power = fs::read_to_string(cpuinfo).is_ok_and(|text| is_power(&text));
+    Tree { path: system.clone(), files: Files::Below(system), power }.machine("host")
 }
 
-/// The sets of every level, made to nest as the kernel makes them nest.
-fn masks(tree: &Tree, arch: Arch, online: &CpuMask) -> Result<Masks, FileError> {
-    let (node_numbers, nodes, node_distance) = tree.nodes(online)?;
-    let [mut smt, mut l2, mut llc, mut package] = [const { Vec::new() }; 4];
-    for c in online.iter() {
-        let node = nodes.iter().find(|m| m.has(c)).copied().unwrap_or(*online);
-        let threads = tree.topology(c, &["core_cpus_list", "thread_siblings_list"])?;
-        // The kernel does not believe a core or cache that spans nodes.
-        let threads = threads.and(&node);
-        let caches = tree.caches(c)?;
-        let level = |l: u32| caches.iter().find(|x| x.level == l).map(|x| x.shared.and(&node));
-        let second = level(2).unwrap_or(threads).or(&threads);
-        let last = caches.iter().map(|x| x.level).max().and_then(level).unwrap_or(second);
-        smt.push(threads);
-        l2.push(second);
-        // On POWER the scheduler's group ends at the L2.
-        llc.push(if arch == Arch::Powerpc { second } else { last.or(&second) });
-        let socket = tree.topology(c, &["package_cpus_list", "core_siblings_list"])?;
-        package.push(socket.and(online).or(&last));
+/// The machine of a sysfs tree in a tar archive, plain or compressed.
+pub(super) fn archived_machine(path: &Path, bytes: &[u8]) -> Result<MachineSpec, FileError> {
+    let all = archive::unpack(path, bytes, |name| {
+        name.ends_with("proc/cpuinfo")
+            || name
+                .split_once(SYSTEM)
+                .is_some_and(|(_, at)| at.starts_with("cpu/") || at.starts_with("node/"))
+    })?;
+    let power = all.iter().any(|(name, text)| name.ends_with("cpuinfo") && is_power(text));
+    let below = |(name, text): (String, String)| {
+        name.split_once(SYSTEM).map(|(_, at)| (at.to_string(), text))
+    };
+    let files: BTreeMap<_, _> = all.into_iter().filter_map(below).collect();
+    if files.is_empty() {
+        let expected = "a copy of /sys with devices/system/cpu in it";
+        return Err(wrong(path, None, "an archive without it", expected));
     }
-    join(&mut package, &llc);
-    Ok(Masks {
-        smt: groups(&smt),
-        l2: groups(&l2),
-        llc: groups(&llc),
-        packages: groups(&package),
-        nodes: nodes.iter().map(CpuMask::to_string).collect(),
-        node_numbers,
-        node_distance,
-    })
+    Tree { path: path.into(), files: Files::Held(files), power }.machine(&super::stem(path))
 }
 
-/// Joins packages that a guest's cache group spans.
-fn join(package: &mut [CpuMask], llc: &[CpuMask]) {
-    for group in llc {
-        let whole = group.iter().fold(CpuMask::EMPTY, |u, c| u.or(&package[c.ix()]));
-        for c in whole.iter() {
-            package[c.ix()] = whole;
+/// The machine of a dump: lines such as `cpu0/cache/index0/level:1`.
+pub(super) fn dumped_machine(path: &Path, text: &str) -> Result<MachineSpec, FileError> {
+    let mut files = BTreeMap::new();
+    let mut last = 0;
+    for (i, line) in text.lines().enumerate().filter(|(_, l)| !l.trim().is_empty()) {
+        let Some((at, value)) = line.split_once(':') else {
+            let expected = "`path:value`, as in `cpu0/cache/index0/level:1`";
+            return Err(wrong(path, Some(i + 1), format!("`{line}`"), expected));
+        };
+        let folder = at.split('/').next().unwrap_or("").trim_end_matches(char::is_numeric);
+        if folder == "cpu" && at.contains("/topology/") {
+            let number = at[3..].split('/').next().and_then(|n| n.parse::<usize>().ok());
+            last = last.max(number.unwrap_or(0));
         }
+        files.insert(format!("{folder}/{at}"), value.trim().to_string());
     }
+    files.entry("cpu/online".into()).or_insert_with(|| format!("0-{last}"));
+    let nodes: Vec<&str> = files
+        .keys()
+        .filter_map(|k| k.strip_prefix("node/node")?.strip_suffix("/cpulist"))
+        .collect();
+    if !nodes.is_empty() {
+        let nodes = nodes.join(",");
+        files.insert("node/online".into(), nodes);
+    }
+    Tree { path: path.into(), files: Files::Held(files), power: false }.machine(&super::stem(path))
 }
 
-/// The different sets as CPU lists, in order of first appearance.
-fn groups(of: &[CpuMask]) -> Vec<String> {
-    let first = |&(i, set): &(usize, &CpuMask)| set.first() == Some(Cpu::from_ix(i));
-    of.iter().enumerate().filter(first).map(|(_, set)| set.to_string()).collect()
+fn is_power(cpuinfo: &str) -> bool {
+    cpuinfo.lines().any(|l| l.starts_with("cpu\t") && l.contains("POWER"))
 }
 
-fn cache_sizes(caches: &[Cache]) -> Caches {
-    let kib = |level: u32| caches.iter().find(|c| c.level == level).map(|c| c.kib);
-    let last = caches.iter().max_by_key(|c| c.level).map_or(0, |c| c.kib);
-    let l1_kib = kib(1).unwrap_or(32);
-    let l2_kib = kib(2).unwrap_or(l1_kib);
-    Caches { l1_kib, l2_kib, llc_mib: last.max(l2_kib).div_ceil(1024) }
-}
-
-/// States of CPU 0, or a halt where the kernel has no table (most guests).
+/// The idle states of CPU 0.
 fn idle_states(tree: &Tree) -> Vec<IdleSpec> {
     let mut states = Vec::new();
     loop {
@@ -166,61 +109,73 @@ fn idle_states(tree: &Tree) -> Vec<IdleSpec> {
             exit_latency,
         });
     }
-    if states.is_empty() {
-        states.push(IdleSpec {
-            name: "halt".into(),
-            table_latency_ns: 0,
-            target_residency_ns: 0,
-            polling: false,
-            exit_latency: guest_halt(),
-        });
-    }
     states
 }
 
-fn guest_halt() -> Cost {
-    Cost {
-        low: 1000,
-        mid: 4000,
-        high: 10000,
-        source: "typical, from memory: a halt exit through a hypervisor, 2-10 us".into(),
-    }
-}
-
-/// Speeds for wider cores than the table knows: the core's throughput stays.
-fn extend_speeds(speeds: &mut Vec<Cost>, width: usize) {
-    while speeds.len() < width {
-        let k = speeds.len() as u32;
-        let scale = |v: u32| (v * k / (k + 1)).max(1);
-        let Some(last) = speeds.last() else { return };
-        let next = Cost {
-            low: scale(scale(last.low)),
-            mid: scale(last.mid),
-            high: last.high,
-            source: "estimate: the core does no more with one thread more".into(),
-        };
-        speeds.push(next);
-    }
-}
-
-fn source(what: &str, place: &str) -> Source {
-    Source { what: what.into(), place: place.into() }
+/// The files below `/sys/devices/system`.
+enum Files {
+    Below(PathBuf),
+    Held(BTreeMap<String, String>),
 }
 
 /// `/sys/devices/system`.
 struct Tree {
-    root: PathBuf,
+    /// For messages.
+    path: PathBuf,
+    files: Files,
+    /// Something beside the tree says that it is a POWER machine.
+    power: bool,
 }
 
 impl Tree {
+    fn machine(&self, name: &str) -> Result<MachineSpec, FileError> {
+        let online = self.cpulist("cpu/online")?;
+        let n = online.weight();
+        if n == 0 || online != CpuMask::first_n(n) {
+            let expected = "CPUs without holes; bring the others online";
+            return Err(wrong(&self.path.join("cpu/online"), None, online.to_string(), expected));
+        }
+        let power = self.power || self.has("cpu/cpu0/dscr");
+        let mut cpus = Vec::new();
+        for c in online.iter() {
+            cpus.push(CpuShape {
+                threads: self.topology(c, &["core_cpus_list", "thread_siblings_list"])?,
+                caches: self.caches(c)?,
+                package: self.topology(c, &["package_cpus_list", "core_siblings_list"])?,
+            });
+        }
+        let mhz = self.number("cpu/cpu0/cpufreq/cpuinfo_max_freq").map(|khz| khz / 1000);
+        let shape = Shape {
+            name: name.into(),
+            origin: "sysfs",
+            arch: if power { Arch::Powerpc } else { Arch::X86 },
+            cpus,
+            nodes: self.nodes(&online)?,
+            idle: idle_states(self),
+            mhz,
+            guesses: Vec::new(),
+        };
+        shape.machine(&self.path)
+    }
     fn has(&self, at: &str) -> bool {
-        self.root.join(at).exists()
+        match &self.files {
+            Files::Below(root) => root.join(at).exists(),
+            Files::Held(files) => files.contains_key(at),
+        }
     }
     fn text(&self, at: &str) -> Result<String, FileError> {
-        let path = self.root.join(at);
-        match fs::read_to_string(&path) {
-            Ok(text) => Ok(text.trim().to_string()),
-            Err(source) => Err(FileError::Read { path, source }),
+        match &self.files {
+            Files::Below(root) => {
+                let path = root.join(at);
+                match text_file::read(&path) {
+                    Ok(text) => Ok(text.trim().to_string()),
+                    Err(source) => Err(FileError::Read { path, source }),
+                }
+            }
+            Files::Held(files) => match files.get(at) {
+                Some(text) => Ok(text.trim().to_string()),
+                None => Err(wrong(&self.path, None, format!("no {at}"), "what sysfs has there")),
+            },
         }
     }
     fn number(&self, at: &str) -> Option<u32> {
@@ -229,7 +184,7 @@ impl Tree {
     fn cpulist(&self, at: &str) -> Result<CpuMask, FileError> {
         let text = self.text(at)?;
         parse_cpulist(&text, at)
-            .map_err(|source| FileError::Spec { origin: self.root.display().to_string(), source })
+            .map_err(|source| FileError::Spec { origin: self.path.display().to_string(), source })
     }
     /// The first of several names of a topology file.
     fn topology(&self, c: Cpu, names: &[&str]) -> Result<CpuMask, FileError> {
@@ -253,14 +208,10 @@ impl Tree {
         }
         Ok(caches)
     }
-    /// Numbers, CPUs and distances of the nodes that have CPUs; one node if there is no table.
-    #[allow(clippy::type_complexity)]
-    fn nodes(
-        &self,
-        online: &CpuMask,
-    ) -> Result<(Vec<u32>, Vec<CpuMask>, Vec<Vec<u32>>), FileError> {
+    /// The nodes that have CPUs; one if there is no table.
+    fn nodes(&self, online: &CpuMask) -> Result<Vec<Node>, FileError> {
         if !self.has("node/online") {
-            return Ok((vec![0], vec![*online], vec![vec![10]]));
+            return Ok(vec![Node { number: 0, cpus: *online, distance: vec![10] }]);
         }
         let listed: Vec<Cpu> = self.cpulist("node/online")?.iter().collect();
         let mut sets = Vec::new();
@@ -268,21 +219,19 @@ impl Tree {
             sets.push(self.cpulist(&format!("node/node{node}/cpulist"))?.and(online));
         }
         let with_cpus: Vec<usize> = (0..listed.len()).filter(|&i| !sets[i].is_empty()).collect();
-        let mut distance = Vec::new();
+        let mut nodes = Vec::new();
         for &i in &with_cpus {
             let at = format!("node/node{}/distance", listed[i]);
             let text = self.text(&at)?;
             let row: Vec<u32> = text.split_whitespace().filter_map(|d| d.parse().ok()).collect();
             if row.len() != listed.len() {
-                return Err(FileError::Sysfs {
-                    path: self.root.join(at),
-                    found: format!("`{text}`"),
-                    expected: format!("{} distances", listed.len()),
-                });
+                let expected = format!("{} distances", listed.len());
+                return Err(wrong(&self.path.join(at), None, format!("`{text}`"), expected));
             }
-            distance.push(with_cpus.iter().map(|&j| row[j]).collect());
+            let number = u32::from(listed[i].0);
+            let distance = with_cpus.iter().map(|&j| row[j]).collect();
+            nodes.push(Node { number, cpus: sets[i], distance });
         }
-        let numbers = with_cpus.iter().map(|&i| u32::from(listed[i].0)).collect();
-        Ok((numbers, with_cpus.iter().map(|&i| sets[i]).collect(), distance))
+        Ok(nodes)
     }
 }

@@ -1,0 +1,83 @@
+//! Tar archives, and files compressed with gzip, bzip2 or xz.
+
+use super::{FileError, wrong};
+use std::io::{self, Cursor, Read, Write};
+use std::path::Path;
+
+/// No machine's file comes near, decompressed.
+const MAX_MIB: u64 = 64;
+/// A file in sysfs is a page.
+const MAX_FILE: u64 = 64 << 10;
+
+/// What `file` holds, decompressed if it is compressed; an error if it is larger than any such
+/// file, as a device may be.
+pub(super) fn read(path: &Path, file: impl Read) -> Result<Vec<u8>, FileError> {
+    let packed = bounded(path, file)?;
+    if packed.starts_with(b"\x1f\x8b") {
+        bounded(path, flate2::read::MultiGzDecoder::new(&packed[..]))
+    } else if packed.starts_with(b"BZh") {
+        bounded(path, bzip2::read::MultiBzDecoder::new(&packed[..]))
+    } else if packed.starts_with(b"\xfd7zXZ\0") {
+        let mut out = Bounded(Vec::new());
+        let result = lzma_rs::xz_decompress(&mut Cursor::new(&packed), &mut out);
+        result.map_err(|e| wrong(path, None, format!("{e:?}"), "a whole .xz file"))?;
+        Ok(out.0)
+    } else {
+        Ok(packed)
+    }
+}
+
+fn bounded(path: &Path, from: impl Read) -> Result<Vec<u8>, FileError> {
+    let mut out = Vec::new();
+    let read = from.take((MAX_MIB << 20) + 1).read_to_end(&mut out);
+    let read = read.map_err(|source| FileError::Read { path: path.into(), source })?;
+    if read as u64 > MAX_MIB << 20 {
+        return Err(wrong(path, None, format!("more than {MAX_MIB} MiB"), "a machine"));
+    }
+    Ok(out)
+}
+
+/// Refuses to grow beyond [`MAX_MIB`].
+struct Bounded(Vec<u8>);
+
+impl Write for Bounded {
+    fn write(&mut self, part: &[u8]) -> io::Result<usize> {
+        if (self.0.len() + part.len()) as u64 > MAX_MIB << 20 {
+            return Err(io::Error::other(format!("more than {MAX_MIB} MiB, decompressed")));
+        }
+        self.0.extend_from_slice(part);
+        Ok(part.len())
+    }
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// True if `bytes` are a tar archive.
+pub(super) fn is_tar(bytes: &[u8]) -> bool {
+    bytes.get(257..262) == Some(b"ustar")
+}
+
+/// The names and texts of the files in a tar archive that `wanted` names.
+pub(super) fn unpack(
+    path: &Path,
+    bytes: &[u8],
+    wanted: impl Fn(&str) -> bool,
+) -> Result<Vec<(String, String)>, FileError> {
+    let failed = |source: io::Error| FileError::Read { path: path.into(), source };
+    let mut archive = tar::Archive::new(bytes);
+    let mut found = Vec::new();
+    for entry in archive.entries().map_err(failed)? {
+        let entry = entry.map_err(failed)?;
+        let name = String::from_utf8_lossy(&entry.path_bytes()).into_owned();
+        if !entry.header().entry_type().is_file() || !wanted(&name) {
+            continue;
+        }
+        let mut text = Vec::new();
+        // tar stores a sysfs file as long as it pretends to be, filled with zeros.
+        entry.take(MAX_FILE).read_to_end(&mut text).map_err(failed)?;
+        let text = String::from_utf8_lossy(&text);
+        found.push((name, text.trim_end_matches('\0').to_string()));
+    }
+    Ok(found)
+}
