@@ -2,7 +2,7 @@
 
 use crate::frame::Frame;
 use crate::sim::Sim;
-use vruntime_base::{Cause, Cpu, Ns};
+use vruntime_base::{Cause, Cpu, Func, Ns, Resource};
 
 impl Sim {
     /// The operation of `c` ends now: lets its frame act.
@@ -125,9 +125,14 @@ impl Sim {
         let p = self.curr(c);
         let cpu = &mut self.cpus[c.ix()];
         debug_assert!(cpu.level == 0 && cpu.op_end >= cut);
+        let left = cpu.op_end - cut;
+        let entry = cpu.op_end.saturating_sub(cpu.user_to).min(left);
+        self.sh.ledger.unbook(c, Func::SyscallEntry, Resource::None, entry);
+        self.sh.ledger.unbook(c, Func::User, Resource::None, left - entry);
+        let slowdown = cpu.slowdown;
+        let work = |wall: Ns| wall.mul_div(1024, u64::from(slowdown)).max(Ns(1).min(wall));
         let k = &mut self.tasks[p.ix()];
-        k.remaining = cpu.op_end - cut;
-        k.remaining_entry = cpu.op_end.saturating_sub(cpu.user_to).0 as u32;
+        (k.remaining, k.remaining_entry) = (work(left), work(entry).0 as u32);
         cpu.op_end = cut;
         cpu.frames[0] = Frame::Schedule;
         cpu.no_user();

@@ -138,14 +138,14 @@ impl Sim {
         let cpu = &mut self.cpus[c.ix()];
         let old = cpu.slowdown;
         cpu.slowdown = slowdown;
-        if old == slowdown
-            || cpu.level != 0
-            || !matches!(cpu.frames[0], Frame::Task)
-            || cpu.op_end >= Ns::NEVER
-            || cpu.op_end <= now
-            || cpu.rq_wait.is_some()
-            || cpu.spin.is_some()
-        {
+        if old == slowdown || !matches!(cpu.frames[0], Frame::Task) || cpu.spin.is_some() {
+            return;
+        }
+        if cpu.level != 0 {
+            self.change_speed_of_interrupted(c, old, slowdown);
+            return;
+        }
+        if cpu.op_end >= Ns::NEVER || cpu.op_end <= now || cpu.rq_wait.is_some() {
             return;
         }
         // What is done with interrupts off (a switch under the run queue lock) keeps its time.
@@ -170,6 +170,28 @@ impl Sim {
             self.mutex_free_at(c, mutex, free_at);
         }
         self.arm(c);
+    }
+
+    /// As `change_speed`, for what is left of an operation that an interrupt has suspended.
+    fn change_speed_of_interrupted(&mut self, c: Cpu, old: u32, slowdown: u32) {
+        let cpu = &mut self.cpus[c.ix()];
+        let (from, left) = (cpu.suspended_at[0], cpu.saved[0]);
+        if left >= Ns::NEVER {
+            return;
+        }
+        let scale = |d: Ns| d.mul_div(u64::from(slowdown), u64::from(old));
+        let stretch = |t: Ns| if t <= from { t } else { from + scale(t - from) };
+        let scaled = scale(left);
+        cpu.saved[0] = scaled;
+        cpu.user_from = stretch(cpu.user_from);
+        cpu.user_to = stretch(cpu.user_to);
+        cpu.mutex_left = scale(cpu.mutex_left);
+        let func = cpu.func;
+        if scaled >= left {
+            self.sh.ledger.book(c, func, Resource::None, scaled - left);
+        } else {
+            self.sh.ledger.unbook(c, func, Resource::None, left - scaled);
+        }
     }
 
     /// What it takes to warm the caches of `c` for `p`, which begins to run there.

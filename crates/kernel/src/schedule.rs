@@ -205,10 +205,6 @@ impl Sim {
                 if self.sh.tasks[prev.ix()].state == TaskState::Running {
                     k.runnable_since = at;
                 }
-                let (left, entry) = (k.remaining, Ns(u64::from(k.remaining_entry)));
-                if left.0 != 0 {
-                    self.unbook_remaining(c, left, entry);
-                }
             }
             self.sh.rqs[c.ix()].curr = next;
             if prev_idle != next_idle {
@@ -228,7 +224,7 @@ impl Sim {
             self.plan(c, at, Frame::EnterIdle);
             return;
         }
-        self.resume(c, next, at, prev != next);
+        self.resume(c, next, at);
     }
 
     /// Books and counts that `next` begins to run; returns when its cache is warm.
@@ -245,40 +241,25 @@ impl Sim {
     }
 
     /// The task goes on with what is left of its operation, from `at` on.
-    fn resume(&mut self, c: Cpu, p: TaskId, at: Ns, switched: bool) {
+    fn resume(&mut self, c: Cpu, p: TaskId, at: Ns) {
         let k = &mut self.tasks[p.ix()];
-        let (left, entry) = (k.remaining, Ns(u64::from(k.remaining_entry)));
-        k.remaining = Ns::ZERO;
-        k.remaining_entry = 0;
-        if left.0 == 0 {
+        if k.remaining.0 == 0 {
             self.plan(c, at, Frame::Task);
             return;
         }
-        if switched {
-            self.rebook_remaining(c, left, entry);
-        }
-        let slow = u64::from(self.cpus[c.ix()].slowdown);
-        let _ = slow;
+        let slowdown = u64::from(self.cpus[c.ix()].slowdown);
+        let wall = |work: Ns| work.mul_div(slowdown, 1024);
+        let left = wall(k.remaining);
+        let entry = wall(Ns(u64::from(k.remaining_entry))).min(left);
+        (k.remaining, k.remaining_entry) = (Ns::ZERO, 0);
+        self.sh.ledger.book(c, Func::SyscallEntry, Resource::None, entry);
+        self.sh.ledger.book(c, Func::User, Resource::None, left - entry);
         let end = at + left;
         self.plan(c, end, Frame::Task);
         let cpu = &mut self.cpus[c.ix()];
         cpu.user_from = at;
-        cpu.user_to = end - entry.min(left);
+        cpu.user_to = end - entry;
         cpu.func = Func::User;
-    }
-
-    /// A switched-out task's unfinished user operation is not this CPU's any more.
-    fn unbook_remaining(&mut self, c: Cpu, left: Ns, entry: Ns) {
-        let entry = entry.min(left);
-        self.sh.ledger.unbook(c, Func::SyscallEntry, Resource::None, entry);
-        self.sh.ledger.unbook(c, Func::User, Resource::None, left - entry);
-    }
-
-    /// A switched-in task's unfinished user operation is this CPU's now.
-    fn rebook_remaining(&mut self, c: Cpu, left: Ns, entry: Ns) {
-        let entry = entry.min(left);
-        self.sh.ledger.book(c, Func::SyscallEntry, Resource::None, entry);
-        self.sh.ledger.book(c, Func::User, Resource::None, left - entry);
     }
 
     /// Work whose cost varies by up to an eighth either way, by the seed.
