@@ -1,5 +1,5 @@
-//! Embeds `machines/*.toml`, `machines/costs/*.toml` and `kernels/*.toml`, so that a new file
-//! needs no line of code.
+//! Embeds `machines/*.toml`, `machines/costs/*.toml`, `kernels/*.toml` and `studies/*.toml`, so
+//! that a new file needs no line of code.
 
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
@@ -16,6 +16,9 @@ fn main() {
     let mut code = String::new();
     list(&mut code, "KERNELS", &root.join("../../kernels"));
     fs::write(out.join("kernels.rs"), code).expect("OUT_DIR is writable");
+    let mut code = String::new();
+    list(&mut code, "STUDIES", &root.join("../../studies"));
+    fs::write(out.join("studies.rs"), code).expect("OUT_DIR is writable");
 }
 
 /// Writes a table of (name, text) of the TOML files in `dir`, in order of name.

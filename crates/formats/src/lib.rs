@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `kernel_file` | kernels and kernel expressions |
 //! | `machine_file` | machines and cost tables |
+//! | `study_file` | studies: published figures and the runs that reproduce them |
 //! | `error` | what is wrong with a recording, where, and what was expected |
 //! | `text` | text files, plain or `.xz`, whole or damaged |
 //! | `xz` | `.xz`, damaged files included |
@@ -15,6 +16,7 @@ pub mod error;
 pub mod kernel_file;
 pub mod machine_file;
 pub mod recording;
+pub mod study_file;
 pub mod table;
 pub mod text;
 mod text_file;

@@ -14,6 +14,7 @@ pub mod run;
 #[cfg(test)]
 mod sample;
 pub mod stats;
+pub mod study;
 
 pub use causes::{CauseTables, CpuTime};
 pub use compare::{Comparison, Row, compare};

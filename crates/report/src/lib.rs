@@ -13,6 +13,7 @@ pub mod numbers;
 pub mod run;
 #[cfg(test)]
 mod sample;
+pub mod study;
 
 pub use compare::compare_text;
 pub use explain::explain_text;

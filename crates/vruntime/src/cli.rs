@@ -34,6 +34,8 @@ pub enum Command {
     Compare(CompareArgs),
     /// Take the difference of two kernels apart by knock-outs
     Explain(ExplainArgs),
+    /// Repeat a published experiment: its figures beside the model's
+    Study(StudyArgs),
     /// Judge recorded traces
     #[command(subcommand)]
     Trace(TraceCommand),
@@ -144,7 +146,7 @@ pub struct ExplainArgs {
     pub kernel: Vec<String>,
     /// Run the seeds 1 to N
     #[arg(long, value_name = "N", default_value_t = 4,
-          value_parser = clap::value_parser!(u64).range(1..=1_000))]
+          value_parser = whole(1..=1_000))]
     pub seeds: u64,
     /// What differs: a metric of `compare`
     #[arg(long, value_name = "METRIC", default_value = "time")]
@@ -161,8 +163,44 @@ pub struct ExplainArgs {
     pub plant: Vec<(String, u32)>,
 }
 
+/// `vruntime study`
+#[derive(Args)]
+pub struct StudyArgs {
+    /// A study (`vruntime study list`) or a TOML file
+    pub name: String,
+    /// Short windows: rough figures within minutes
+    #[arg(long)]
+    pub quick: bool,
+    /// Fit one number for each machine on the figures before the change, and print it
+    #[arg(long)]
+    pub fit: bool,
+    /// Draw cost tables between low and high, and count in how many each change keeps its sign
+    #[arg(long, value_name = "N", num_args = 0..=1, default_missing_value = "100",
+          value_parser = whole(1..=10_000))]
+    pub uncertainty: Option<u64>,
+    /// Answer the study's questions by knock-outs, too
+    #[arg(long)]
+    pub explain: bool,
+    /// Write a page in Markdown
+    #[arg(long, conflicts_with = "json")]
+    pub page: bool,
+    /// Run the seeds 1 to N instead of what the study says
+    #[arg(long, value_name = "N", value_parser = whole(1..=1_000))]
+    pub seeds: Option<u64>,
+    /// Threads; 0 for one per CPU. The result does not depend on it
+    #[arg(short = 'j', long, value_name = "N", default_value_t = 0,
+          value_parser = whole(0..=4096))]
+    pub threads: u64,
+    /// No progress bar
+    #[arg(short, long)]
+    pub quiet: bool,
+    /// Print one JSON object
+    #[arg(long)]
+    pub json: bool,
+}
+
 /// Parses the name of a knock-out.
-fn knockout(word: &str) -> Result<Knockout, String> {
+pub fn knockout(word: &str) -> Result<Knockout, String> {
     let names = || Knockout::ALL.iter().map(|k| k.name());
     Knockout::ALL.iter().copied().find(|k| k.name() == word).ok_or_else(|| {
         let near = nearest_name(word, names()).map(|n| format!("nearest is `{n}`; "));
@@ -302,6 +340,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> Result<Done, Failure> {
     match cli.command {
         Command::Run(args) => run::run(&args),
         Command::Compare(args) => commands::compare::compare(&args),
+        Command::Study(args) => commands::study::study(&args),
         Command::Explain(args) => commands::explain::explain(&args),
         Command::Trace(TraceCommand::Check(args)) => trace::check(&args),
         Command::List(args) => list::list(&args),

@@ -234,3 +234,49 @@ fn an_interrupt_reports_the_seeds_that_are_complete() {
     assert_eq!(value["interrupted"], true);
     assert!(!value["runs"].as_array().unwrap().is_empty());
 }
+
+/// A study of one case, with a fit, draws, a question and a page.
+#[test]
+fn a_study_sets_published_and_modelled_figures_side_by_side() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("my.toml");
+    let effort = "{ warmup_ms = 1, window_ms = 4, seeds = 1, time = \"all-groups\" }";
+    let text = format!(
+        "schema = \"study/1\"\nname = \"my\"\ntitle = \"a title\"\nsource = \"a source\"\n\
+         kernels = {{ old = \"v6.1-autogroup\" }}\nneutral_pct = {{ time = 2.5 }}\n\
+         full = {effort}\nquick = {effort}\nexplain = {effort}\n\
+         [[case]]\nid = \"c\"\nmachine = \"uma-8\"\nworkload = \"{HACKBENCH}\"\n\
+         before = \"old\"\nafter = \"old+ttwu_queue=l2\"\n\
+         [[row]]\nid = \"c.time\"\ncase = \"c\"\nmetric = \"time\"\nbefore = 2\nafter = 1\n\
+         effect = \"improves\"\n\
+         [[question]]\nid = \"q\"\ntext = \"Why?\"\ncase = \"c\"\n\
+         metric = \"messages_per_second\"\nknockouts = [\"rq_lock\"]\nsplit = 1\n"
+    );
+    std::fs::write(&path, &text).unwrap();
+    let file = path.to_str().unwrap();
+    let v = json(&["study", file, "--json", "-q", "--uncertainty", "2"], "vruntime/study/1");
+    let row = &v["rows"][0];
+    assert_eq!((&row["id"], &row["metric"]), (&"c.time".into(), &"time".into()));
+    assert_eq!(row["published_delta_pct"], -50.0);
+    for key in ["modelled_before", "modelled_after", "modelled_delta_pct"] {
+        assert!(row[key].is_number(), "{key}: {row}");
+    }
+    assert_eq!(row["stable"][1], 2);
+    assert_eq!((&v["score"]["rows"], &v["score"]["fitted_parameters"]), (&1.into(), &0.into()));
+    let page = stdout(&["study", file, "-q", "--page", "--explain"]);
+    assert!(page.starts_with("# a title") && page.contains("### Why?"), "{page}");
+    assert!(page.contains("$ vruntime explain -m uma-8 -k 'v6.1-autogroup'"), "{page}");
+    let fit = stdout(&["study", file, "-q", "--fit"]);
+    assert!(fit.starts_with("[[fit]]\nmachine = \"uma-8\"\nrows = [\"c.time\"]\n"), "{fit}");
+    std::fs::write(&path, text + &fit).unwrap();
+    let v = json(&["study", file, "--json", "-q"], "vruntime/study/1");
+    assert_eq!(v["score"]["fitted_parameters"], 1);
+    assert_eq!(v["rows"][0]["fitted"], true);
+
+    fails(&["study", "l2-queued-wakeup"], 2, &["l2-queued-wakeups"]);
+    fails(&["study", "no.toml"], 3, &["no.toml"]);
+    std::fs::write(&path, "schema = \"study/1\"\nnam = 3\n").unwrap();
+    fails(&["study", file], 3, &["my.toml:2", "nam"]);
+    assert!(stdout(&["study", "list"]).contains("l2-queued-wakeups"));
+    assert_eq!(stdout(&["study", "list"]), stdout(&["list", "studies"]));
+}

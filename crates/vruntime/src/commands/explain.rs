@@ -1,21 +1,40 @@
 //! `vruntime explain`
 
-use crate::batch::run_specs;
+use crate::batch::{Batch, run_specs};
 use crate::cli::ExplainArgs;
 use crate::explain::{Point, Question, answer};
 use crate::failure::{Done, Failure};
 use std::sync::Arc;
 use vruntime_kernel::record::{Knockout, RunSpec, Sampling, Variation};
+use vruntime_measure::explain::Explanation;
 use vruntime_measure::{Counting, Metric, metrics};
 use vruntime_report::explain_text;
 
-/// Runs what it takes to divide the difference, and reports it.
+/// Divides the difference of two kernels, and reports it.
 pub fn explain(args: &ExplainArgs) -> Result<Done, Failure> {
     let s = &args.simulation;
     if args.kernel.len() != 2 {
         return Err(Failure::Usage("explain: give -k twice, the first is the base".into()));
     }
     let batch = super::batch(s, &args.kernel, (1..=args.seeds).collect())?;
+    let tries = if args.tries.is_empty() { Knockout::ALL } else { &args.tries };
+    let e = explanation(&batch, &args.metric, tries, usize::from(args.split), &args.plant)?;
+    if !s.json {
+        return Ok(Done::new(explain_text(&e, "")));
+    }
+    let mut value = super::to_json(&e)?;
+    value["sampling"] = super::sampling_json(batch.sampling);
+    Ok(Done::json(&value))
+}
+
+/// Runs what it takes to divide the difference in `metric` between the two kernels of `batch`.
+pub fn explanation(
+    batch: &Batch,
+    metric: &str,
+    tries: &[Knockout],
+    split: usize,
+    plant: &[(String, u32)],
+) -> Result<Explanation, Failure> {
     let counting = match batch.sampling {
         Sampling::Full { .. } => Counting::Totals,
         Sampling::Window { .. } => Counting::Rates,
@@ -30,19 +49,19 @@ pub fn explain(args: &ExplainArgs) -> Result<Done, Failure> {
             sampling: batch.sampling,
             checks: batch.checks,
             variation: Variation {
-                without: s.without.iter().copied().chain(p.without.iter().copied()).collect(),
+                without: p.without.iter().fold(batch.variation.without, |set, &k| set.with(k)),
                 extra: p.extra.clone(),
                 draw: None,
             },
             timeline: 0,
         };
         let specs: Vec<RunSpec> = points.iter().map(spec).collect();
-        let records = run_specs(&specs, batch.threads, s.quiet)?;
+        let records = run_specs(&specs, batch.threads, batch.quiet)?;
         records
             .into_iter()
             .map(|r| {
                 let all = metrics(&r.ok_or(Failure::Interrupted)?, counting);
-                let m = find(&all, &args.metric)?;
+                let m = find(&all, metric)?;
                 unit = Some(m.unit);
                 Ok(m.value)
             })
@@ -52,23 +71,18 @@ pub fn explain(args: &ExplainArgs) -> Result<Done, Failure> {
     let question = Question {
         releases: [&a.release, &b.release],
         offsets: [a.seed_offset, b.seed_offset],
-        plant: &args.plant,
+        plant,
         seeds: &batch.seeds,
-        tries: if args.tries.is_empty() { Knockout::ALL } else { &args.tries },
-        split: usize::from(args.split),
+        tries,
+        split,
     };
     let mut e = answer(&question, &mut run)?;
     e.machine = batch.machine.name.clone();
     e.workload = batch.workload.command_line();
-    e.metric = args.metric.clone();
+    e.metric = metric.into();
     e.unit = unit.unwrap_or_default();
     e.conclusion = e.conclude();
-    if !s.json {
-        return Ok(Done::new(explain_text(&e, "")));
-    }
-    let mut value = super::to_json(&e)?;
-    value["sampling"] = super::sampling_json(batch.sampling);
-    Ok(Done::json(&value))
+    Ok(e)
 }
 
 /// The metric `name` of a run.

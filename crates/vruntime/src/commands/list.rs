@@ -7,6 +7,7 @@ use clap::ValueEnum;
 use serde_json::{Value, json};
 use vruntime_formats::kernel_file::{builtin_kernels, kernel};
 use vruntime_formats::machine_file::{builtin, builtin_machine};
+use vruntime_formats::study_file::{builtin_studies, study};
 use vruntime_kernel::record::Knockout;
 use vruntime_sched::registry;
 use vruntime_sched::release::Release;
@@ -25,6 +26,8 @@ pub enum What {
     Features,
     /// For --without: what a run can leave out of the model
     Knockouts,
+    /// For `vruntime study`
+    Studies,
     /// Values of the kernel field `scheduler`
     Schedulers,
 }
@@ -74,6 +77,14 @@ fn items(what: What) -> Result<Vec<Item>, Failure> {
             .collect(),
         What::Knockouts => {
             Knockout::ALL.iter().map(|k| (k.name().to_string(), k.doc().to_string())).collect()
+        }
+        What::Studies => {
+            let mut items = Vec::new();
+            for (name, _) in builtin_studies() {
+                let study = study(name).map_err(|e| Failure::Input(e.to_string()))?;
+                items.push((name.to_string(), study.title));
+            }
+            items
         }
         What::Schedulers => registry::SCHEDULERS
             .iter()

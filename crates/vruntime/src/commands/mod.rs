@@ -7,6 +7,7 @@ pub mod list;
 pub mod man;
 pub mod run;
 pub mod show;
+pub mod study;
 pub mod trace;
 
 use crate::batch::Batch;

@@ -1,0 +1,319 @@
+//! Study files: a published experiment as rows of figures, the runs that reproduce it, and what
+//! shall be explained.
+//!
+//! A study names its cases (machine, workload, the kernels before and after), the published rows of
+//! each, how much to simulate, at most one fitted number a machine, and questions.
+
+use crate::text_file;
+use serde::Deserialize;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use vruntime_machine::nearest_name;
+
+include!(concat!(env!("OUT_DIR"), "/studies.rs"));
+
+/// The version of the study format.
+pub const STUDY_SCHEMA: &str = "study/1";
+
+/// A study.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Study {
+    /// [`STUDY_SCHEMA`].
+    pub schema: String,
+    /// Name on the command line.
+    pub name: String,
+    /// One line for lists.
+    pub title: String,
+    /// Where the rows were published.
+    pub source: String,
+    /// What a reader has to know about the comparison.
+    #[serde(default)]
+    pub notes: Vec<String>,
+    /// Names for kernel expressions, with which those of the cases may begin.
+    #[serde(default)]
+    pub kernels: BTreeMap<String, String>,
+    /// Changes up to this many percent count as none, by metric.
+    #[serde(default)]
+    pub neutral_pct: BTreeMap<String, f64>,
+    /// How much to simulate.
+    pub full: Effort,
+    /// The same for `--quick`.
+    pub quick: Effort,
+    /// The same for each run of an answer to a question.
+    pub explain: Effort,
+    /// Runs.
+    #[serde(rename = "case")]
+    pub cases: Vec<Case>,
+    /// Published figures.
+    #[serde(rename = "row")]
+    pub rows: Vec<PublishedRow>,
+    /// Fitted numbers.
+    #[serde(default, rename = "fit")]
+    pub fits: Vec<Fit>,
+    /// What shall be explained.
+    #[serde(default, rename = "question")]
+    pub questions: Vec<StudyQuestion>,
+}
+
+/// How much to simulate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Effort {
+    /// Not measured, from the benchmark's start.
+    pub warmup_ms: u64,
+    /// Measured.
+    pub window_ms: u64,
+    /// Seeds 1 to this.
+    pub seeds: u64,
+    /// Whose progress gives the benchmark's time.
+    pub time: TimeFrom,
+}
+
+/// Whose progress in the window gives the benchmark's time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum TimeFrom {
+    /// The slowest group's, as the benchmark itself ends: for windows in which groups even out.
+    SlowestGroup,
+    /// That of all groups together: for windows so short that chance makes the slowest one slow.
+    AllGroups,
+}
+
+/// What is run before and after the change.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Case {
+    /// Name within the study.
+    pub id: String,
+    /// Machine, as for `-m`.
+    pub machine: String,
+    /// Workload, as for `-w`.
+    pub workload: String,
+    /// Kernel expression before the change.
+    pub before: String,
+    /// And after it.
+    pub after: String,
+}
+
+/// What a change does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, serde::Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Effect {
+    /// Less.
+    Improves,
+    /// More.
+    Worsens,
+    /// Nothing worth the name.
+    Neutral,
+}
+
+/// A published figure before and after.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PublishedRow {
+    /// Id of the published figure.
+    pub id: String,
+    /// Case that it belongs to.
+    pub case: String,
+    /// What it measures.
+    pub metric: String,
+    /// Published before the change.
+    pub before: f64,
+    /// Published after it.
+    pub after: f64,
+    /// The effect as published.
+    pub effect: Effect,
+    /// Counts in the score.
+    #[serde(default = "yes")]
+    pub scored: bool,
+    /// Computed from published figures.
+    #[serde(default)]
+    pub derived: bool,
+}
+
+fn yes() -> bool {
+    true
+}
+
+/// One number of a machine, fitted on figures before the change.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Fit {
+    /// Machine.
+    pub machine: String,
+    /// Ids of rows whose figure before the change it was fitted on.
+    pub rows: Vec<String>,
+    /// Factor on all path costs in 1/1000, within the machine file's range.
+    pub path_permille: u32,
+    /// What is left of those figures' error, root mean square in percent.
+    pub residual_pct: f64,
+}
+
+/// A difference to explain.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct StudyQuestion {
+    /// Name within the study.
+    pub id: String,
+    /// The question.
+    pub text: String,
+    /// Case whose kernels differ.
+    pub case: String,
+    /// Metric of `compare`.
+    pub metric: String,
+    /// Knock-outs to try.
+    pub knockouts: Vec<String>,
+    /// How many to take apart.
+    pub split: usize,
+}
+
+/// Why a study could not be read.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum StudyError {
+    /// No study of that name.
+    #[error("no study named `{name}`{}", nearest.as_ref()
+        .map(|n| format!(", nearest is `{n}`")).unwrap_or_default())]
+    Unknown {
+        /// The name.
+        name: String,
+        /// The nearest that exists.
+        nearest: Option<String>,
+    },
+    /// The file could not be read.
+    #[error("{}: {source}", path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// What the system says.
+        source: std::io::Error,
+    },
+    /// The text is not a study.
+    #[error("{origin}{}: {message}", line.map(|l| format!(":{l}")).unwrap_or_default())]
+    Toml {
+        /// File or name.
+        origin: String,
+        /// Line, from 1, where it is known.
+        line: Option<usize>,
+        /// What was read and what was expected.
+        message: String,
+    },
+}
+
+impl StudyError {
+    /// True if the command line is wrong, false if a file is.
+    pub fn is_usage(&self) -> bool {
+        matches!(self, StudyError::Unknown { .. })
+    }
+}
+
+/// The studies inside the program: name and TOML text, in order of name.
+pub fn builtin_studies() -> &'static [(&'static str, &'static str)] {
+    STUDIES
+}
+
+/// The study `word`: a name or a TOML file.
+pub fn study(word: &str) -> Result<Study, StudyError> {
+    if word.ends_with(".toml") {
+        let path = Path::new(word);
+        let text = text_file::read(path)
+            .map_err(|source| StudyError::Read { path: path.into(), source })?;
+        return study_str(&text, word);
+    }
+    match STUDIES.iter().find(|(name, _)| *name == word) {
+        Some((name, text)) => study_str(text, &format!("studies/{name}.toml")),
+        None => Err(StudyError::Unknown {
+            name: word.into(),
+            nearest: nearest_name(word, STUDIES.iter().map(|&(n, _)| n)).map(String::from),
+        }),
+    }
+}
+
+/// The study in the TOML text of `origin`.
+pub fn study_str(text: &str, origin: &str) -> Result<Study, StudyError> {
+    let wrong = |line: Option<usize>, message: String| StudyError::Toml {
+        origin: origin.into(),
+        line,
+        message,
+    };
+    let line_of = |byte: usize| text.as_bytes()[..byte].iter().filter(|&&b| b == b'\n').count() + 1;
+    let line_with = |word: &str| text.lines().position(|l| l.contains(word)).map(|at| at + 1);
+    let mut s: Study = toml::from_str(text)
+        .map_err(|e| wrong(e.span().map(|s| line_of(s.start)), e.message().trim().to_string()))?;
+    if s.schema != STUDY_SCHEMA {
+        let message = format!("schema = `{}`, expected {STUDY_SCHEMA}", s.schema);
+        return Err(wrong(line_with("schema"), message));
+    }
+    for e in [s.full, s.quick, s.explain] {
+        if e.window_ms == 0 || e.seeds == 0 {
+            return Err(wrong(
+                line_with("window_ms"),
+                "window_ms and seeds must be above 0".into(),
+            ));
+        }
+    }
+    for case in &mut s.cases {
+        for kernel in [&mut case.before, &mut case.after] {
+            if let Some(whole) = expanded(kernel, &s.kernels) {
+                *kernel = whole;
+            }
+        }
+    }
+    let has = |id: &str| s.cases.iter().any(|c| c.id == id);
+    let named = s.rows.iter().map(|r| (&r.id, &r.case));
+    for (id, case) in named.chain(s.questions.iter().map(|q| (&q.id, &q.case))) {
+        if !has(case) {
+            let near = nearest_name(case, s.cases.iter().map(|c| c.id.as_str()));
+            let near = near.map(|n| format!(", nearest is `{n}`")).unwrap_or_default();
+            let quoted = format!("\"{id}\"");
+            return Err(wrong(line_with(&quoted), format!("`{id}`: no case `{case}`{near}")));
+        }
+    }
+    for (i, f) in s.fits.iter().enumerate() {
+        if s.fits[..i].iter().any(|g| g.machine == f.machine) {
+            let message = format!("machine `{}` is fitted twice; one number is allowed", f.machine);
+            return Err(wrong(line_with("[[fit]]"), message));
+        }
+    }
+    Ok(s)
+}
+
+/// `kernel` with the name that it begins with written out.
+fn expanded(kernel: &str, names: &BTreeMap<String, String>) -> Option<String> {
+    let end = kernel.find(['+', '-', ',']).unwrap_or(kernel.len());
+    let whole = names.get(&kernel[..end])?;
+    Some(format!("{whole}{}", &kernel[end..]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_study_inside_the_program_reads_under_its_name() {
+        for (name, _) in builtin_studies() {
+            let s = study(name).unwrap_or_else(|e| panic!("{e}"));
+            assert_eq!(s.name, *name);
+            assert!(!s.rows.is_empty());
+            let ids: std::collections::BTreeSet<&str> =
+                s.rows.iter().map(|r| r.id.as_str()).collect();
+            assert_eq!(ids.len(), s.rows.len(), "ids are unique");
+        }
+    }
+
+    #[test]
+    fn mistakes_name_file_and_line() {
+        let e = study("l2-queued-wakeup").unwrap_err();
+        assert!(e.is_usage() && e.to_string().contains("nearest is `l2-queued-wakeups`"), "{e}");
+        let (_, text) = builtin_studies()[0];
+        let wrong = text.replacen("warmup_ms", "warmup", 1);
+        let e = study_str(&wrong, "my.toml").unwrap_err();
+        assert!(e.to_string().starts_with("my.toml:"), "{e}");
+        assert!(e.to_string().contains("warmup"), "{e}");
+        let wrong = text.replacen("case = \"epyc.8\"", "case = \"epic.8\"", 1);
+        let e = study_str(&wrong, "my.toml").unwrap_err();
+        assert!(e.to_string().contains("no case `epic.8`, nearest is `epyc.8`"), "{e}");
+        assert!(!study("no/such.toml").unwrap_err().is_usage());
+    }
+}

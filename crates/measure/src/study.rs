@@ -1,0 +1,243 @@
+//! Published figures beside modelled ones, and how well they agree.
+//!
+//! *Equations.* A change is 100 · (after − before) / before. A modelled effect is neutral if the
+//! change is at most the metric's band. skill = (right − base) / (rows − base), where base is how
+//! many rows the answer "always improves" gets right: 0 is no better than that answer, 1 is
+//! perfect. The error of a row is |modelled change − published change| in points.
+
+use crate::metrics::window;
+use crate::stats::ratio;
+use serde::Serialize;
+use std::collections::BTreeMap;
+use vruntime_base::{Category, Func, Ns};
+use vruntime_kernel::record::RunRecord;
+
+/// Metrics that a study's row may have.
+pub const METRICS: [&str; 6] = [
+    "time",
+    "rq_spin",
+    "update_cfs_group",
+    "update_load_avg",
+    "migration",
+    "migration_per_message",
+];
+
+/// The value of a study's metric in one run: s; % of non-idle time; thousands a second and CPU;
+/// migrations a message. `all_groups`: the time is extrapolated from all groups' progress together.
+pub fn study_metric(name: &str, r: &RunRecord, all_groups: bool) -> Option<f64> {
+    let busy: Ns = sum(r, |f| f.category() != Category::Idle);
+    let share = |func: Func| ratio(100.0 * sum(r, |f| f == func).0 as f64, busy.0 as f64);
+    let seconds = window(r).0 as f64 / 1e9;
+    let moved = r.counters.cpu_migrations as f64;
+    match name {
+        "time" if all_groups && !r.complete => time_of_all(r),
+        "time" => r.time.map(|t| t.0 as f64 / 1e9),
+        "rq_spin" => share(Func::RqLock),
+        "update_cfs_group" => share(Func::UpdateCfsGroup),
+        "update_load_avg" => share(Func::UpdateLoadAvg),
+        "migration" => ratio(moved / 1000.0, seconds * r.nr_cpus as f64),
+        "migration_per_message" => ratio(moved, r.counters.messages as f64),
+        _ => None,
+    }
+}
+
+fn sum(r: &RunRecord, of: impl Fn(Func) -> bool) -> Ns {
+    r.cpu_time.iter().filter(|e| of(e.0)).fold(Ns::ZERO, |sum, e| sum + e.2)
+}
+
+/// Seconds until all messages are done at the rate of the window.
+fn time_of_all(r: &RunRecord) -> Option<f64> {
+    let (from, to) = r.window;
+    let made: u64 = r.groups.iter().map(|g| g.at_window_end - g.at_window_start).sum();
+    let left: u64 = r.groups.iter().map(|g| g.goal - g.at_window_end).sum();
+    let more = ratio(left as f64 * to.saturating_sub(from).0 as f64, made as f64)?;
+    Some((to.saturating_sub(r.started).0 as f64 + more) / 1e9)
+}
+
+/// What a change does.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Effect {
+    /// Less (every metric of a study is better if lower).
+    Improves,
+    /// More.
+    Worsens,
+    /// Nothing worth the name.
+    Neutral,
+}
+
+/// The effect of a change of `pct` percent where up to `band` counts as none.
+pub fn effect_of(pct: f64, band: f64) -> Effect {
+    match pct {
+        p if p.abs() <= band => Effect::Neutral,
+        p if p < 0.0 => Effect::Improves,
+        _ => Effect::Worsens,
+    }
+}
+
+/// A published figure and the model's.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct StudyRow {
+    /// Id of the published figure.
+    pub id: String,
+    /// Case of the study.
+    pub case: String,
+    /// What it measures.
+    pub metric: String,
+    /// Published before the change.
+    pub published_before: f64,
+    /// Published after it.
+    pub published_after: f64,
+    /// Published change in %.
+    pub published_delta_pct: Option<f64>,
+    /// Modelled before the change.
+    pub modelled_before: Option<f64>,
+    /// Modelled after it.
+    pub modelled_after: Option<f64>,
+    /// Modelled change in %.
+    pub modelled_delta_pct: Option<f64>,
+    /// Effect as published.
+    pub effect_published: Effect,
+    /// Effect of the modelled change; null if it is not known.
+    pub effect_modelled: Option<Effect>,
+    /// A number of the machine was fitted on the figure before the change.
+    pub fitted: bool,
+    /// Counts in the score.
+    pub scored: bool,
+    /// Computed from published figures.
+    pub derived: bool,
+    /// Of the cost tables drawn, how many keep the sign of the modelled change; null if none were.
+    pub stable: Option<(usize, usize)>,
+}
+
+impl StudyRow {
+    fn right(&self) -> bool {
+        self.effect_modelled == Some(self.effect_published)
+    }
+    /// Error of the modelled change in points.
+    pub fn error(&self) -> Option<f64> {
+        Some((self.modelled_delta_pct? - self.published_delta_pct?).abs())
+    }
+    /// Sets the model's figures.
+    pub fn model(&mut self, before: Option<f64>, after: Option<f64>, band: f64) {
+        (self.modelled_before, self.modelled_after) = (before, after);
+        self.modelled_delta_pct = before.zip(after).and_then(|(b, a)| change_pct(b, a));
+        self.effect_modelled = self.modelled_delta_pct.map(|pct| effect_of(pct, band));
+    }
+}
+
+/// The change from `before` to `after` in %; nothing that stays nothing is no change.
+pub fn change_pct(before: f64, after: f64) -> Option<f64> {
+    if before == after { Some(0.0) } else { ratio(100.0 * (after - before), before.abs()) }
+}
+
+/// How well a study's rows agree.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Score {
+    /// Rows that count.
+    pub rows: usize,
+    /// Effects that agree.
+    pub effects_right: usize,
+    /// Over the answer "always improves"; null if that answer is always right.
+    pub skill: Option<f64>,
+    /// Published neutral rows among them.
+    pub neutral_rows: usize,
+    /// Those that the model calls neutral as well.
+    pub neutral_right: usize,
+    /// Median error of the change in points.
+    pub median_abs_error_points: Option<f64>,
+    /// The same by metric.
+    pub median_by_metric: BTreeMap<String, f64>,
+    /// Fitted numbers.
+    pub fitted_parameters: usize,
+}
+
+/// The score of `rows`.
+pub fn score(rows: &[StudyRow], fitted_parameters: usize) -> Score {
+    let scored: Vec<&StudyRow> = rows.iter().filter(|r| r.scored).collect();
+    let count = |f: &dyn Fn(&StudyRow) -> bool| scored.iter().filter(|r| f(r)).count();
+    let right = count(&StudyRow::right);
+    let base = count(&|r| r.effect_published == Effect::Improves);
+    let neutral = |r: &StudyRow| r.effect_published == Effect::Neutral;
+    let errors = |metric: Option<&str>| -> Option<f64> {
+        let of = scored.iter().filter(|r| metric.is_none_or(|m| r.metric == m));
+        median(of.filter_map(|r| r.error()).collect())
+    };
+    let by = METRICS.iter().filter_map(|&m| Some((m.to_string(), errors(Some(m))?)));
+    Score {
+        rows: scored.len(),
+        effects_right: right,
+        skill: ratio(right as f64 - base as f64, (scored.len() - base) as f64),
+        neutral_rows: count(&neutral),
+        neutral_right: count(&|r| neutral(r) && r.right()),
+        median_abs_error_points: errors(None),
+        median_by_metric: by.collect(),
+        fitted_parameters,
+    }
+}
+
+fn median(mut v: Vec<f64>) -> Option<f64> {
+    v.sort_by(f64::total_cmp);
+    let n = v.len();
+    let at = |i: usize| v.get(i).copied();
+    if n % 2 == 1 { at(n / 2) } else { Some((at((n / 2).checked_sub(1)?)? + at(n / 2)?) / 2.0) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(published: (f64, f64), effect: Effect, modelled: (f64, f64)) -> StudyRow {
+        let mut r = StudyRow {
+            id: "x".into(),
+            case: "c".into(),
+            metric: "time".into(),
+            published_before: published.0,
+            published_after: published.1,
+            published_delta_pct: change_pct(published.0, published.1),
+            modelled_before: None,
+            modelled_after: None,
+            modelled_delta_pct: None,
+            effect_published: effect,
+            effect_modelled: None,
+            fitted: false,
+            scored: true,
+            derived: false,
+            stable: None,
+        };
+        r.model(Some(modelled.0), Some(modelled.1), 2.5);
+        r
+    }
+
+    /// Three of four effects are right where "always improves" gets two: half of what was missing.
+    #[test]
+    fn skill_is_over_the_lazy_answer() {
+        let rows = [
+            row((46.0, 37.0), Effect::Improves, (50.0, 45.0)),
+            row((70.0, 70.0), Effect::Neutral, (60.0, 60.6)),
+            row((70.0, 70.0), Effect::Neutral, (60.0, 70.0)),
+            row((10.0, 5.0), Effect::Improves, (10.0, 8.0)),
+        ];
+        let s = score(&rows, 1);
+        assert_eq!((s.rows, s.effects_right, s.neutral_rows, s.neutral_right), (4, 3, 2, 1));
+        assert_eq!(s.skill, Some(0.5));
+        // Errors 9.57, 1.0, 16.7, 30: the median is between the middle two.
+        let median = s.median_abs_error_points.unwrap();
+        assert!((median - (9.565 + 16.667) / 2.0).abs() < 0.01, "{median}");
+        assert_eq!(s.fitted_parameters, 1);
+    }
+
+    #[test]
+    fn without_anything_but_improvements_there_is_no_skill() {
+        let s = score(&[row((2.0, 1.0), Effect::Improves, (2.0, 1.0))], 0);
+        assert_eq!((s.effects_right, s.skill), (1, None));
+        assert_eq!(score(&[], 0).median_abs_error_points, None);
+    }
+
+    #[test]
+    fn an_unknown_change_is_not_right() {
+        let mut r = row((2.0, 1.0), Effect::Improves, (2.0, 1.0));
+        r.model(None, Some(1.0), 2.5);
+        assert!(!r.right() && r.error().is_none());
+    }
+}

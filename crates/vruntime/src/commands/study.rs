@@ -1,0 +1,369 @@
+//! `vruntime study`
+
+use super::explain::explanation;
+use crate::batch::{Batch, run_specs};
+use crate::cli::StudyArgs;
+use crate::failure::{Done, Failure};
+use crate::machine_choice::machine;
+use serde_json::json;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use vruntime_base::Ns;
+use vruntime_formats::kernel_file::kernel;
+use vruntime_formats::study_file::{
+    Case, Effect as Published, Effort, Study, StudyQuestion, TimeFrom, study as read_study,
+};
+use vruntime_kernel::record::{Knockout, RunRecord, RunSpec, Sampling, Variation};
+use vruntime_machine::{MachineSpec, nearest_name};
+use vruntime_measure::explain::Explanation;
+use vruntime_measure::study::{Effect, METRICS, StudyRow, change_pct, score, study_metric};
+use vruntime_report::study::{StudyReport, study_page, study_text};
+
+/// Rounds of the fit; each corrects the number by what is left of the error.
+const FIT_ROUNDS: usize = 3;
+
+/// Lists the studies, or runs one.
+pub fn study(args: &StudyArgs) -> Result<Done, Failure> {
+    if args.name == "list" {
+        return super::list::list(&crate::cli::ListArgs {
+            what: super::list::What::Studies,
+            json: args.json,
+        });
+    }
+    let study = read_study(&args.name)
+        .map_err(|e| if e.is_usage() { Failure::Usage } else { Failure::Input }(e.to_string()))?;
+    let metrics = study.rows.iter().map(|r| (&r.id, r.metric.as_str()));
+    if let Some((id, metric)) = metrics.into_iter().find(|(_, m)| !METRICS.contains(m)) {
+        let near =
+            nearest_name(metric, METRICS.iter().copied()).map(|n| format!(", nearest is `{n}`"));
+        let near = near.unwrap_or_default();
+        return Err(Failure::Input(format!(
+            "study `{}`, `{id}`: no metric `{metric}`{near}",
+            study.name
+        )));
+    }
+    let mut lab = Lab::new(&study, args)?;
+    if args.fit {
+        return lab.fit();
+    }
+    lab.report(args)
+}
+
+/// What is run under one key.
+type Key = (String, String, String);
+
+/// A study being carried out.
+struct Lab<'a> {
+    study: &'a Study,
+    effort: Effort,
+    machines: BTreeMap<String, Arc<MachineSpec>>,
+    threads: usize,
+    quiet: bool,
+}
+
+fn key(case: &Case, after: bool) -> Key {
+    let kernel = if after { &case.after } else { &case.before };
+    (case.machine.clone(), kernel.clone(), case.workload.clone())
+}
+
+impl Lab<'_> {
+    fn new<'a>(study: &'a Study, args: &StudyArgs) -> Result<Lab<'a>, Failure> {
+        let mut effort = if args.quick { study.quick } else { study.full };
+        effort.seeds = args.seeds.unwrap_or(effort.seeds);
+        let mut machines = BTreeMap::new();
+        for case in &study.cases {
+            if machines.contains_key(&case.machine) {
+                continue;
+            }
+            let mut spec = machine(&case.machine)?;
+            if let Some(fit) = study.fits.iter().find(|f| f.machine == case.machine) {
+                set_path_permille(&mut spec, fit.path_permille);
+            }
+            machines.insert(case.machine.clone(), Arc::new(spec));
+        }
+        let threads = args.threads as usize;
+        Ok(Lab { study, effort, machines, threads, quiet: args.quiet })
+    }
+
+    /// Runs every key with every seed: records by key.
+    fn run(
+        &self,
+        keys: &[Key],
+        variation: &Variation,
+    ) -> Result<BTreeMap<Key, Vec<RunRecord>>, Failure> {
+        let mut specs = Vec::new();
+        for (machine, expression, workload) in keys {
+            let choice = kernel(expression)?;
+            let (release, workload) = (Arc::new(choice.release), super::workload(workload)?);
+            specs.extend((1..=self.effort.seeds).map(|seed| RunSpec {
+                machine: Arc::clone(&self.machines[machine]),
+                release: Arc::clone(&release),
+                workload: Arc::clone(&workload),
+                seed: seed.wrapping_add(choice.seed_offset),
+                sampling: sampling(&self.effort),
+                checks: false,
+                variation: variation.clone(),
+                timeline: 0,
+            }));
+        }
+        let records = run_specs(&specs, self.threads, self.quiet)?;
+        let mut by_key: BTreeMap<Key, Vec<RunRecord>> = BTreeMap::new();
+        let keys = keys.iter().flat_map(|k| (0..self.effort.seeds).map(move |_| k));
+        for (key, record) in keys.zip(records) {
+            by_key.entry(key.clone()).or_default().push(record.ok_or(Failure::Interrupted)?);
+        }
+        Ok(by_key)
+    }
+
+    /// Every key of the study once.
+    fn keys(&self) -> Vec<Key> {
+        let mut keys = Vec::new();
+        for case in &self.study.cases {
+            for k in [key(case, false), key(case, true)] {
+                if !keys.contains(&k) {
+                    keys.push(k);
+                }
+            }
+        }
+        keys
+    }
+
+    /// Mean of a metric over the runs of a key; `None` if a run does not know it.
+    fn value(&self, records: &[RunRecord], metric: &str) -> Option<f64> {
+        let all_groups = self.effort.time == TimeFrom::AllGroups;
+        let known: Option<Vec<f64>> =
+            records.iter().map(|r| study_metric(metric, r, all_groups)).collect();
+        vruntime_measure::stats::mean(&known?)
+    }
+
+    fn rows(&self, records: &BTreeMap<Key, Vec<RunRecord>>) -> Vec<StudyRow> {
+        let published = |e: Published| match e {
+            Published::Improves => Effect::Improves,
+            Published::Worsens => Effect::Worsens,
+            Published::Neutral => Effect::Neutral,
+        };
+        let row = |r: &vruntime_formats::study_file::PublishedRow| {
+            let case = self.case(&r.case);
+            let value = |after| self.value(&records[&key(case, after)], &r.metric);
+            let mut row = StudyRow {
+                id: r.id.clone(),
+                case: r.case.clone(),
+                metric: r.metric.clone(),
+                published_before: r.before,
+                published_after: r.after,
+                published_delta_pct: change_pct(r.before, r.after),
+                modelled_before: None,
+                modelled_after: None,
+                modelled_delta_pct: None,
+                effect_published: published(r.effect),
+                effect_modelled: None,
+                fitted: self.study.fits.iter().any(|f| f.rows.contains(&r.id)),
+                scored: r.scored,
+                derived: r.derived,
+                stable: None,
+            };
+            let band = self.study.neutral_pct.get(&r.metric).copied().unwrap_or(0.0);
+            row.model(value(false), value(true), band);
+            row
+        };
+        self.study.rows.iter().map(row).collect()
+    }
+
+    fn case(&self, id: &str) -> &Case {
+        self.study.cases.iter().find(|c| c.id == id).expect("the reader has checked")
+    }
+
+    /// Draws cost tables and counts in how many each change keeps its sign.
+    fn uncertainty(&self, rows: &mut [StudyRow], draws: u64) -> Result<(), Failure> {
+        let mut kept = vec![0; rows.len()];
+        for n in 1..=draws {
+            let variation = Variation { draw: Some(n), ..Variation::default() };
+            let drawn = self.rows(&self.run(&self.keys(), &variation)?);
+            for ((kept, mid), drawn) in kept.iter_mut().zip(rows.iter()).zip(&drawn) {
+                let sign = |r: &StudyRow| r.modelled_delta_pct.map(f64::signum);
+                *kept += usize::from(sign(mid).is_some() && sign(mid) == sign(drawn));
+            }
+        }
+        for (row, kept) in rows.iter_mut().zip(kept) {
+            row.stable = Some((kept, draws as usize));
+        }
+        Ok(())
+    }
+
+    fn report(&mut self, args: &StudyArgs) -> Result<Done, Failure> {
+        let mut rows = self.rows(&self.run(&self.keys(), &Variation::default())?);
+        if let Some(draws) = args.uncertainty {
+            self.uncertainty(&mut rows, draws)?;
+        }
+        let mut answers = Vec::new();
+        if args.explain {
+            for q in &self.study.questions {
+                answers.push(self.answer(q)?);
+            }
+        }
+        let score = score(&rows, self.study.fits.len());
+        if args.json {
+            return Ok(Done::json(&json!({
+                "schema": "vruntime/study/1",
+                "study": self.study.name,
+                "quick": args.quick,
+                "seeds": self.effort.seeds,
+                "sampling": super::sampling_json(sampling(&self.effort)),
+                "time_from": match self.effort.time {
+                    TimeFrom::SlowestGroup => "slowest-group",
+                    TimeFrom::AllGroups => "all-groups",
+                },
+                "rows": super::to_json(&rows)?,
+                "score": super::to_json(&score)?,
+                "answers": super::to_json(&answers.iter().map(|a| &a.2).collect::<Vec<_>>())?,
+            })));
+        }
+        let cases: Vec<(String, String)> =
+            self.study.cases.iter().map(|c| (c.id.clone(), self.describe(c))).collect();
+        let effort = self.describe_effort(args.quick);
+        let report = StudyReport {
+            name: &self.study.name,
+            title: &self.study.title,
+            source: &self.study.source,
+            notes: &self.study.notes,
+            effort: &effort,
+            cases: &cases,
+            rows: &rows,
+            score: &score,
+            answers: &answers,
+        };
+        Ok(Done::new(if args.page { study_page(&report) } else { study_text(&report) }))
+    }
+
+    fn describe(&self, c: &Case) -> String {
+        let short = |expression: &str| {
+            let named = self
+                .study
+                .kernels
+                .iter()
+                .filter(|(_, whole)| expression.starts_with(whole.as_str()));
+            match named.max_by_key(|(_, whole)| whole.len()) {
+                Some((name, whole)) => format!("{name}{}", &expression[whole.len()..]),
+                None => expression.to_string(),
+            }
+        };
+        format!("{} on {}, {} against {}", c.workload, c.machine, short(&c.after), short(&c.before))
+    }
+
+    fn describe_effort(&self, quick: bool) -> String {
+        let e = &self.effort;
+        let from = match e.time {
+            TimeFrom::SlowestGroup => "the slowest group's progress",
+            TimeFrom::AllGroups => "the progress of all groups together",
+        };
+        format!(
+            "{}Simulated: {} ms after {} ms of warm-up, {} seed(s); times are extrapolated from \
+             {from} in that window.",
+            if quick { "QUICK RUN: short windows, figures are rough. " } else { "" },
+            e.window_ms,
+            e.warmup_ms,
+            e.seeds
+        )
+    }
+
+    fn answer(&self, q: &StudyQuestion) -> Result<(String, String, Explanation), Failure> {
+        let (case, effort) = (self.case(&q.case), &self.study.explain);
+        let tries: Vec<Knockout> = q
+            .knockouts
+            .iter()
+            .map(|word| crate::cli::knockout(word))
+            .collect::<Result<_, _>>()
+            .map_err(|e| Failure::Input(format!("study `{}`, `{}`: {e}", self.study.name, q.id)))?;
+        let batch = Batch {
+            machine: Arc::clone(&self.machines[&case.machine]),
+            kernels: vec![kernel(&case.before)?, kernel(&case.after)?],
+            workload: super::workload(&case.workload)?,
+            seeds: (1..=effort.seeds).collect(),
+            sampling: sampling(effort),
+            variation: Variation::default(),
+            threads: self.threads,
+            checks: false,
+            quiet: self.quiet,
+        };
+        let e = explanation(&batch, &q.metric, &tries, q.split, &[])?;
+        let command = format!(
+            "vruntime explain -m {} -k '{}' -k '{}' -w '{}' --metric {} --try {} --split {} \
+             --seeds {} --warmup {}ms --window {}ms",
+            case.machine,
+            case.before,
+            case.after,
+            case.workload,
+            q.metric,
+            q.knockouts.join(","),
+            q.split,
+            batch.seeds.len(),
+            effort.warmup_ms,
+            effort.window_ms
+        );
+        Ok((q.text.clone(), command, e))
+    }
+
+    /// Fits one number a machine on the times before the change, and prints it for the file.
+    fn fit(&mut self) -> Result<Done, Failure> {
+        let mut out = String::new();
+        for name in self.machines.keys().cloned().collect::<Vec<_>>() {
+            let mut base: Vec<(Key, f64, Vec<String>)> = Vec::new();
+            for r in self.study.rows.iter().filter(|r| r.metric == "time" && r.scored) {
+                let case = self.case(&r.case);
+                let k = key(case, false);
+                match base.iter_mut().find(|b| b.0 == k) {
+                    _ if case.machine != name => {}
+                    Some(b) => b.2.push(r.id.clone()),
+                    None => base.push((k, r.before, vec![r.id.clone()])),
+                }
+            }
+            if base.is_empty() {
+                continue;
+            }
+            let keys: Vec<Key> = base.iter().map(|b| b.0.clone()).collect();
+            let spec = &self.machines[&name];
+            let range = spec.path_permille.clone();
+            let mut value = f64::from(range.mid);
+            let mut residual = 0.0;
+            for _ in 0..FIT_ROUNDS {
+                let mut spec = (*self.machines[&name]).clone();
+                set_path_permille(&mut spec, value as u32);
+                self.machines.insert(name.clone(), Arc::new(spec));
+                let records = self.run(&keys, &Variation::default())?;
+                let mut logs = Vec::new();
+                for (k, published, _) in &base {
+                    let got = self.value(&records[k], "time").ok_or_else(|| {
+                        Failure::Usage("fit: a group made no progress in the window".into())
+                    })?;
+                    logs.push((published / got).ln());
+                }
+                let mean = logs.iter().sum::<f64>() / logs.len() as f64;
+                let squares = logs.iter().map(|x| x * x).sum::<f64>() / logs.len() as f64;
+                residual = 100.0 * squares.sqrt();
+                if (value * mean.exp() - value).abs() < 0.5 {
+                    break;
+                }
+                value = (value * mean.exp()).clamp(range.low.into(), range.high.into());
+            }
+            let ids: Vec<String> =
+                base.iter().flat_map(|b| &b.2).map(|id| format!("\"{id}\"")).collect();
+            out += &format!(
+                "[[fit]]\nmachine = \"{name}\"\nrows = [{}]\npath_permille = {}\n\
+                 residual_pct = {residual:.1}\n",
+                ids.join(", "),
+                value as u32
+            );
+        }
+        Ok(Done::new(out))
+    }
+}
+
+fn sampling(e: &Effort) -> Sampling {
+    Sampling::Window { warmup: Ns::from_ms(e.warmup_ms), window: Ns::from_ms(e.window_ms) }
+}
+
+/// Sets the factor on path costs, as far as the machine file's range goes.
+fn set_path_permille(spec: &mut MachineSpec, permille: u32) {
+    let p = &mut spec.path_permille;
+    p.mid = permille.clamp(p.low, p.high);
+}
