@@ -202,11 +202,13 @@ impl Ledger {
     }
     /// Everything booked on `cpu`.
     pub fn total(&self, cpu: Cpu) -> Ns {
-        Ns(self.rows[cpu.ix()].0.iter().sum())
+        Ns(self.rows[cpu.ix()].0.iter().fold(0, |sum, ns| ns.wrapping_add(sum)))
     }
     /// Sum over all CPUs of (`func`, `on`).
     pub fn sum(&self, func: Func, on: Resource) -> Ns {
-        Ns(self.rows.iter().map(|row| row.0[at(func, on)]).sum())
+        let sum = self.rows.iter().fold(0u64, |sum, row| sum.wrapping_add(row.0[at(func, on)]));
+        // Taken back as a whole: nothing of it was spent since.
+        Ns(if sum.cast_signed() < 0 { 0 } else { sum })
     }
     /// Non-zero sums over all CPUs, in order of function and resource.
     pub fn rows(&self) -> Vec<(Func, Resource, Ns)> {
@@ -221,14 +223,33 @@ impl Ledger {
         }
         v
     }
-    /// What was booked since `earlier`, an older copy of the same ledger.
+    /// What was booked since `earlier`, an older copy of the same ledger. An entry of a CPU may be
+    /// negative (two's complement): time planned before may have been taken back since.
     pub fn since(&self, earlier: &Ledger) -> Ledger {
         let mut rows = self.rows.clone();
         for (row, old) in rows.iter_mut().zip(&earlier.rows) {
             for (a, b) in row.0.iter_mut().zip(&old.0) {
-                *a -= b;
+                *a = a.wrapping_sub(*b);
             }
         }
         Ledger { rows }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Planned before the window, cut short inside it: the window has less than nothing of it on
+    /// this CPU, and the sum over CPUs is right.
+    #[test]
+    fn a_window_may_take_back_what_was_planned_before_it() {
+        let mut l = Ledger::new(2);
+        l.book(Cpu(0), Func::User, Resource::None, Ns(100));
+        let before = l.clone();
+        l.unbook(Cpu(0), Func::User, Resource::None, Ns(30));
+        assert_eq!(l.since(&before).rows(), []);
+        l.book(Cpu(1), Func::User, Resource::None, Ns(50));
+        assert_eq!(l.since(&before).rows(), [(Func::User, Resource::None, Ns(20))]);
     }
 }
