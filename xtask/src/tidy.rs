@@ -114,6 +114,11 @@ fn findings(root: &Path, files: &[(PathBuf, String)]) -> Vec<String> {
     found
 }
 
+/// Every source file.
+pub fn source_files(root: &Path) -> Vec<PathBuf> {
+    sources(root).into_iter().map(|(path, _)| path).collect()
+}
+
 /// Every Rust file of the repository.
 fn sources(root: &Path) -> Vec<(PathBuf, String)> {
     let mut files = Vec::new();

@@ -6,10 +6,8 @@ pub mod cx;
 pub mod domains;
 pub mod fair;
 pub mod limits;
-pub mod linux;
 pub mod registry;
 pub mod release;
-pub mod rr;
 pub mod rt;
 pub mod scheduler;
 pub mod task;
@@ -17,3 +15,17 @@ pub mod ttwu_queue;
 
 #[cfg(test)]
 mod sample;
+
+/// Declares the modules of schedulers and lists what each calls `ENTRY`.
+macro_rules! schedulers {
+    ($($module:ident)*) => {
+        $(pub mod $module;)*
+        const SCHEDULERS: &[registry::Entry] = &[$($module::ENTRY),*];
+    };
+}
+
+// A new scheduler is a file and its name here.
+schedulers! {
+    linux
+    rr
+}

@@ -13,6 +13,7 @@ use crate::balance::{Balancer, nr_running_grew};
 use crate::cx::Cx;
 use crate::domains::Domains;
 use crate::fair::{Fair, SeId};
+use crate::registry::Entry;
 use crate::release::Release;
 use crate::rt::Rt;
 use crate::scheduler::{
@@ -22,6 +23,13 @@ use crate::scheduler::{
 use crate::task::{Policy, Task, TaskState, TgId};
 use vruntime_base::{Cause, CauseKind, Cpu, Func, Ns, TaskId};
 use vruntime_machine::Topology;
+
+/// For the registry.
+pub(crate) const ENTRY: Entry = Entry {
+    name: "linux",
+    description: "the class stack: stop, RT, fair, idle",
+    make: |topo, domains, release| Box::new(Linux::new(topo, domains, release)),
+};
 
 /// The CPU was idle.
 pub static WAS_IDLE: Cause = Cause::new(CauseKind::Resched, "wakeup: CPU was idle");

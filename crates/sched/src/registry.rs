@@ -1,23 +1,26 @@
-//! The schedulers by name: one line each.
+//! The schedulers by name. Each file has its [`Entry`]; `lib.rs` lists the files.
 
 use crate::domains::Domains;
-use crate::linux::Linux;
 use crate::release::Release;
-use crate::rr::Rr;
 use crate::scheduler::Scheduler;
 use vruntime_machine::Topology;
 
-type Make = fn(&Topology, &Domains, &Release) -> Box<dyn Scheduler>;
+/// A scheduler in the registry.
+pub struct Entry {
+    /// Value of the kernel field `scheduler`.
+    pub name: &'static str,
+    /// One line for `vruntime list schedulers`.
+    pub description: &'static str,
+    /// Makes one.
+    pub make: fn(&Topology, &Domains, &Release) -> Box<dyn Scheduler>,
+}
 
-/// Name, how to make one, and one line for `vruntime list schedulers`.
-pub const SCHEDULERS: &[(&str, Make, &str)] = &[
-    ("linux", |t, d, r| Box::new(Linux::new(t, d, r)), "the class stack: stop, RT, fair, idle"),
-    ("rr", |t, _, _| Box::new(Rr::new(t)), "round robin, the template for a new scheduler"),
-];
+/// Every scheduler.
+pub const SCHEDULERS: &[Entry] = crate::SCHEDULERS;
 
 /// All names, for a message.
 pub fn names() -> String {
-    SCHEDULERS.iter().map(|s| s.0).collect::<Vec<_>>().join(", ")
+    SCHEDULERS.iter().map(|s| s.name).collect::<Vec<_>>().join(", ")
 }
 
 /// The scheduler `name` for a machine and a release; `None` if there is no such scheduler.
@@ -27,6 +30,6 @@ pub fn scheduler(
     domains: &Domains,
     release: &Release,
 ) -> Option<Box<dyn Scheduler>> {
-    let (_, make, _) = SCHEDULERS.iter().find(|s| s.0 == name)?;
-    Some(make(topo, domains, release))
+    let entry = SCHEDULERS.iter().find(|s| s.name == name)?;
+    Some((entry.make)(topo, domains, release))
 }

@@ -1,5 +1,5 @@
-//! Round robin: the template for a new scheduler. Copy this file, change the hooks, add one line to
-//! `registry.rs`.
+//! Round robin: the template for a new scheduler. Copy this file, change the hooks, add its name to
+//! the list in `lib.rs`.
 //!
 //! *What.* Every CPU has a queue in order of arrival and gives each task a slice of two ticks. A
 //! waking task goes back to its CPU, or to the first idle CPU that shares its last-level cache.
@@ -10,11 +10,19 @@
 //! *Example.* Tasks A and B on one CPU at 250 Hz run 8 ms each in turn.
 
 use crate::cx::Cx;
+use crate::registry::Entry;
 use crate::scheduler::*;
 use crate::task::{Policy, TaskState, TgId};
 use std::collections::VecDeque;
 use vruntime_base::{Cause, CauseKind, Cpu, CpuMask, Func, TaskId};
 use vruntime_machine::Topology;
+
+/// For the registry.
+pub(crate) const ENTRY: Entry = Entry {
+    name: "rr",
+    description: "round robin, the template for a new scheduler",
+    make: |topo, _, _| Box::new(Rr::new(topo)),
+};
 
 /// Ticks in a slice.
 const SLICE_TICKS: u32 = 2;

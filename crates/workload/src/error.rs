@@ -1,6 +1,6 @@
 //! What can be wrong with a command line.
 
-use crate::WORKLOADS;
+use crate::workloads;
 use thiserror::Error;
 
 /// Why a command line is no workload. Every message says what was read and what was expected.
@@ -68,7 +68,7 @@ pub(crate) fn unknown_workload(words: &[String]) -> WorkloadError {
     } else {
         words.first().cloned().unwrap_or_default()
     };
-    let names = WORKLOADS.iter().map(|e| e.name);
+    let names = workloads().map(|e| e.name);
     WorkloadError::Unknown {
         nearest: nearest(&name, names.clone()),
         name,

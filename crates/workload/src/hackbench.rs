@@ -10,7 +10,9 @@ use std::sync::Arc;
 use vruntime_base::Ns;
 use vruntime_kernel::program::{Builder, ChannelKind, Workload};
 
-pub(crate) const ENTRY: Entry = Entry {
+pub(crate) const ENTRIES: &[Entry] = &[ENTRY];
+
+const ENTRY: Entry = Entry {
     name: "hackbench",
     synopsis: "hackbench [-p|--pipe] [-P|--process | -T|--threads] [-g|--groups N] [-f|--fds N] \
                [-l|--loops N] [-s|--datasize BYTES] [-F|--fifo]",

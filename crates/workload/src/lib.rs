@@ -1,21 +1,12 @@
 //! The benchmarks, with the real tools' command lines, structure and result lines.
 //!
-//! | file | workload |
-//! |---|---|
-//! | `hackbench` | hackbench of rt-tests |
-//! | `messaging` | senders and receivers: what hackbench and perf bench have in common |
-//! | `perf_bench` | `perf bench sched messaging` and `perf bench sched pipe` |
-//! | `spin` | tasks that only compute, and periodic sleepers |
-//!
-//! A new workload is one file and one line in [`WORKLOADS`].
+//! Each file with a workload has a list `ENTRIES` of them; `messaging` is what hackbench and `perf
+//! bench sched messaging` have in common. A new workload is a file and its name in the list below.
 
 mod args;
 mod error;
-mod hackbench;
 mod launch;
 mod messaging;
-mod perf_bench;
-mod spin;
 
 pub use error::WorkloadError;
 pub use launch::Launch;
@@ -38,9 +29,24 @@ pub struct Entry {
 /// A workload, or what is wrong with its command line.
 type Parsed = Result<Arc<dyn Workload>, WorkloadError>;
 
+/// Declares the modules of workloads and lists what each calls `ENTRIES`.
+macro_rules! workloads {
+    ($($module:ident)*) => {
+        $(mod $module;)*
+        const FILES: &[&[Entry]] = &[$($module::ENTRIES),*];
+    };
+}
+
+workloads! {
+    hackbench
+    perf_bench
+    spin
+}
+
 /// Every workload.
-pub const WORKLOADS: &[Entry] =
-    &[hackbench::ENTRY, perf_bench::MESSAGING, perf_bench::PIPE, spin::SPIN, spin::SLEEPER];
+pub fn workloads() -> impl Iterator<Item = &'static Entry> + Clone {
+    FILES.iter().flat_map(|entries| entries.iter())
+}
 
 /// The workload that `command` runs. `taskset -c N`, `nice -n N` and `chrt` may stand in front.
 pub fn parse(command: &str) -> Result<Arc<dyn Workload>, WorkloadError> {
@@ -52,7 +58,7 @@ pub fn parse(command: &str) -> Result<Arc<dyn Workload>, WorkloadError> {
     if let Some((_, name)) = words.first().and_then(|w| w.rsplit_once('/')) {
         words[0] = name.to_string();
     }
-    for e in WORKLOADS {
+    for e in workloads() {
         let name: Vec<&str> = e.name.split(' ').collect();
         if words.len() >= name.len() && words.iter().zip(&name).all(|(w, n)| w == n) {
             return (e.parse)(&words[name.len()..], launch);

@@ -10,7 +10,9 @@ use std::sync::Arc;
 use vruntime_base::Ns;
 use vruntime_kernel::program::*;
 
-pub(crate) const MESSAGING: Entry = Entry {
+pub(crate) const ENTRIES: &[Entry] = &[MESSAGING, PIPE];
+
+const MESSAGING: Entry = Entry {
     name: "perf bench sched messaging",
     synopsis: "perf bench sched messaging [-p|--pipe] [-t|--thread] [-g|--group N] \
                [-l|--nr_loops N]",
@@ -18,7 +20,7 @@ pub(crate) const MESSAGING: Entry = Entry {
     parse: parse_messaging,
 };
 
-pub(crate) const PIPE: Entry = Entry {
+const PIPE: Entry = Entry {
     name: "perf bench sched pipe",
     synopsis: "perf bench sched pipe [-l|--loop N] [-T|--threaded]",
     description: "two tasks pass an integer to and fro over two pipes (perf)",

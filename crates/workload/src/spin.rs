@@ -6,14 +6,16 @@ use std::sync::Arc;
 use vruntime_base::Ns;
 use vruntime_kernel::program::*;
 
-pub(crate) const SPIN: Entry = Entry {
+pub(crate) const ENTRIES: &[Entry] = &[SPIN, SLEEPER];
+
+const SPIN: Entry = Entry {
     name: "spin",
     synopsis: "spin TASKS MILLISECONDS",
     description: "TASKS tasks that compute for MILLISECONDS each",
     parse: parse_spin,
 };
 
-pub(crate) const SLEEPER: Entry = Entry {
+const SLEEPER: Entry = Entry {
     name: "sleeper",
     synopsis: "sleeper TASKS PERIOD_US RUN_US COUNT",
     description: "TASKS tasks that sleep PERIOD_US and compute RUN_US, COUNT times",

@@ -11,7 +11,7 @@ use vruntime_formats::study_file::{builtin_studies, study};
 use vruntime_kernel::record::Knockout;
 use vruntime_sched::registry;
 use vruntime_sched::release::Release;
-use vruntime_workload::WORKLOADS;
+use vruntime_workload::workloads;
 
 /// What can be listed.
 #[derive(Clone, Copy, ValueEnum)]
@@ -67,8 +67,7 @@ fn items(what: What) -> Result<Vec<Item>, Failure> {
             }
             items
         }
-        What::Workloads => WORKLOADS
-            .iter()
+        What::Workloads => workloads()
             .map(|e| (e.name.to_string(), format!("{}: {}", e.description, e.synopsis)))
             .collect(),
         What::Features => Release::FIELDS
@@ -88,7 +87,7 @@ fn items(what: What) -> Result<Vec<Item>, Failure> {
         }
         What::Schedulers => registry::SCHEDULERS
             .iter()
-            .map(|&(name, _, text)| (name.to_string(), text.to_string()))
+            .map(|e| (e.name.to_string(), e.description.to_string()))
             .collect(),
     })
 }

@@ -10,7 +10,7 @@ use vruntime_base::{Cpu, CpuMask};
 use vruntime_formats::kernel_file::kernel;
 use vruntime_machine::{MachineSpec, Topology};
 use vruntime_sched::release::Release;
-use vruntime_workload::WORKLOADS;
+use vruntime_workload::workloads;
 
 /// Shows one thing in full.
 pub fn show(command: &ShowCommand) -> Result<Done, Failure> {
@@ -115,7 +115,7 @@ fn show_kernel(args: &ShowArgs) -> Result<Done, Failure> {
 }
 
 fn show_workload(args: &ShowArgs) -> Result<Done, Failure> {
-    if let Some(e) = WORKLOADS.iter().find(|e| e.name == args.name) {
+    if let Some(e) = workloads().find(|e| e.name == args.name) {
         if args.json {
             return Ok(Done::json(&json!({
                 "schema": "vruntime/show/1",
