@@ -39,6 +39,7 @@ macro_rules! workloads {
 
 workloads! {
     hackbench
+    lmbench
     perf_bench
     spin
 }
