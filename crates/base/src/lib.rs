@@ -17,4 +17,4 @@ pub use ledger::{Category, Func, Ledger, LedgerRow, Resource};
 pub use mask::{CpuMask, MAX_CPUS};
 pub use noise::{Noise, Stream};
 pub use time::{Ns, VTime};
-pub use timeline::{Event, EventKind, Timeline};
+pub use timeline::{Event, EventKind, TaskRow, Timeline};

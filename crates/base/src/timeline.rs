@@ -6,7 +6,8 @@ use crate::{Cause, Cpu, Ns, TaskId};
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub enum EventKind {
-    /// `task` leaves the CPU, `a` = next task, `b` = 1 if `task` stayed runnable.
+    /// `task` leaves the CPU, `a` = next task, `b` = 0 if `task` sleeps, 1 if it stayed
+    /// runnable, 2 if it has exited.
     Switch,
     /// `task` is being woken by the CPU; `a` = CPU where it last ran, `b` = the waker.
     Waking,
@@ -39,6 +40,20 @@ pub struct Event {
     pub cause: Option<&'static Cause>,
 }
 
+/// What a task is called. A model run and a recording both number tasks from 0; this says who
+/// that is outside.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct TaskRow {
+    /// `comm`.
+    pub comm: String,
+    /// Thread id; 0 for idle tasks.
+    pub pid: u32,
+    /// Process id.
+    pub tgid: u32,
+    /// The kernel's priority, 0 … 139: 99 less the real-time priority, or 120 plus nice.
+    pub prio: u8,
+}
+
 /// Events in order of time, held by columns.
 #[derive(Clone, Debug, Default)]
 pub struct Timeline {
@@ -49,6 +64,7 @@ pub struct Timeline {
     a: Vec<u32>,
     b: Vec<u32>,
     cause: Vec<Option<&'static Cause>>,
+    tasks: Vec<TaskRow>,
 }
 
 impl Timeline {
@@ -62,6 +78,14 @@ impl Timeline {
         self.a.push(e.a);
         self.b.push(e.b);
         self.cause.push(e.cause);
+    }
+    /// Names the tasks, by [`TaskId`].
+    pub fn name_tasks(&mut self, tasks: Vec<TaskRow>) {
+        self.tasks = tasks;
+    }
+    /// Who the tasks are, by [`TaskId`]; empty if nobody said.
+    pub fn tasks(&self) -> &[TaskRow] {
+        &self.tasks
     }
     /// Time of the last event.
     pub fn last_time(&self) -> Option<Ns> {

@@ -10,6 +10,7 @@
 //! | `xz` | `.xz`, damaged files included |
 //! | `table` | a table of integers addressed by column name |
 //! | `topology_text` | a dump of sysfs `cpu*/topology`, `cpu*/cache`, `node*` |
+//! | `write` | timelines as perf.data, trace.dat, Perfetto, text |
 //! | `recording` | a directory with a kernel's recorded decisions and state (`state.csv`) |
 
 pub mod error;
@@ -21,4 +22,5 @@ pub mod table;
 pub mod text;
 mod text_file;
 pub mod topology_text;
+pub mod write;
 pub mod xz;

@@ -190,6 +190,10 @@ impl Builder {
 pub trait Workload: Send + Sync {
     /// The command line, normalised.
     fn command_line(&self) -> String;
+    /// What its tasks are called in traces, `comm` of the real ones.
+    fn comm(&self) -> &'static str {
+        "task"
+    }
     /// One line for `vruntime list workloads`.
     fn description(&self) -> &'static str;
     /// Adds programs, channels and the first tasks. `page_kib`, `nr_cpus`: of the machine.

@@ -304,7 +304,10 @@ impl Sim {
             kind: EventKind::Switch,
             task: prev,
             a: next.0,
-            b: u32::from(stays && !prev_idle),
+            b: match t.state {
+                TaskState::Dead => 2,
+                _ => u32::from(stays && !prev_idle),
+            },
             cause: Some(why),
         });
     }

@@ -5,8 +5,9 @@ use crate::record::{GroupProgress, RunRecord, RunSpec, Sampling};
 use crate::sim::{Channel, Sim};
 use crate::stats::Snapshot;
 use crate::task::KTask;
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use vruntime_base::{Cpu, Histogram, Ns};
+use vruntime_base::{Cpu, Histogram, Ns, TaskRow};
 use vruntime_machine::Topology;
 use vruntime_sched::fair::Entity;
 use vruntime_sched::scheduler::Scheduler;
@@ -16,6 +17,8 @@ pub use crate::boot::SetupError;
 
 /// How often the run looks at the world outside, in simulated time.
 const CHECK: Ns = Ns::from_ms(1);
+/// Task ids from here on are the workload's, above those of stoppers on any machine.
+const FIRST_PID: usize = 3000;
 
 /// Tells the outside how far a run is, and tells the run to stop.
 #[derive(Default)]
@@ -168,6 +171,10 @@ impl Sim {
         let bytes = self.bytes_per_task();
         let nr_cpus = self.cpus.len();
         let nr_tasks = self.tasks.len() - 2 * nr_cpus;
+        if spec.timeline > 0 {
+            let rows = self.task_rows(spec.workload.comm());
+            self.stats.timeline.name_tasks(rows);
+        }
         let s = self.stats;
         let w = s.window.expect("set above");
         let started = s.mark_start.unwrap_or(Ns::ZERO);
@@ -214,6 +221,30 @@ impl Sim {
             checks,
             timeline: s.timeline,
         }
+    }
+
+    /// The tasks as a trace names them. Every address space is a process.
+    fn task_rows(&self, comm: &str) -> Vec<TaskRow> {
+        let nr_cpus = self.cpus.len();
+        let mut first_of_mm = BTreeMap::new();
+        let row = |(i, t): (usize, &vruntime_sched::task::Task)| {
+            let prio = match t.rt_priority {
+                0 => (120 + i32::from(t.nice)) as u8,
+                rt => 99 - rt,
+            };
+            let (comm, pid) = match (i < nr_cpus, i < 2 * nr_cpus) {
+                (true, _) => (format!("swapper/{i}"), 0),
+                (_, true) => (format!("migration/{}", i - nr_cpus), i + 1),
+                _ => (comm.to_string(), FIRST_PID + i),
+            };
+            let pid = pid as u32;
+            let tgid = match i < 2 * nr_cpus {
+                true => pid,
+                false => *first_of_mm.entry(t.mm).or_insert(pid),
+            };
+            TaskRow { comm, pid, tgid, prio }
+        };
+        self.sh.tasks.iter().enumerate().map(row).collect()
     }
 
     /// Bytes of all arrays that grow with tasks, per task.

@@ -296,6 +296,15 @@ impl Sim {
                 s.wakeup_preempt(cx, target, p, WakeFlags { sync, ..WakeFlags::default() });
             }
         });
+        self.stats.event(Event {
+            time: at,
+            cpu: c,
+            kind: EventKind::Wakeup,
+            task: p,
+            a: u32::from(target.0),
+            b: 0,
+            cause: None,
+        });
         at += cost;
         if running {
             self.tasks[p.ix()].woken_at = Ns::ZERO;

@@ -32,6 +32,8 @@ pub struct Batch {
     pub threads: usize,
     /// Let the checkers look at every run.
     pub checks: bool,
+    /// Keep this many events of each run.
+    pub timeline: usize,
     /// No progress bar.
     pub quiet: bool,
 }
@@ -81,7 +83,7 @@ impl Batch {
             seed: seed.wrapping_add(kernel.seed_offset),
             sampling: self.sampling,
             variation: self.variation.clone(),
-            timeline: 0,
+            timeline: self.timeline,
             checks: self.checks,
         }
     }

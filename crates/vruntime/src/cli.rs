@@ -114,6 +114,14 @@ pub struct RunArgs {
     #[arg(long, value_name = "N", conflicts_with = "seed",
           allow_hyphen_values = true, value_parser = whole(1..=100_000))]
     pub seeds: Option<u64>,
+    /// Write the run's events as a trace: perf.data (FILE ends in .data), trace.dat (.dat),
+    /// Perfetto (.pftrace) or ftrace text (.txt)
+    #[arg(long, value_name = "FILE", conflicts_with = "seeds")]
+    pub trace: Option<PathBuf>,
+    /// The trace holds this many events at the most, from the start of the run
+    #[arg(long, value_name = "N", default_value_t = 4_000_000, requires = "trace",
+          allow_hyphen_values = true, value_parser = whole(1..=1_000_000_000))]
+    pub trace_events: u64,
 }
 
 /// `vruntime compare`

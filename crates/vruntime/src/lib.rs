@@ -16,6 +16,7 @@ pub mod machine_choice;
 pub mod progress;
 pub mod replay;
 pub mod trace_check;
+mod trace_file;
 
 pub use vruntime_base as base;
 pub use vruntime_formats as formats;

@@ -76,6 +76,29 @@ fn shorten(mut words: Vec<String>) -> Vec<String> {
 }
 
 #[test]
+fn a_trace_is_bounded_and_its_name_says_its_format() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = |name: &str| dir.path().join(name).display().to_string();
+    let with = |options: &[&str]| -> Vec<String> {
+        let all = [&run("uma-8", "v6.12", HACKBENCH)[..], options].concat();
+        all.into_iter().map(String::from).collect()
+    };
+    let fails = |options: &[&str], words: &[&str]| {
+        let args = with(options);
+        fails(&args.iter().map(String::as_str).collect::<Vec<_>>(), 2, words);
+    };
+    fails(&["--trace", &path("a.xyz")], &["a.xyz", "`.data` (perf)", "`.pftrace`"]);
+    fails(&["--trace", &path("a.txt"), "--seeds", "2"], &["cannot be used with"]);
+    fails(&["--trace-events", "5"], &["--trace"]);
+    let args = with(&["--trace", &path("a.txt"), "--trace-events", "30"]);
+    let output = vruntime(&args.iter().map(String::as_str).collect::<Vec<_>>()).output().unwrap();
+    assert!(String::from_utf8_lossy(&output.stderr).contains("after 30 events"));
+    let text = std::fs::read_to_string(path("a.txt")).unwrap();
+    let events = text.lines().filter(|l| !l.starts_with('#') && !l.contains("stat_runtime"));
+    assert_eq!(events.count(), 30);
+}
+
+#[test]
 fn the_commands_of_the_readme_work() {
     let commands = readme_commands();
     assert!(commands.len() >= 3, "{commands:?}");

@@ -12,6 +12,7 @@ use vruntime::kernel::simulate::run;
 
 fn batch(threads: usize) -> Vec<RunRecord> {
     let batch = Batch {
+        timeline: 0,
         machine: Arc::new(builtin_machine("numa-48").unwrap()),
         kernels: ["v6.1", "v6.12"].map(|k| kernel(k).unwrap()).to_vec(),
         variation: Default::default(),

@@ -107,6 +107,9 @@ impl Workload for Hackbench {
             if m.fifo { " --fifo" } else { "" }
         )
     }
+    fn comm(&self) -> &'static str {
+        "hackbench"
+    }
     fn description(&self) -> &'static str {
         ENTRY.description
     }

@@ -66,6 +66,9 @@ impl Workload for PerfMessaging {
             m.loops
         )
     }
+    fn comm(&self) -> &'static str {
+        "sched-messaging"
+    }
     fn description(&self) -> &'static str {
         MESSAGING.description
     }
@@ -183,6 +186,9 @@ impl Workload for PerfPipe {
             self.loops,
             if self.threads { " --threaded" } else { "" }
         )
+    }
+    fn comm(&self) -> &'static str {
+        "sched-pipe"
     }
     fn description(&self) -> &'static str {
         PIPE.description

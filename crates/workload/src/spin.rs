@@ -125,6 +125,9 @@ impl Workload for Load {
         let (period, run) = (self.period.0 / 1_000, self.run.0 / 1_000);
         format!("{p}sleeper {} {period} {run} {}", self.tasks, self.count)
     }
+    fn comm(&self) -> &'static str {
+        self.entry.name
+    }
     fn description(&self) -> &'static str {
         self.entry.description
     }

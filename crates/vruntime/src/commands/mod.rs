@@ -48,6 +48,7 @@ fn batch(s: &Simulation, kernels: &[String], seeds: Vec<u64>) -> Result<Batch, F
         variation: variation(s),
         threads: s.threads as usize,
         checks: s.checks,
+        timeline: 0,
         quiet: s.quiet,
     })
 }

@@ -275,6 +275,7 @@ impl Lab<'_> {
             .collect::<Result<_, _>>()
             .map_err(|e| Failure::Input(format!("study `{}`, `{}`: {e}", self.study.name, q.id)))?;
         let batch = Batch {
+            timeline: 0,
             machine: Arc::clone(&self.machines[&case.machine]),
             kernels: vec![kernel(&case.before)?, kernel(&case.after)?],
             workload: super::workload(&case.workload)?,

@@ -1,0 +1,81 @@
+//! Timelines as the traces that other tools read.
+//!
+//! | module | format | read by |
+//! |---|---|---|
+//! | `tracepoints` | a timeline's events, their fields as the kernel lays them out | the others |
+//! | `tracing_data` | descriptions of events, as perf.data and trace.dat hold them | the two |
+//! | `perf_data` | perf.data | `perf sched`, `perf script` |
+//! | `trace_dat` | trace.dat, version 6 | trace-cmd, KernelShark |
+//! | `perfetto` | Perfetto's protobuf | ui.perfetto.dev |
+//! | `ftrace_text` | what `/sys/kernel/tracing/trace` prints | people |
+
+mod ftrace_text;
+mod perf_data;
+mod perfetto;
+mod trace_dat;
+mod tracepoints;
+mod tracing_data;
+
+use std::io::{self, Seek, Write};
+use std::path::Path;
+use vruntime_base::Timeline;
+
+/// A format that can be written.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum TraceFormat {
+    /// perf.data.
+    PerfData,
+    /// trace.dat, version 6.
+    TraceDat,
+    /// Perfetto.
+    Perfetto,
+    /// ftrace's text.
+    FtraceText,
+}
+
+/// What the names of trace files end in.
+pub const TRACE_FILES: &str =
+    "`.data` (perf), `.dat` (trace-cmd), `.pftrace` (Perfetto) or `.txt` (ftrace text)";
+
+impl TraceFormat {
+    /// The format that a file's name asks for.
+    pub fn of(path: &Path) -> Option<TraceFormat> {
+        match path.extension()?.to_str()? {
+            "data" => Some(TraceFormat::PerfData),
+            "dat" => Some(TraceFormat::TraceDat),
+            "pftrace" | "perfetto-trace" => Some(TraceFormat::Perfetto),
+            "txt" => Some(TraceFormat::FtraceText),
+            _ => None,
+        }
+    }
+}
+
+/// Where a trace comes from.
+#[derive(Clone, Debug)]
+pub struct Origin {
+    /// Kernel release.
+    pub release: String,
+    /// Name of the machine.
+    pub hostname: String,
+    /// `uname -m`.
+    pub arch: String,
+    /// CPUs.
+    pub nr_cpus: usize,
+    /// The command line that made it.
+    pub command: Vec<String>,
+}
+
+/// Writes `timeline`. Nothing is held but a page per CPU.
+pub fn write_trace(
+    format: TraceFormat,
+    timeline: &Timeline,
+    origin: &Origin,
+    out: &mut (impl Write + Seek),
+) -> io::Result<()> {
+    match format {
+        TraceFormat::PerfData => perf_data::write(timeline, origin, out),
+        TraceFormat::TraceDat => trace_dat::write(timeline, origin, out),
+        TraceFormat::Perfetto => perfetto::write(timeline, origin, out),
+        TraceFormat::FtraceText => ftrace_text::write(timeline, origin, out),
+    }
+}

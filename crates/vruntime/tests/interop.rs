@@ -1,0 +1,316 @@
+//! Do perf and trace-cmd read what `run --trace` writes, and see in it what we see? Where a tool
+//! is not installed its test says so and passes: `.ci/run` installs them.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::BufWriter;
+use std::process::Command;
+use std::sync::{Arc, OnceLock};
+use tempfile::TempDir;
+use vruntime::base::{EventKind, Ns, TaskId, Timeline};
+use vruntime::formats::kernel_file::kernel;
+use vruntime::formats::machine_file::builtin_machine;
+use vruntime::formats::write::{Origin, TraceFormat, write_trace};
+use vruntime::kernel::record::{RunSpec, Sampling};
+use vruntime::kernel::simulate::run;
+
+const NR_CPUS: usize = 48;
+
+/// A run on 48 CPUs, its time-line and its traces.
+struct Sample {
+    dir: TempDir,
+    timeline: Timeline,
+}
+
+fn sample() -> &'static Sample {
+    static SAMPLE: OnceLock<Sample> = OnceLock::new();
+    SAMPLE.get_or_init(|| {
+        let spec = RunSpec {
+            machine: Arc::new(builtin_machine("numa-48").unwrap()),
+            release: Arc::new(kernel("v6.12").unwrap().release),
+            workload: vruntime::workload::parse("hackbench -g 2 -l 60").unwrap(),
+            seed: 1,
+            sampling: Sampling::Full { limit: Ns::from_ms(5_000) },
+            variation: Default::default(),
+            checks: false,
+            timeline: 1_000_000,
+        };
+        let timeline = run(&spec).unwrap().timeline;
+        let dir = tempfile::tempdir().unwrap();
+        let origin = Origin {
+            release: "6.12.0".into(),
+            hostname: "numa-48".into(),
+            arch: "x86_64".into(),
+            nr_cpus: NR_CPUS,
+            command: vec!["vruntime".into(), "run".into()],
+        };
+        for name in ["perf.data", "trace.dat", "trace.pftrace", "trace.txt"] {
+            let path = dir.path().join(name);
+            let mut out = BufWriter::new(File::create(&path).unwrap());
+            write_trace(TraceFormat::of(&path).unwrap(), &timeline, &origin, &mut out).unwrap();
+        }
+        Sample { dir, timeline }
+    })
+}
+
+/// What a tool prints about a trace; `None` if the tool is not installed.
+fn tool(words: &[&str], file: &str) -> Option<String> {
+    let path = sample().dir.path().join(file);
+    let mut command = Command::new(words[0]);
+    command.args(&words[1..]).arg("-i").arg(path).env("LC_ALL", "C");
+    let output = match command.output() {
+        Ok(output) => output,
+        Err(_) => {
+            eprintln!("{} is not installed: not compared", words[0]);
+            return None;
+        }
+    };
+    let complaint = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{words:?}: {complaint}");
+    assert!(!complaint.contains("rror") && !complaint.contains("ailed"), "{complaint}");
+    Some(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+/// How often each event should be in a file. A switch away from a task comes with its run time.
+fn expected(timeline: &Timeline) -> BTreeMap<String, usize> {
+    let mut counts = BTreeMap::new();
+    for e in timeline.iter() {
+        let name = match e.kind {
+            EventKind::Switch => "sched_switch",
+            EventKind::Waking => "sched_waking",
+            EventKind::Wakeup => "sched_wakeup",
+            EventKind::WakeupNew => "sched_wakeup_new",
+            EventKind::Migrate => "sched_migrate_task",
+            EventKind::NeedResched => continue,
+        };
+        *counts.entry(name.to_string()).or_insert(0) += 1;
+        if e.kind == EventKind::Switch && !is_idle(e.task) {
+            *counts.entry("sched_stat_runtime".to_string()).or_insert(0) += 1;
+        }
+    }
+    assert!(counts.len() == 6 && counts.values().all(|&n| n > 50), "{counts:?}");
+    counts
+}
+
+fn is_idle(task: TaskId) -> bool {
+    task.ix() < NR_CPUS
+}
+
+/// Counts the events in lines of text, which name them as `sched_…:`.
+fn counted(text: &str) -> BTreeMap<String, usize> {
+    let mut counts = BTreeMap::new();
+    for line in text.lines().filter(|l| !l.starts_with('#')) {
+        let word = line.split_whitespace().find(|w| w.contains("sched_") && w.ends_with(':'));
+        if let Some(word) = word {
+            let name = word.trim_end_matches(':').trim_start_matches("sched:");
+            *counts.entry(name.to_string()).or_insert(0) += 1;
+        }
+    }
+    counts
+}
+
+/// What `perf sched` computes, computed here: per task its run time, how many runs that was, how
+/// often it waited for one, and the longest wait.
+#[derive(Default, Debug, PartialEq)]
+struct Figures {
+    run_ns: u64,
+    runs: u64,
+    waits: u64,
+    delay_ns_max: u64,
+}
+
+fn figures(timeline: &Timeline) -> BTreeMap<u32, Figures> {
+    let pid = |task: TaskId| timeline.tasks()[task.ix()].pid;
+    let mut of: BTreeMap<u32, Figures> = BTreeMap::new();
+    let mut since: BTreeMap<u32, u64> = BTreeMap::new();
+    let mut waiting: BTreeMap<u32, u64> = BTreeMap::new();
+    let mut running: BTreeMap<u32, bool> = BTreeMap::new();
+    for e in timeline.iter() {
+        let time = e.time.0;
+        match e.kind {
+            EventKind::Switch => {
+                let (prev, next) = (pid(e.task), pid(TaskId(e.a)));
+                if prev != 0 {
+                    let start = since.remove(&prev).unwrap_or(time);
+                    let figures = of.entry(prev).or_default();
+                    figures.run_ns += time - start;
+                    figures.runs += 1;
+                    running.insert(prev, false);
+                    if e.b == 1 {
+                        waiting.insert(prev, time);
+                    }
+                }
+                if next != 0 {
+                    since.insert(next, time);
+                    running.insert(next, true);
+                    let figures = of.entry(next).or_default();
+                    if let Some(from) = waiting.remove(&next) {
+                        figures.waits += 1;
+                        figures.delay_ns_max = figures.delay_ns_max.max(time - from);
+                    }
+                }
+            }
+            EventKind::Wakeup | EventKind::WakeupNew => {
+                let task = pid(e.task);
+                if !running.get(&task).copied().unwrap_or(false) {
+                    waiting.entry(task).or_insert(time);
+                }
+            }
+            _ => {}
+        }
+    }
+    of
+}
+
+/// Nanoseconds of a number of milliseconds with three places.
+fn ns(text: &str) -> u64 {
+    let (whole, part) = text.split_once('.').unwrap_or((text, "0"));
+    whole.parse::<u64>().unwrap() * 1_000_000 + part.parse::<u64>().unwrap() * 1_000
+}
+
+#[test]
+fn perf_script_shows_every_event() {
+    let Some(text) = tool(&["perf", "script"], "perf.data") else { return };
+    assert_eq!(counted(&text), expected(&sample().timeline));
+    let first = text.lines().find(|l| l.contains("sched_switch")).unwrap();
+    assert!(first.contains("prev_comm=swapper/0 prev_pid=0 prev_prio=120 prev_state=R ==> "));
+}
+
+#[test]
+fn perf_sched_latency_gives_our_figures() {
+    let Some(text) = tool(&["perf", "sched", "latency", "-p"], "perf.data") else { return };
+    let ours = figures(&sample().timeline);
+    let mut compared = 0;
+    for line in text.lines() {
+        let Some((task, rest)) = line.trim().split_once('|') else { continue };
+        let Some(pid) = task.trim().rsplit(':').next().and_then(|p| p.parse::<u32>().ok()) else {
+            continue;
+        };
+        let of = &ours[&pid];
+        let cells: Vec<&str> = rest.split('|').map(str::trim).collect();
+        let run = ns(cells[0].trim_end_matches(" ms"));
+        assert!(run.abs_diff(of.run_ns) <= 1_000, "{line}: {of:?}");
+        assert_eq!(cells[1].parse::<u64>().unwrap(), of.waits, "{line}: {of:?}");
+        let max = ns(cells[3].trim_start_matches("max:").trim().trim_end_matches(" ms"));
+        assert!(max.abs_diff(of.delay_ns_max) <= 1_000, "{line}: {of:?}");
+        compared += 1;
+    }
+    assert!(compared >= 80, "{text}");
+}
+
+#[test]
+fn perf_sched_timehist_gives_our_figures() {
+    let Some(text) = tool(&["perf", "sched", "timehist", "-s"], "perf.data") else { return };
+    let ours = figures(&sample().timeline);
+    let mut compared = 0;
+    for line in text.lines() {
+        let Some((pid, rest)) = line.split_once('[').and_then(|(_, r)| r.split_once(']')) else {
+            continue;
+        };
+        let Ok(pid) = pid.split('/').next().unwrap().parse::<u32>() else { continue };
+        let cells: Vec<&str> = rest.split_whitespace().collect();
+        let of = &ours[&pid];
+        assert_eq!(cells[1].parse::<u64>().unwrap(), of.runs, "{line}: {of:?}");
+        assert!(ns(cells[2]).abs_diff(of.run_ns) <= 1_000, "{line}: {of:?}");
+        compared += 1;
+    }
+    assert!(compared >= 80, "{text}");
+    assert!(text.contains("(x 48)"), "{text}");
+}
+
+#[test]
+fn perf_sched_map_draws_every_switch() {
+    let Some(text) = tool(&["perf", "sched", "map"], "perf.data") else { return };
+    let switches = sample().timeline.iter().filter(|e| e.kind == EventKind::Switch).count();
+    assert_eq!(text.lines().filter(|l| l.contains(" secs")).count(), switches);
+}
+
+#[test]
+fn trace_cmd_reports_every_event() {
+    let Some(text) = tool(&["trace-cmd", "report"], "trace.dat") else { return };
+    assert_eq!(counted(&text), expected(&sample().timeline));
+    assert!(text.starts_with("cpus=48"), "{}", &text[..200]);
+    assert!(!text.contains("EVENTS DROPPED") && !text.contains("[<unknown>"), "{text}");
+    let time = |line: &str| {
+        let word = line.split_whitespace().find(|w| w.ends_with(':') && w.contains('.'));
+        let (s, part) = word.unwrap().trim_end_matches(':').split_once('.').unwrap();
+        s.parse::<u64>().unwrap() * 1_000_000 + part.parse::<u64>().unwrap()
+    };
+    let last = time(text.lines().last().unwrap());
+    let end = sample().timeline.last_time().unwrap().0;
+    assert!(last.abs_diff(end / 1_000) <= 1, "{last} µs, {end} ns");
+}
+
+#[test]
+fn the_text_names_every_event() {
+    let text = std::fs::read_to_string(sample().dir.path().join("trace.txt")).unwrap();
+    assert_eq!(counted(&text), expected(&sample().timeline));
+}
+
+/// Field numbers and contents of a protobuf message; numbers have no content.
+fn message(mut bytes: &[u8]) -> Vec<(u64, u64, &[u8])> {
+    let varint = |bytes: &mut &[u8]| {
+        let mut n = 0u64;
+        for i in 0.. {
+            let (&byte, rest) = bytes.split_first().unwrap();
+            *bytes = rest;
+            n |= u64::from(byte & 0x7f) << (7 * i);
+            if byte < 0x80 {
+                break;
+            }
+        }
+        n
+    };
+    let mut fields = Vec::new();
+    while !bytes.is_empty() {
+        let key = varint(&mut bytes);
+        let n = varint(&mut bytes);
+        let content = match key & 7 {
+            0 => &bytes[..0],
+            2 => {
+                let (content, rest) = bytes.split_at(n as usize);
+                bytes = rest;
+                content
+            }
+            other => panic!("wire type {other}"),
+        };
+        fields.push((key >> 3, n, content));
+    }
+    fields
+}
+
+#[test]
+fn perfetto_has_every_switch_and_wakeup_in_order() {
+    let bytes = std::fs::read(sample().dir.path().join("trace.pftrace")).unwrap();
+    let mut counts: BTreeMap<u64, usize> = BTreeMap::new();
+    let mut last = [0; NR_CPUS];
+    let mut threads = 0;
+    for (_, _, packet) in message(&bytes) {
+        for (field, _, content) in message(packet) {
+            match field {
+                1 => {
+                    let bundle = message(content);
+                    let cpu = bundle.iter().find(|f| f.0 == 1).unwrap().1 as usize;
+                    for (_, _, event) in bundle.iter().filter(|f| f.0 == 2) {
+                        let fields = message(event);
+                        let time = fields.iter().find(|f| f.0 == 1).unwrap().1;
+                        assert!(time >= last[cpu], "CPU {cpu} at {time}");
+                        last[cpu] = time;
+                        let kind = fields.iter().find(|f| f.0 > 2).unwrap().0;
+                        *counts.entry(kind).or_insert(0) += 1;
+                    }
+                }
+                2 => threads += message(content).len(),
+                10 => {}
+                other => panic!("packet field {other}"),
+            }
+        }
+    }
+    let expected = expected(&sample().timeline);
+    let names = [(4, "sched_switch"), (17, "sched_wakeup"), (20, "sched_waking")];
+    for (field, name) in names.into_iter().chain([(114, "sched_wakeup_new")]) {
+        assert_eq!(counts[&field], expected[name], "{name}");
+    }
+    let named = sample().timeline.tasks().iter().filter(|t| t.pid != 0).count();
+    assert_eq!(threads, named);
+}
