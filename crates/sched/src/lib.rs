@@ -28,4 +28,5 @@ macro_rules! schedulers {
 schedulers! {
     linux
     rr
+    two_choices
 }

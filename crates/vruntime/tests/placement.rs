@@ -438,3 +438,37 @@ fn two_busy_threads_of_a_core_are_spread() {
         "#]],
     )
 }
+
+/// Two tasks are on CPU 0. When A wakes, one of four CPUs is drawn; unless that is CPU 0 it has
+/// no task, and A goes there. It then stays where it is alone, whatever is drawn.
+#[test]
+fn two_choices_leave_the_longer_queue() {
+    check(
+        "1x4x1 v6.1+scheduler=two_choices, 16 ms
+        A: run 1ms, sleep 2ms, loop
+        B on 0: run 40ms
+        C on 0: run 40ms",
+        expect![[r#"
+                  0         10
+            cpu 0 .ABBBBBBCCCCCCCC
+            cpu 1 ................
+            cpu 2 ....A..A..A..A..
+            cpu 3 ................
+               1.1 ms  cpu 0: . -> A: idle: task woken
+               2.1 ms  cpu 0: A -> B: blocks
+               4.1 ms  A moved 0 -> 2: two choices: drawn CPU
+               4.1 ms  cpu 2: . -> A: idle: task woken
+               5.1 ms  cpu 2: A -> .: blocks
+               7.2 ms  cpu 2: . -> A: idle: task woken
+               8.0 ms  cpu 0: B -> C: rr: slice used up
+               8.2 ms  cpu 2: A -> .: blocks
+              10.3 ms  cpu 2: . -> A: idle: task woken
+              11.3 ms  cpu 2: A -> .: blocks
+              13.3 ms  cpu 2: . -> A: idle: task woken
+              14.3 ms  cpu 2: A -> .: blocks
+            placed 1 x two choices: drawn CPU
+            placed 6 x two choices: prev
+            migrated 1 x two choices: drawn CPU
+        "#]],
+    )
+}
