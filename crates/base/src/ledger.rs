@@ -3,6 +3,9 @@
 //! Time is booked when it is planned: an operation that will take 300 ns books its 300 ns at its
 //! start, and whoever stretches it (an interrupt, a busy sibling) books the extra. So for each
 //! CPU, at any moment, *booked = elapsed + what is planned beyond now*: the ledger closes.
+//!
+//! A path whose steps always take the same time is booked by counting how often it was taken
+//! ([`Trips`]); the steps' times are worked out when somebody looks.
 
 use crate::{Cpu, Ns};
 
@@ -142,15 +145,47 @@ impl Resource {
 const NR_RESOURCES: usize = Resource::ALL.len();
 const ROW: usize = Func::ALL.len() * NR_RESOURCES;
 
+/// The steps of a path, with what each takes.
+pub type PathSteps = Vec<(Func, Ns)>;
+
+/// Paths that can be counted at each pace.
+pub const PATHS: usize = 8;
+
+/// How often each path was taken, on one CPU at one pace: one cache line.
+#[derive(Clone, Copy, Default)]
+#[repr(align(64))]
+pub struct Trips([u64; PATHS]);
+
+impl Trips {
+    /// Books the steps of `path`.
+    #[inline(always)]
+    pub fn book(&mut self, path: usize) {
+        self.0[path % PATHS] += 1;
+    }
+}
+
 /// The entries of one CPU.
 #[derive(Clone)]
-pub struct LedgerRow([u64; ROW]);
+pub struct LedgerRow {
+    ns: [u64; ROW],
+}
 
 impl LedgerRow {
     /// Books `d` for `func`.
     #[inline(always)]
     pub fn book(&mut self, func: Func, on: Resource, d: Ns) {
-        self.0[at(func, on)] += d.0;
+        self.ns[at(func, on)] += d.0;
+    }
+    /// Enters the counted paths.
+    fn settle<'a>(&mut self, counted: impl Iterator<Item = (&'a mut Trips, &'a [PathSteps])>) {
+        for (trips, paths) in counted {
+            for (times, steps) in trips.0.iter_mut().zip(paths) {
+                for &(func, d) in steps {
+                    self.ns[at(func, Resource::None)] += d.0 * *times;
+                }
+                *times = 0;
+            }
+        }
     }
 }
 
@@ -158,6 +193,10 @@ impl LedgerRow {
 #[derive(Clone)]
 pub struct Ledger {
     rows: Vec<LedgerRow>,
+    /// By CPU and pace: paths taken that are not in `rows` yet.
+    trips: Vec<Trips>,
+    /// By pace: the paths.
+    paces: Vec<Vec<PathSteps>>,
 }
 
 #[inline(always)]
@@ -169,44 +208,82 @@ const fn at(func: Func, on: Resource) -> usize {
 impl Ledger {
     /// An empty ledger of `nr_cpus` CPUs.
     pub fn new(nr_cpus: usize) -> Ledger {
-        Ledger { rows: (0..nr_cpus).map(|_| LedgerRow([0; ROW])).collect() }
+        Ledger::with_paths(nr_cpus, Vec::new())
+    }
+    /// An empty ledger that can book paths by counting: for each pace (speed of a CPU) up to
+    /// [`PATHS`] paths with what their steps take then.
+    pub fn with_paths(nr_cpus: usize, paces: Vec<Vec<PathSteps>>) -> Ledger {
+        assert!(paces.iter().all(|paths| paths.len() <= PATHS));
+        let row = LedgerRow { ns: [0; ROW] };
+        let trips = vec![Trips::default(); nr_cpus * paces.len()];
+        Ledger { rows: vec![row; nr_cpus], trips, paces }
+    }
+    /// Forgets everything booked.
+    pub fn clear(&mut self) {
+        *self = Ledger::with_paths(self.rows.len(), std::mem::take(&mut self.paces));
     }
     /// Books `d` for `func` on `cpu`.
     #[inline(always)]
     pub fn book(&mut self, cpu: Cpu, func: Func, on: Resource, d: Ns) {
         self.rows[cpu.ix()].book(func, on, d);
     }
-    /// The entries of `cpu`.
+    /// The entries of `cpu`, and the paths it takes at `pace`.
     #[inline(always)]
-    pub fn row(&mut self, cpu: Cpu) -> &mut LedgerRow {
-        &mut self.rows[cpu.ix()]
+    pub fn row(&mut self, cpu: Cpu, pace: usize) -> (&mut LedgerRow, &mut Trips) {
+        (&mut self.rows[cpu.ix()], &mut self.trips[cpu.ix() * self.paces.len() + pace])
+    }
+    /// Which of `trips` are those of `cpu`.
+    fn trips_of(&self, cpu: Cpu) -> std::ops::Range<usize> {
+        cpu.ix() * self.paces.len()..(cpu.ix() + 1) * self.paces.len()
+    }
+    /// Enters the paths that `cpu` has taken.
+    fn settle(&mut self, cpu: Cpu) {
+        let own = self.trips_of(cpu);
+        let paces = self.paces.iter().map(Vec::as_slice);
+        self.rows[cpu.ix()].settle(self.trips[own].iter_mut().zip(paces));
+    }
+    /// (steps, how often taken) of each path of `cpu`.
+    fn counted(&self, cpu: Cpu) -> impl Iterator<Item = (&PathSteps, u64)> {
+        let own = &self.trips[self.trips_of(cpu)];
+        own.iter().zip(&self.paces).flat_map(|(t, paths)| paths.iter().zip(t.0))
     }
     /// Takes back `d` that was planned but will not be spent: from `func`, and what `func` does
     /// not have from the CPU's largest entry of own time (an operation of several functions whose
     /// other parts are shortened too). The CPU's total shrinks by exactly `d`.
     pub fn unbook(&mut self, cpu: Cpu, func: Func, on: Resource, d: Ns) {
-        let row = &mut self.rows[cpu.ix()].0;
-        let from = &mut row[at(func, on)];
+        self.settle(cpu);
+        let row = &mut self.rows[cpu.ix()];
+        let from = &mut row.ns[at(func, on)];
         let taken = d.0.min(*from);
         *from -= taken;
         let rest = d.0 - taken;
         if rest > 0 {
-            let own = &mut row[..Func::ALL.len()];
+            let own = &mut row.ns[..Func::ALL.len()];
             let most = own.iter_mut().max().expect("there are functions");
             *most -= rest;
         }
     }
     /// What is booked for (`func`, `on`) on `cpu`.
     pub fn get(&self, cpu: Cpu, func: Func, on: Resource) -> Ns {
-        Ns(self.rows[cpu.ix()].0[at(func, on)])
+        let mut ns = self.rows[cpu.ix()].ns[at(func, on)];
+        if on == Resource::None {
+            for (steps, times) in self.counted(cpu) {
+                ns += times * steps.iter().filter(|s| s.0 == func).map(|s| s.1.0).sum::<u64>();
+            }
+        }
+        Ns(ns)
     }
     /// Everything booked on `cpu`.
     pub fn total(&self, cpu: Cpu) -> Ns {
-        Ns(self.rows[cpu.ix()].0.iter().fold(0, |sum, ns| ns.wrapping_add(sum)))
+        let booked = self.rows[cpu.ix()].ns.iter().fold(0u64, |sum, ns| ns.wrapping_add(sum));
+        let each = |steps: &PathSteps| steps.iter().map(|s| s.1.0).sum::<u64>();
+        let counted = self.counted(cpu).map(|(steps, times)| each(steps) * times).sum::<u64>();
+        Ns(booked.wrapping_add(counted))
     }
     /// Sum over all CPUs of (`func`, `on`).
     pub fn sum(&self, func: Func, on: Resource) -> Ns {
-        let sum = self.rows.iter().fold(0u64, |sum, row| sum.wrapping_add(row.0[at(func, on)]));
+        let of = |c| self.get(Cpu::from_ix(c), func, on).0;
+        let sum = (0..self.rows.len()).fold(0u64, |sum, c| sum.wrapping_add(of(c)));
         // Taken back as a whole: nothing of it was spent since.
         Ns(if sum.cast_signed() < 0 { 0 } else { sum })
     }
@@ -226,19 +303,45 @@ impl Ledger {
     /// What was booked since `earlier`, an older copy of the same ledger. An entry of a CPU may be
     /// negative (two's complement): time planned before may have been taken back since.
     pub fn since(&self, earlier: &Ledger) -> Ledger {
-        let mut rows = self.rows.clone();
-        for (row, old) in rows.iter_mut().zip(&earlier.rows) {
-            for (a, b) in row.0.iter_mut().zip(&old.0) {
+        let (mut now, mut then) = (self.clone(), earlier.clone());
+        for c in 0..now.rows.len() {
+            now.settle(Cpu::from_ix(c));
+            then.settle(Cpu::from_ix(c));
+            for (a, b) in now.rows[c].ns.iter_mut().zip(&then.rows[c].ns) {
                 *a = a.wrapping_sub(*b);
             }
         }
-        Ledger { rows }
+        now
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_counted_path_is_the_same_as_its_steps() {
+        let steps = vec![(Func::User, Ns(30)), (Func::SyscallEntry, Ns(5)), (Func::User, Ns(1))];
+        let mut counted = Ledger::with_paths(2, vec![Vec::new(), vec![Vec::new(), steps.clone()]]);
+        let mut booked = Ledger::new(2);
+        let before = counted.clone();
+        for _ in 0..7 {
+            counted.row(Cpu(1), 1).1.book(1);
+            for &(func, d) in &steps {
+                booked.book(Cpu(1), func, Resource::None, d);
+            }
+        }
+        assert_eq!(counted.rows(), booked.rows());
+        assert_eq!(counted.total(Cpu(1)), Ns(7 * 36));
+        assert_eq!(counted.since(&before).rows(), booked.rows());
+        for ledger in [&mut counted, &mut booked] {
+            ledger.unbook(Cpu(1), Func::User, Resource::None, Ns(217));
+        }
+        assert_eq!(counted.rows(), vec![(Func::SyscallEntry, Resource::None, Ns(35))]);
+        assert_eq!(counted.rows(), booked.rows());
+        counted.clear();
+        assert_eq!(counted.total(Cpu(1)), Ns::ZERO);
+    }
 
     /// Planned before the window, cut short inside it: the window has less than nothing of it on
     /// this CPU, and the sum over CPUs is right.

@@ -13,7 +13,7 @@ mod timeline;
 pub use cause::{Cause, CauseCounts, CauseKind};
 pub use hist::Histogram;
 pub use ids::{Cpu, TaskId};
-pub use ledger::{Category, Func, Ledger, LedgerRow, Resource};
+pub use ledger::{Category, Func, Ledger, LedgerRow, PathSteps, Resource, Trips};
 pub use mask::{CpuMask, MAX_CPUS};
 pub use noise::{Noise, Stream};
 pub use time::{Ns, VTime};

@@ -6,6 +6,7 @@ use vruntime_base::{Cause, Cpu, Func, Ns, Resource};
 
 impl Sim {
     /// The operation of `c` ends now: lets its frame act.
+    #[inline(never)]
     pub(crate) fn act(&mut self, c: Cpu) {
         let cpu = &self.cpus[c.ix()];
         match cpu.frames[cpu.level as usize] {
@@ -24,10 +25,10 @@ impl Sim {
             Frame::ScheduleAgain => self.schedule_again(c),
             Frame::ScheduleAgainLocked => self.schedule_again_locked(c),
             Frame::TickLocked => self.tick_locked(c),
-            Frame::Balance(step) => self.balance_do(c, step),
+            Frame::Balance => self.balance_do(c),
             Frame::BalanceLocked => self.balance_locked(c),
             Frame::IrqExit => self.irq_exit(c, self.now),
-            Frame::MutexWake(ch) => self.mutex_wake(c, ch),
+            Frame::MutexWake => self.mutex_wake(c),
             Frame::Rest => {
                 let rest = std::mem::take(&mut self.cpus[c.ix()].rest);
                 self.plan(c, self.now + rest, Frame::Task);

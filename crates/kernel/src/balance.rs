@@ -36,12 +36,19 @@ impl Sim {
         if let BalanceStep::Unlock(rq) = step {
             self.hold_rq(c, rq, at);
         }
-        self.plan(c, at, Frame::Balance(step));
+        self.balance_step(c, step);
+        self.plan(c, at, Frame::Balance);
+    }
+
+    fn balance_step(&mut self, c: Cpu, step: BalanceStep) {
+        let cpu = &mut self.cpus[c.ix()];
+        cpu.balance_step[cpu.level as usize] = step;
     }
 
     /// The time of the last step has passed: does what it asked for and calls the hook again.
-    pub(crate) fn balance_do(&mut self, c: Cpu, step: BalanceStep) {
-        match step {
+    pub(crate) fn balance_do(&mut self, c: Cpu) {
+        let cpu = &self.cpus[c.ix()];
+        match cpu.balance_step[cpu.level as usize] {
             BalanceStep::Pass => self.balance_next(c, self.now),
             BalanceStep::Unlock(_) => {
                 if self.cpus[c.ix()].level == 1 {
@@ -56,13 +63,8 @@ impl Sim {
                 }
             }
             BalanceStep::Stopper(rq) => {
-                self.ask_stopper(
-                    c,
-                    rq,
-                    StopWork::ActiveBalance,
-                    self.now,
-                    Frame::Balance(BalanceStep::Pass),
-                );
+                self.balance_step(c, BalanceStep::Pass);
+                self.ask_stopper(c, rq, StopWork::ActiveBalance, self.now, Frame::Balance);
             }
             BalanceStep::Done { .. } => self.balance_done(c),
         }

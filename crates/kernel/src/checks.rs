@@ -87,7 +87,7 @@ impl Sim {
             let lost = self.cpus[c].is_stopped() && n > 0 && !self.sh.rqs[c].need_resched;
             // What a balance pass of this CPU has detached is here, but not attached yet.
             let cpu = &self.cpus[c];
-            let pulling = matches!(cpu.frames[usize::from(cpu.level)], Frame::Balance(_));
+            let pulling = matches!(cpu.frames[usize::from(cpu.level)], Frame::Balance);
             let wrong = (n != self.sh.loads[c].nr_running && !pulling) || lost;
             let switches = self.stats.switches_of[c];
             let (looks, before) = k.wrong[c];

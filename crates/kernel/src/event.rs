@@ -12,10 +12,13 @@ use vruntime_base::Ns;
 
 /// Bits of a key that hold the slot.
 const SLOT_BITS: u32 = 12;
+/// Nodes of the largest tree. The tree has always this size, so that an index is in it by
+/// construction; only the first `2 * leaves` are used.
+const NODES: usize = 2 << SLOT_BITS;
 
 /// The winner tree.
 pub struct Events {
-    tree: Vec<u64>,
+    tree: Box<[u64; NODES]>,
     leaves: usize,
 }
 
@@ -23,25 +26,29 @@ impl Events {
     /// `n` slots (at most 4096), all of them at [`Ns::NEVER`].
     pub fn new(n: usize) -> Events {
         assert!(n <= 1 << SLOT_BITS);
-        let leaves = n.next_power_of_two();
-        let mut e = Events { tree: vec![u64::MAX; 2 * leaves], leaves };
+        let tree = vec![u64::MAX; NODES].try_into().expect("that many nodes");
+        let mut e = Events { tree, leaves: n.next_power_of_two() };
         for slot in 0..n {
             e.set(slot, Ns::NEVER);
         }
         e
     }
-    /// Slot `slot` acts next at `at`.
+    /// Slot `slot` acts next at `at`: plays all its matches again.
     #[inline]
     pub fn set(&mut self, slot: usize, at: Ns) {
-        let mut i = self.leaves + slot;
-        self.tree[i] = at.0 << SLOT_BITS | slot as u64;
-        while i > 1 {
-            let winner = self.tree[i].min(self.tree[i ^ 1]);
+        let mut i = (self.leaves + slot) % NODES;
+        let mut winner = at.0 << SLOT_BITS | slot as u64;
+        self.tree[i] = winner;
+        if i == 1 {
+            return;
+        }
+        loop {
+            winner = winner.min(self.tree[(i ^ 1) % NODES]);
             i >>= 1;
-            if self.tree[i] == winner {
-                break;
+            self.tree[i % NODES] = winner;
+            if i == 1 {
+                return;
             }
-            self.tree[i] = winner;
         }
     }
     /// The next event: when and which slot.

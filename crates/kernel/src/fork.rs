@@ -44,9 +44,6 @@ pub(crate) fn blank_task(cpu: Cpu, nr_cpus: usize) -> Task {
         util_est_ewma: 0,
         cfs_tasks_next: TaskId::NONE,
         cfs_tasks_prev: TaskId::NONE,
-        nvcsw: 0,
-        nivcsw: 0,
-        nr_migrations: 0,
     }
 }
 
@@ -102,7 +99,6 @@ impl Sim {
         t.util_est_ewma = 0;
         t.cfs_tasks_next = TaskId::NONE;
         t.cfs_tasks_prev = TaskId::NONE;
-        (t.nvcsw, t.nivcsw, t.nr_migrations) = (0, 0, 0);
         if !thread {
             self.stats.next_mm += 1;
             t.mm = self.stats.next_mm;

@@ -16,7 +16,8 @@ use vruntime_base::{Cause, Cpu, Func, Ns, TaskId};
 use vruntime_sched::scheduler::BalanceStep;
 
 /// What acts when the current operation ends.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
 pub enum Frame {
     /// The current task goes on at its step.
     Task,
@@ -48,15 +49,15 @@ pub enum Frame {
     ScheduleAgainLocked,
     /// The tick: the lock is held.
     TickLocked,
-    /// Balancing goes on with this step.
-    Balance(BalanceStep),
+    /// Balancing goes on with `CpuSim::balance_step`.
+    Balance,
     /// Balancing holds the lock it asked for.
     BalanceLocked,
     /// The interrupt returns.
     IrqExit,
-    /// The mutex of a pipe is released while someone sleeps for it; then the operation that was
-    /// cut goes on.
-    MutexWake(ChannelId),
+    /// The mutex of a pipe, `CpuSim::mutex_wake`, is released while someone sleeps for it; then the
+    /// operation that was cut goes on.
+    MutexWake,
     /// The operation that was cut goes on.
     Rest,
     /// The stopper holds its first lock.
@@ -92,7 +93,7 @@ pub mod irq {
     pub const NOHZ_KICK: u8 = 4;
 }
 
-/// One CPU of the model. What every event touches comes first, on two cache lines.
+/// One CPU of the model. What every event touches comes first, on one cache line.
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub struct CpuSim {
@@ -117,6 +118,8 @@ pub struct CpuSim {
     pub rq_wait: Cpu,
     /// Next CPU in the queue of spinners.
     pub spin_next: Cpu,
+    /// By level: what acts next.
+    pub frames: [Frame; 3],
     /// Current level.
     pub level: u8,
     /// Interrupts are off (level 2 always is).
@@ -125,8 +128,8 @@ pub struct CpuSim {
     pub in_softirq: bool,
     /// Whom a stretched operation is booked on.
     pub func: Func,
-    /// By level: what acts next.
-    pub frames: [Frame; 3],
+    /// Which of `Sim::paces` it goes at.
+    pub pace: u8,
     /// By interrupted level: time it still needs; NEVER if it waits.
     pub saved: [Ns; 2],
     /// By interrupted level: when it was interrupted.
@@ -171,6 +174,10 @@ pub struct CpuSim {
     pub idle_avg: Ns,
     /// How long the interrupted operation will still hold it.
     pub mutex_left: Ns,
+    /// By level: what balancing does next.
+    pub balance_step: [BalanceStep; 3],
+    /// The pipe whose mutex is released next.
+    pub mutex_wake: ChannelId,
     /// What is left of an operation that was cut to wake a sleeper of a mutex.
     pub rest: Ns,
     /// Why the next switch will happen.
@@ -223,9 +230,12 @@ impl CpuSim {
             polling: true,
             idle_avg: Ns::from_ms(10),
             slowdown: 1024,
+            pace: 0,
             mutex: ChannelId::NONE,
             mutex_left: Ns::ZERO,
             spin_next: Cpu::NONE,
+            balance_step: [BalanceStep::Pass; 3],
+            mutex_wake: ChannelId::NONE,
             rest: Ns::ZERO,
             switch_cause: None,
             kib_clock: 0,
@@ -282,5 +292,15 @@ impl CpuSim {
     pub fn no_user(&mut self) {
         self.user_from = Ns::ZERO;
         self.user_to = Ns::ZERO;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_every_event_touches_is_one_line() {
+        assert_eq!(std::mem::offset_of!(CpuSim, saved), 64);
     }
 }

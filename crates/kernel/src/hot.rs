@@ -9,34 +9,41 @@
 //! *Example.* A write that wakes nobody: lock, copy, unlock, exit, user, entry are one operation.
 
 use crate::frame::{CpuSim, Frame};
+use crate::path::{Pace, Path};
 use crate::program::{Op, Program};
 use crate::sim::{Channel, Sim};
 use crate::stats::Stats;
 use crate::task::{KTask, Step};
-use vruntime_base::{Cpu, Func, LedgerRow, Ns, Resource, TaskId};
-use vruntime_machine::Costs;
+use vruntime_base::{Cpu, Func, LedgerRow, Ns, Resource, TaskId, Trips};
+use vruntime_machine::Machine;
 
 /// One CPU and its current task.
 pub(crate) struct Hot<'a> {
     pub cpu: &'a mut CpuSim,
     pub k: &'a mut KTask,
     pub row: &'a mut LedgerRow,
-    pub costs: &'a Costs,
+    pub trips: &'a mut Trips,
+    pub machine: &'a Machine,
+    pub pace: &'a Pace,
     pub stats: &'a mut Stats,
     programs: &'a [Box<dyn Program>],
-    need_resched: bool,
+    pub need_resched: bool,
 }
 
 impl Sim {
     /// Borrows what the end of a system call of `p` on `c` needs, and the channels.
     #[inline(always)]
     pub(crate) fn split(&mut self, c: Cpu, p: TaskId) -> (Hot<'_>, &mut [Channel]) {
+        let cpu = &mut self.cpus[c.ix()];
+        let (row, trips) = self.sh.ledger.row(c, cpu.pace as usize);
         let hot = Hot {
-            cpu: &mut self.cpus[c.ix()],
+            pace: &self.paces[cpu.pace as usize],
+            cpu,
             k: &mut self.tasks[p.ix()],
             need_resched: self.sh.rqs[c.ix()].need_resched,
-            row: self.sh.ledger.row(c),
-            costs: &self.machine.costs,
+            row,
+            trips,
+            machine: &self.machine,
             stats: &mut self.stats,
             programs: &self.programs,
         };
@@ -48,18 +55,26 @@ impl Hot<'_> {
     /// Books `ns` of work at full speed for `func`; returns the time it takes.
     #[inline(always)]
     pub fn work(&mut self, func: Func, ns: u32) -> Ns {
-        let d = Ns((u64::from(ns) * u64::from(self.cpu.slowdown)) >> 10);
+        let d = self.pace.scale(ns);
         self.row.book(func, Resource::None, d);
         d
+    }
+
+    /// Books `path`; returns the time it takes.
+    #[inline(always)]
+    pub fn take(&mut self, path: Path) -> Ns {
+        self.trips.book(path as usize);
+        self.pace.ns(path)
     }
 
     /// Leaves the kernel at `at`.
     #[inline(always)]
     pub fn syscall_return(&mut self, at: Ns) {
-        let at = at + self.work(Func::SyscallExit, self.costs.syscall_exit);
+        let at = at + self.take(Path::Exit);
         self.stats.count.syscalls += 1;
         if self.need_resched {
             self.k.step = Step::ExitToUser;
+            self.cpu.no_user();
             self.cpu.frames[0] = Frame::Task;
             self.cpu.op_end = at;
             return;
@@ -93,7 +108,7 @@ impl Hot<'_> {
         self.k.wake_next = false;
         if let Op::Run(d) = op {
             self.k.step = Step::RunEnd;
-            let d = Ns((d.0 * u64::from(self.cpu.slowdown)) >> 10);
+            let d = Ns((d.0 * u64::from(self.pace.slowdown)) >> 10);
             self.row.book(Func::User, Resource::None, d);
             self.plan_user(at, at + d, at + d);
             return;
@@ -105,9 +120,8 @@ impl Hot<'_> {
     #[inline(always)]
     fn enter(&mut self, at: Ns) {
         self.k.step = Step::Begin;
-        let user = self.work(Func::User, self.costs.user_loop);
-        let entry = self.work(Func::SyscallEntry, self.costs.syscall_entry);
-        self.plan_user(at, at + user, at + user + entry);
+        let end = at + self.take(Path::Enter);
+        self.plan_user(at, at + Ns(u64::from(self.pace.user)), end);
     }
 
     /// An operation that is in user mode from `from` to `to` and ends at `end`.

@@ -109,7 +109,7 @@ impl Sim {
 
     /// `c` becomes busy or idle: its siblings slow down or speed up from now on.
     pub(crate) fn set_busy(&mut self, c: Cpu, busy: bool) {
-        if self.machine.topo.smt_width() == 1 {
+        if self.paces.len() == 1 {
             return;
         }
         let core = self.machine.topo.core_id(c);
@@ -119,24 +119,25 @@ impl Sim {
         } else {
             *n -= 1;
         }
-        let n = (*n).max(1) as usize;
-        let speed = self.machine.smt_speed(n);
-        let slowdown = 1024 * 1024 / speed;
+        let pace = (*n).max(1) - 1;
         let siblings = *self.machine.topo.smt(c);
         for s in siblings.iter() {
             if s == c {
-                self.cpus[s.ix()].slowdown = slowdown;
+                self.cpus[s.ix()].pace = pace;
+                self.cpus[s.ix()].slowdown = self.paces[pace as usize].slowdown;
             } else {
-                self.change_speed(s, slowdown);
+                self.change_speed(s, pace);
             }
         }
     }
 
     /// The operation in progress on `c` takes longer or shorter from now on.
-    fn change_speed(&mut self, c: Cpu, slowdown: u32) {
+    fn change_speed(&mut self, c: Cpu, pace: u8) {
         let now = self.now;
+        let slowdown = self.paces[pace as usize].slowdown;
         let cpu = &mut self.cpus[c.ix()];
         let old = cpu.slowdown;
+        cpu.pace = pace;
         cpu.slowdown = slowdown;
         if old == slowdown || !matches!(cpu.frames[0], Frame::Task) || cpu.spin.is_some() {
             return;

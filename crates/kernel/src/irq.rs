@@ -18,6 +18,7 @@ use vruntime_base::{Cpu, Func, Ns, Resource, Stream, TaskId};
 
 impl Sim {
     /// An interrupt is due on `c` now.
+    #[inline(never)]
     pub(crate) fn interrupt(&mut self, c: Cpu) {
         let now = self.now;
         let stopped = self.cpus[c.ix()].is_stopped();

@@ -288,11 +288,9 @@ impl Sim {
         let why: &'static Cause = if prev_idle {
             &IDLE_WOKEN
         } else if !stays {
-            t.nvcsw += 1;
             self.stats.count.voluntary_switches += 1;
             if t.state == TaskState::Dead { &EXITS } else { &BLOCKS }
         } else {
-            t.nivcsw += 1;
             self.stats.count.involuntary_switches += 1;
             let at_exit = step == Step::NextOp || self.tasks[prev.ix()].remaining.0 != 0;
             cause.unwrap_or(if at_exit { &PREEMPTED } else { &WOKEN_BEFORE_SLEPT })

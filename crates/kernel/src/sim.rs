@@ -13,6 +13,7 @@
 
 use crate::event::Events;
 use crate::frame::{CpuSim, Frame};
+use crate::path::Pace;
 use crate::program::{ChannelId, Program};
 use crate::stats::Stats;
 use crate::stop::StopWork;
@@ -55,6 +56,8 @@ pub struct Sim {
     pub(crate) stop_work: Vec<Vec<StopWork>>,
     /// Busy hardware threads of each core, by the core's first CPU.
     pub(crate) core_busy: Vec<u8>,
+    /// By number of busy threads in a core, less one.
+    pub(crate) paces: Vec<Pace>,
     /// Position of each CPU among simultaneous events, drawn from the seed.
     pub(crate) slot_of: Vec<u16>,
     pub(crate) cpu_of: Vec<Cpu>,
@@ -110,7 +113,7 @@ impl Sim {
                 self.interrupt(c);
             } else {
                 debug_assert!(cpu.op_end == t);
-                if cpu.level == 0 && matches!(cpu.frames[0], Frame::Task) {
+                if cpu.level == 0 && cpu.frames[0] == Frame::Task {
                     self.task_step(c);
                 } else {
                     self.act(c);

@@ -72,6 +72,7 @@ pub(crate) struct Watch<'a> {
 
 impl Sim {
     /// The control slot's event: windows, limits, the outside world. True ends the run.
+    #[inline(never)]
     pub(crate) fn control(&mut self, w: &mut Watch, t: Ns) -> bool {
         w.progress.simulated_ns.store(t.0, Ordering::Relaxed);
         w.progress.events.store(self.stats.events, Ordering::Relaxed);

@@ -126,7 +126,6 @@ impl Sim {
         let t = &mut self.sh.tasks[p.ix()];
         t.cpu = to;
         t.wake_cpu = to;
-        t.nr_migrations += 1;
         self.update_rq_clock(to, self.now);
         let ((), cost) = hook!(self, c, self.now, |s, cx| {
             s.enqueue_task(cx, to, p, EnqueueFlags::default());

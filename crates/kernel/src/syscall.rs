@@ -22,9 +22,21 @@ use vruntime_sched::task::{Policy, TaskState};
 
 impl Sim {
     /// The current task of `c` goes on at its step.
-    #[inline]
+    #[inline(never)]
     pub(crate) fn task_step(&mut self, c: Cpu) {
         let p = self.curr(c);
+        let k = &self.tasks[p.ix()];
+        if let (Step::Begin, Op::Write { to: ch, .. } | Op::Read { from: ch, .. }) = (k.step, k.op)
+            && matches!(self.channels[ch.ix()], Channel::Pipe(_))
+        {
+            self.pipe_call(c, p, ch, self.now);
+        } else {
+            self.other_step(c, p);
+        }
+    }
+
+    #[inline(never)]
+    fn other_step(&mut self, c: Cpu, p: TaskId) {
         let cpu = &mut self.cpus[c.ix()];
         cpu.no_user();
         // Whatever mutex the last operation held has been released within it.
@@ -70,13 +82,9 @@ impl Sim {
     }
 
     /// A system call has been entered.
-    #[inline]
     fn begin(&mut self, c: Cpu, p: TaskId) {
         match self.tasks[p.ix()].op {
-            Op::Write { to: ch, .. } | Op::Read { from: ch, .. } => match self.channels[ch.ix()] {
-                Channel::Pipe(_) => self.pipe_lock(c, p, self.now),
-                Channel::Unix(_) => self.socket_begin(c, p, ch),
-            },
+            Op::Write { to: ch, .. } | Op::Read { from: ch, .. } => self.socket_begin(c, p, ch),
             Op::Poll(ch) => self.poll(c, p, ch),
             Op::Fork { .. } => {
                 let costs = &self.machine.costs;

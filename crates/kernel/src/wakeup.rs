@@ -159,7 +159,6 @@ impl Sim {
             let t = &mut self.sh.tasks[p.ix()];
             t.cpu = target;
             t.wake_cpu = target;
-            t.nr_migrations += 1;
         }
         if !new && self.wants_wake_list(c, target, false) {
             self.queue_on_list(c, at);

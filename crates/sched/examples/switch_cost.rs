@@ -48,9 +48,6 @@ fn main() {
         util_est_ewma: 0,
         cfs_tasks_next: TaskId::NONE,
         cfs_tasks_prev: TaskId::NONE,
-        nvcsw: 0,
-        nivcsw: 0,
-        nr_migrations: 0,
     };
     let rq = |c: usize| Rq {
         curr: TaskId::from_ix(c),

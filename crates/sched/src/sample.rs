@@ -190,9 +190,6 @@ pub fn task() -> Task {
         util_est_ewma: 0,
         cfs_tasks_next: TaskId::NONE,
         cfs_tasks_prev: TaskId::NONE,
-        nvcsw: 0,
-        nivcsw: 0,
-        nr_migrations: 0,
     }
 }
 

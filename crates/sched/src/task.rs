@@ -112,16 +112,11 @@ pub struct Task {
     pub cfs_tasks_next: TaskId,
     /// See `cfs_tasks_next`.
     pub cfs_tasks_prev: TaskId,
-    /// Voluntary switches.
-    pub nvcsw: u32,
-    /// Involuntary switches.
-    pub nivcsw: u32,
-    /// `se.nr_migrations`.
-    pub nr_migrations: u32,
 }
 
 /// What every scheduler knows of a CPU: the part of `struct rq` that is not a class's own.
 #[derive(Clone, Debug)]
+#[repr(C, align(64))]
 pub struct Rq {
     /// `rq->curr`; the CPU's idle task when idle.
     pub curr: TaskId,

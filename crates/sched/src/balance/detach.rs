@@ -191,7 +191,6 @@ pub(super) fn detach_task(
     let t = &mut cx.sh.tasks[p.ix()];
     t.cpu = to;
     t.wake_cpu = to;
-    t.nr_migrations += 1;
     moved.push(Moved { task: p, from, to, cause: env.cause });
     if fair.ses[cx.sh.task(p).se.ix()].sched_delayed {
         // D2.
