@@ -1,5 +1,6 @@
 //! Tasks of the repository that are longer than a line of the Makefile.
 
+mod host_check;
 mod tidy;
 
 use std::path::{Path, PathBuf};
@@ -10,8 +11,9 @@ fn main() -> ExitCode {
     let passed = match task.as_str() {
         "check" => check(),
         "tidy" => tidy::run(&root()),
+        "host-check" => host_check::run(&root(), std::env::args().nth(2).as_deref()),
         _ => {
-            eprintln!("usage: cargo run -p xtask -- check | tidy");
+            eprintln!("usage: cargo run -p xtask -- check | tidy | host-check [NOTE]");
             return ExitCode::from(2);
         }
     };
