@@ -1,19 +1,22 @@
 //! Tasks of the repository that are longer than a line of the Makefile.
 
 mod host_check;
+mod judge;
 mod tidy;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
 fn main() -> ExitCode {
-    let task = std::env::args().nth(1).unwrap_or_default();
+    let mut args = std::env::args().skip(1);
+    let task = args.next().unwrap_or_default();
     let passed = match task.as_str() {
         "check" => check(),
+        "judge" => judge::run(&root(), &args.collect::<Vec<_>>()),
         "tidy" => tidy::run(&root()),
-        "host-check" => host_check::run(&root(), std::env::args().nth(2).as_deref()),
+        "host-check" => host_check::run(&root(), args.next().as_deref()),
         _ => {
-            eprintln!("usage: cargo run -p xtask -- check | tidy | host-check [NOTE]");
+            eprintln!("usage: cargo run -p xtask -- check | host-check [NOTE] | judge DIR… | tidy");
             return ExitCode::from(2);
         }
     };

@@ -73,6 +73,17 @@ pub enum GroupReweight {
     IfLoadedAndChanged,
 }
 
+/// How the running entity's protection from eligible others is kept.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum SliceProtection {
+    /// It lasts until the deadline of the pick is renewed (6.6 to 6.12).
+    Deadline,
+    /// It lasts until a virtual time of its own, `vprot`: the end of the shortest slice on the
+    /// queue (6.18).
+    Vprot,
+}
+
 macro_rules! release {
     ($($(#[doc = $doc:literal])* $name:ident : $ty:ty,)*) => {
         /// One kernel release with all overrides applied. See the module text.
@@ -137,6 +148,8 @@ release! {
     place_rel_deadline: bool,
     /// EEVDF: the running task is protected until its deadline.
     run_to_parity: bool,
+    /// EEVDF: how that protection is kept: `deadline` or `vprot`.
+    slice_protection: SliceProtection,
     /// EEVDF: a wakee with a shorter slice ends that protection.
     preempt_short: bool,
     /// EEVDF: SCHED_IDLE counts only where the paths of the two tasks meet (6.12 on).
@@ -150,6 +163,8 @@ release! {
     fork_places_twice: bool,
     /// EEVDF: the lag is clamped before a queued entity is reweighted (6.10 on).
     reweight_clamps_lag: bool,
+    /// EEVDF: a queued entity that is reweighted leaves and is placed again (6.18).
+    reweight_places_again: bool,
     /// EEVDF: yielding forfeits the rest of the request.
     yield_forfeits: bool,
     /// EEVDF: the reference point follows the average (`zero_vruntime`) instead of never going
@@ -230,6 +245,14 @@ release! {
     newidle_stops_on_refusal: bool,
     /// Balancing never detaches per-CPU kthreads.
     keep_percpu_kthreads: bool,
+    /// Balancing by anything but load leaves tasks in delayed dequeue alone (6.18).
+    detach_skips_delayed: bool,
+    /// A first pass leaves ineligible tasks where they are if their queue at the destination has
+    /// others (6.18).
+    detach_first_wants_eligible: bool,
+    /// A newidle pass that found nothing costs half as much again as the dearest so far, and no
+    /// cost counts for more than `migration_cost_ns` + 200 ns (6.18).
+    newidle_failure_costs_more: bool,
     /// Balancer statistics count tasks in delayed dequeue.
     balance_counts_delayed: bool,
     /// `tg->load_avg` is written at most once a millisecond per queue (6.7 on).

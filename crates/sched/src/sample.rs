@@ -37,12 +37,14 @@ pub fn v6_1() -> Release {
         place_deadline_initial: false,
         place_rel_deadline: false,
         run_to_parity: false,
+        slice_protection: SliceProtection::Deadline,
         preempt_short: false,
         idle_test_at_common_level: false,
         delay_dequeue: false,
         delay_zero: false,
         fork_places_twice: false,
         reweight_clamps_lag: false,
+        reweight_places_again: false,
         yield_forfeits: false,
         zero_vruntime: false,
         group_min_slice: false,
@@ -80,6 +82,9 @@ pub fn v6_1() -> Release {
         fully_busy_tie_takes_later: false,
         newidle_stops_on_refusal: false,
         keep_percpu_kthreads: true,
+        detach_skips_delayed: false,
+        detach_first_wants_eligible: false,
+        newidle_failure_costs_more: false,
         balance_counts_delayed: true,
         tg_load_avg_ratelimit: false,
         group_reweight: GroupReweight::Always,
@@ -138,6 +143,26 @@ pub fn v6_12() -> Release {
         idle_shortcut: true,
         base_slice_ns: 700_000,
         ..v6_1()
+    }
+}
+
+/// 6.18.2 as Debian builds it.
+pub fn v6_18() -> Release {
+    Release {
+        name: "v6.18".into(),
+        version: "6.18.2".into(),
+        slice_protection: SliceProtection::Vprot,
+        reweight_places_again: true,
+        zero_vruntime: false,
+        idlest_group_allowed_only: false,
+        ni_random: false,
+        detach_skips_delayed: true,
+        detach_first_wants_eligible: true,
+        newidle_failure_costs_more: true,
+        balance_counts_delayed: false,
+        new_task_util_scaled: true,
+        pipe_wakes_on_freed_slot: true,
+        ..v6_12()
     }
 }
 

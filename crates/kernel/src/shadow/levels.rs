@@ -4,6 +4,7 @@ use super::decide::Decider;
 use super::known::{Asker, Unknown};
 use super::queues::{CpuState, Queues, Seen};
 use super::trace::{RowKind, Side, Trace};
+use vruntime_sched::release::Release;
 
 /// One entity of a level.
 #[derive(Clone, Copy, Debug)]
@@ -66,7 +67,12 @@ pub struct CurrNow {
 
 /// The running task of `s` at `clock`. `later`: its next recorded state, which tells when its
 /// deadline was last renewed.
-pub fn curr_now(s: &CpuState, clock: i64, later: Option<&Side>) -> Option<(Side, CurrNow)> {
+pub fn curr_now(
+    k: &Release,
+    s: &CpuState,
+    clock: i64,
+    later: Option<&Side>,
+) -> Option<(Side, CurrNow)> {
     let (side, then) = s.running?;
     let ran = (clock - then).max(0) as u64;
     let vruntime = side.vruntime.wrapping_add(Decider::virtual_time(ran, side.weight));
@@ -75,7 +81,7 @@ pub fn curr_now(s: &CpuState, clock: i64, later: Option<&Side>) -> Option<(Side,
         vruntime,
         rounding: if side.weight == NICE_0_LOAD { 0 } else { 2 + ran / 1_000_000 },
         deadline: (side.deadline, side.deadline),
-        protected: past < 0 && side.vlag as u64 == side.deadline,
+        protected: past < 0 && Decider::protected(k, &side, vruntime),
     };
     if past >= 0 {
         let request = Decider::virtual_time(side.slice, side.weight);

@@ -58,7 +58,7 @@ impl<'a> Picks<'a> {
         let question = |k: &mut Asker| {
             let ents: Vec<Ent> = same.iter().map(|e| ent(k, e)).collect();
             let mut l = level(ents, curr, s);
-            l.protected = stays && r.p.vlag as u64 == r.p.deadline;
+            l.protected = stays && Decider::protected(self.k, &r.p, r.p.vruntime);
             self.decider.pick(&l).unwrap_or((0, "nothing"))
         };
         let o = explore(question, |a, b| a.0 == b.0);

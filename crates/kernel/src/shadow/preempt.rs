@@ -17,6 +17,9 @@ use super::result::{Disagreement, KindResult};
 use super::trace::{Row, RowKind, Side, Trace};
 use vruntime_sched::release::{FairKind, Release};
 
+/// A request for a flag that is set already leaves no row where rows are of flags.
+const DUE: &str = "whether the kernel asked: the flag was set already";
+
 /// What our code answers, and why.
 type Answer = (bool, &'static str);
 
@@ -27,6 +30,7 @@ pub struct Preempts<'a> {
     decider: &'a Decider<'a>,
     next: &'a [Option<usize>],
     slack: u64,
+    new_flags_only: bool,
     /// Counts.
     pub counts: KindResult,
     /// Disagreements.
@@ -43,7 +47,9 @@ impl<'a> Preempts<'a> {
         slack: u64,
     ) -> Self {
         let counts = KindResult::new("wakeup_preemption");
-        Preempts { t, k, decider, next, slack, counts, disagreements: vec![] }
+        let asks = |r: &&Row| r.kind == RowKind::NeedResched;
+        let new_flags_only = t.rows.iter().filter(asks).any(|r| t.shows_new_flags(r));
+        Preempts { t, k, decider, next, slack, new_flags_only, counts, disagreements: vec![] }
     }
 
     /// Rows of `resched_curr` that belong to the check of activation `at`: those that the check
@@ -92,7 +98,12 @@ impl<'a> Preempts<'a> {
         if curr == wakee.pid {
             return; // woken before it slept: nothing to decide
         }
+        let hidden = self.new_flags_only && !kernel;
         if curr == 0 {
+            if hidden {
+                // A polling idle task has the flag set without a call.
+                return self.counts.miss(&[DUE]);
+            }
             return self.record(r, kernel, (true, "curr is idle"), false, String::new());
         }
         let Some((side, _)) = s.running else {
@@ -100,6 +111,9 @@ impl<'a> Preempts<'a> {
         };
         if !side.is_fair() || !wakee.is_fair() {
             if side.is_fair() {
+                if hidden && s.need_resched != NeedResched::No {
+                    return self.counts.miss(&[DUE]);
+                }
                 let by = (true, "wakee of a higher class");
                 return self.record(r, kernel, by, false, String::new());
             }
@@ -113,10 +127,15 @@ impl<'a> Preempts<'a> {
             let stack = self.t.stack(&self.t.rows[*i]);
             stack.iter().take(4).any(|f| f.starts_with("check_preempt_wakeup"))
         };
+        let of_curr = |i: &&usize| self.t.rows[**i].rq_cpu == r.rq_cpu;
+        if hidden && (s.lazy.is_some() || before.iter().filter(of_curr).any(in_check)) {
+            return self.counts.miss(&[DUE]);
+        }
         let asked = self.asked(at, before);
         let outside = before
             .iter()
-            .filter(|i| self.t.rows[**i].rq_cpu == r.rq_cpu && !asked.contains(i) && !in_check(i));
+            .filter(|i| of_curr(i) && !asked.contains(i) && !in_check(i))
+            .filter(|i| !self.t.is_lazy(&self.t.rows[**i]));
         let flag = match (outside.map(|&i| self.t.rows[i].ts).max(), s.need_resched) {
             (Some(ts), _) => NeedResched::SetAt(ts),
             (None, NeedResched::SetAt(ts)) if before.iter().all(|&i| self.t.rows[i].ts != ts) => {
@@ -189,7 +208,7 @@ impl<'a> Preempts<'a> {
             };
         }
         let later = later_state(self.t, at, r.rq_cpu.ix(), side.pid);
-        let (_, now) = curr_now(s, r.clock_task.ok_or(RUNNING)?, later).ok_or(RUNNING)?;
+        let (_, now) = curr_now(self.k, s, r.clock_task.ok_or(RUNNING)?, later).ok_or(RUNNING)?;
         let curr = curr_ent(k, side, &now);
         let w = Ent {
             pid: wakee.pid,

@@ -57,6 +57,8 @@ pub struct CpuState {
     pub queued: BTreeMap<i64, Seen>,
     /// See [`NeedResched`].
     pub need_resched: NeedResched,
+    /// When TIF_NEED_RESCHED_LAZY of the running task was set, if it was since the last switch.
+    pub lazy: Option<u64>,
     /// CFS: next buddy.
     pub next: Option<i64>,
     /// CFS: last buddy.
@@ -146,6 +148,7 @@ impl Queues {
         s.running = r.clock_task.map(|k| (n, k));
         s.since = r.ts;
         s.need_resched = NeedResched::No;
+        s.lazy = None;
         s.next = s.next.filter(|&x| x != n.pid);
         s.last = s.last.filter(|&x| x != n.pid);
         // Delayed entities leave inside the pick, without a row.
@@ -187,7 +190,11 @@ impl Queues {
     fn need_resched(&mut self, t: &Trace, r: &Row) {
         let s = &mut self.cpus[r.rq_cpu.ix()];
         let clears = r.cpu == r.rq_cpu && t.has_frame(r, "__schedule") && !t.in_interrupt(r);
-        s.need_resched = if clears { NeedResched::No } else { NeedResched::SetAt(r.ts) };
+        if t.is_lazy(r) {
+            s.lazy = (!clears).then_some(r.ts);
+        } else {
+            s.need_resched = if clears { NeedResched::No } else { NeedResched::SetAt(r.ts) };
+        }
         if s.curr == Some(r.p.pid) && r.p.pid != 0 {
             if let Some((side, clock)) = &mut s.running {
                 *clock += r.p.sum_exec.wrapping_sub(side.sum_exec) as i64;

@@ -5,6 +5,9 @@
 
 use vruntime_base::Cpu;
 
+/// Bit of the flag on x86 (6.13 on).
+const TIF_NEED_RESCHED_LAZY: i64 = 5;
+
 /// Kind of a row.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum RowKind {
@@ -20,7 +23,8 @@ pub enum RowKind {
     Wakeup,
     /// `sched_wakeup_new`: after activation, before the preemption check.
     WakeupNew,
-    /// A call of `resched_curr`.
+    /// A call of `resched_curr`; from 6.13 on a flag that was newly set (see
+    /// [`Trace::shows_new_flags`]).
     NeedResched,
     /// Anything else; its run-queue columns are still used.
     Other,
@@ -159,6 +163,15 @@ impl Trace {
     /// The call chain of a row; empty if none was recorded.
     pub fn stack(&self, r: &Row) -> &[String] {
         r.stack.and_then(|i| self.stacks.get(i)).map_or(&[], Vec::as_slice)
+    }
+    /// `resched_curr` rows are of flags newly set (6.13 on), not of calls: a request that finds its
+    /// flag set leaves no row.
+    pub fn shows_new_flags(&self, r: &Row) -> bool {
+        self.stack(r).first().is_some_and(|f| f == "__resched_curr")
+    }
+    /// The row tells that TIF_NEED_RESCHED_LAZY was set.
+    pub fn is_lazy(&self, r: &Row) -> bool {
+        r.kind == RowKind::NeedResched && self.shows_new_flags(r) && r.b == TIF_NEED_RESCHED_LAZY
     }
     /// Some function in the row's chain is `name` (compiler suffixes such as `.part.0` ignored).
     pub fn has_frame(&self, r: &Row, name: &str) -> bool {

@@ -3,8 +3,8 @@
 //! **What.** From the tail of the list of tasks (the one that ran longest ago), each task is asked
 //! whether it may move and whether it fits into what is left of the imbalance. What was taken off
 //! is put on the other queue later, under that queue's lock.
-//! **Source.** Linux 6.1.192 and 6.12.117, kernel/sched/fair.c: `detach_tasks`, `can_migrate_task`,
-//! `task_hot`, `detach_one_task`, `attach_tasks`.
+//! **Source.** Linux 6.1.192, 6.12.117 and 6.18.2, kernel/sched/fair.c: `detach_tasks`,
+//! `can_migrate_task`, `task_hot`, `detach_one_task`, `attach_tasks`.
 //! **Equations.** A task fits if (amount >> nr_balance_failed) ≤ imbalance. It is hot if it ran
 //! less than migration_cost ago on the source.
 //! **Departures.** D1: no NUMA locality verdict, no throttled groups. D2: a task in delayed dequeue
@@ -112,6 +112,14 @@ pub(super) fn can_migrate_task(
     p: TaskId,
 ) -> bool {
     let t = sh.task(p);
+    let k = &sh.release;
+    let by_load = env.imbalance.kind == MigrationType::Load;
+    if k.detach_skips_delayed && !by_load && fair.ses[t.se.ix()].sched_delayed {
+        return false;
+    }
+    if k.detach_first_wants_eligible && state.nr_balance_failed == 0 && waits(env, fair, sh, p) {
+        return false;
+    }
     if sh.release.keep_percpu_kthreads && t.kthread && t.nr_cpus_allowed == 1 {
         return false;
     }
@@ -138,6 +146,16 @@ pub(super) fn can_migrate_task(
     }
     stats.lb[env.idle as usize].hot_gained += u64::from(hot);
     true
+}
+
+/// `task_is_ineligible_on_dst_cpu`: the task is not its queue's next, and would have to wait at
+/// the destination as well.
+fn waits(env: &Env, fair: &Fair, sh: &Shared, p: TaskId) -> bool {
+    let t = sh.task(p);
+    let dst = &fair.cfs[fair.queue_of(t.tg, env.dst_cpu).ix()];
+    sh.release.place_lag
+        && dst.nr_queued != 0
+        && !fair.entity_eligible(fair.ses[t.se.ix()].cfs_rq, t.se)
 }
 
 /// `task_hot`.

@@ -113,7 +113,14 @@ pub(super) fn after_pass(run: &mut Run, w: &mut World, cx: &Cx, moved: u32) {
     if cost > 0 {
         update_newidle_stats(state, if moved > 0 { run.newidle.weight } else { 0 });
     }
-    update_newidle_cost(state, cost, cx.jiffies(), u64::from(cx.sh.release.hz));
+    let k = &cx.sh.release;
+    let (cost, limit) = if !k.newidle_failure_costs_more {
+        (cost, u64::MAX)
+    } else {
+        let failed = 3 * state.max_newidle_lb_cost / 2;
+        (if moved > 0 { cost } else { failed }, k.migration_cost_ns + 200)
+    };
+    update_newidle_cost(state, cost, limit, cx.jiffies(), u64::from(k.hz));
     let refused = std::mem::take(&mut run.stop);
     run.stop = moved > 0
         || if cx.sh.release.newidle_stops_on_refusal { refused } else { has_work(cx, run.cpu) };
@@ -123,10 +130,17 @@ fn has_work(cx: &Cx, cpu: Cpu) -> bool {
     cx.sh.loads[cpu.ix()].nr_running > 0 || cx.sh.rq(cpu).ttwu_pending
 }
 
-/// Keeps the larger of the old and the new cost, or lets the old one decay. True if it decayed.
-pub(super) fn update_newidle_cost(state: &mut SdState, cost: u64, jiffies: u64, hz: u64) -> bool {
+/// Keeps the larger of the old and the new cost, at most `limit`, or lets the old one decay. True
+/// if it decayed.
+pub(super) fn update_newidle_cost(
+    state: &mut SdState,
+    cost: u64,
+    limit: u64,
+    jiffies: u64,
+    hz: u64,
+) -> bool {
     if cost > state.max_newidle_lb_cost {
-        state.max_newidle_lb_cost = cost;
+        state.max_newidle_lb_cost = cost.min(limit);
         state.last_decay = jiffies;
         return false;
     }
@@ -190,11 +204,21 @@ mod tests {
     #[test]
     fn the_cost_rises_at_once_and_decays_once_a_second() {
         let mut s = state();
-        assert!(!update_newidle_cost(&mut s, 2560, 1000, 250));
+        assert!(!update_newidle_cost(&mut s, 2560, u64::MAX, 1000, 250));
         assert_eq!((s.max_newidle_lb_cost, s.last_decay), (2560, 1000));
-        assert!(!update_newidle_cost(&mut s, 100, 1250, 250));
-        assert!(update_newidle_cost(&mut s, 100, 1251, 250));
+        assert!(!update_newidle_cost(&mut s, 100, u64::MAX, 1250, 250));
+        assert!(update_newidle_cost(&mut s, 100, u64::MAX, 1251, 250));
         assert_eq!((s.max_newidle_lb_cost, s.last_decay), (2530, 1251));
+    }
+
+    /// A pull that took 400 us; then failures at half as much again each: 600 us, cut to 500.2.
+    #[test]
+    fn a_limit_cuts_the_cost() {
+        let mut s = state();
+        update_newidle_cost(&mut s, 400_000, 500_200, 1000, 250);
+        assert_eq!(s.max_newidle_lb_cost, 400_000);
+        update_newidle_cost(&mut s, 600_000, 500_200, 1001, 250);
+        assert_eq!(s.max_newidle_lb_cost, 500_200);
     }
 
     #[test]

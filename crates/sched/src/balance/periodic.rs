@@ -68,7 +68,7 @@ pub(super) fn next(run: &mut Run, w: &mut World, cx: &mut Cx) -> bool {
         let slot = run.slot;
         let hz = u64::from(cx.sh.release.hz);
         let state = &mut w.t.sds[slot];
-        run.periodic.need_decay = update_newidle_cost(state, 0, cx.jiffies(), hz);
+        run.periodic.need_decay = update_newidle_cost(state, 0, u64::MAX, cx.jiffies(), hz);
         run.periodic.max_cost += state.max_newidle_lb_cost;
         if run.stop {
             if !run.periodic.need_decay {

@@ -67,6 +67,8 @@ pub struct PreemptDecision {
     pub last: SeId,
     /// EEVDF: the current entity's protection ends.
     pub cancel_protection: bool,
+    /// EEVDF: it lasts no longer than the shortest slice on the queue from now on.
+    pub shorten_protection: bool,
 }
 
 impl PreemptDecision {
@@ -80,6 +82,7 @@ impl PreemptDecision {
             next: SeId::NONE,
             last: SeId::NONE,
             cancel_protection: false,
+            shorten_protection: false,
         }
     }
     /// The current task is rescheduled.

@@ -417,6 +417,9 @@ impl Fair {
         if d.cancel_protection {
             self.cancel_protection(d.curr);
         }
+        if d.shorten_protection {
+            self.shorten_protection(d.curr);
+        }
         if d.preempt {
             cx.resched_curr(cpu, d.rule);
             if d.last.is_some() {

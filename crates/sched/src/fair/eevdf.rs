@@ -3,7 +3,7 @@
 //! **What.** Every entity has a lag, what it is owed. Whoever is owed something is eligible; of
 //! those the one with the earliest virtual deadline runs, and once picked it is protected until its
 //! deadline. A task that blocks while it owes stays in the queue until it owes nothing.
-//! **Source.** Linux 6.12.117, kernel/sched/fair.c: `avg_vruntime`, `entity_eligible`,
+//! **Source.** Linux 6.12.117 and 6.18.2, kernel/sched/fair.c: `avg_vruntime`, `entity_eligible`,
 //! `update_entity_lag`, `place_entity`, `pick_eevdf`, `update_deadline`, `reweight_eevdf`,
 //! `requeue_delayed_entity`, `check_preempt_wakeup_fair`; switches for 6.6 and 6.10.
 //! **Equations.** V = ref + floor(Σ(v_i − ref)·w_i / Σ w_i). eligible ⇔ Σ(v_j − ref)·w_j ≥
@@ -29,6 +29,8 @@ use vruntime_base::{Cause, CauseKind, VTime};
 pub static SLICE_ENDED: Cause = Cause::new(CauseKind::Resched, "slice ended");
 /// It lost its protection to a shorter slice and is no longer eligible.
 pub static SHORT_ENDED: Cause = Cause::new(CauseKind::Resched, "unprotected and not eligible");
+/// It came to the end of its protection.
+pub static QUANTUM_ENDED: Cause = Cause::new(CauseKind::Resched, "protection used up");
 /// The wakee would be picked.
 pub static WOULD_PICK: Cause = Cause::new(CauseKind::Resched, "wakeup: wakee is picked");
 /// Likewise, after its shorter slice ended the protection.
@@ -152,25 +154,69 @@ impl Fair {
         if q.nr_queued <= 1 {
             return;
         }
-        let why = if ended {
-            &SLICE_ENDED
-        } else if cx.sh.release.preempt_short
-            && !self.is_protected(curr)
-            && !self.entity_eligible(cfs, curr)
-        {
-            &SHORT_ENDED
-        } else {
-            return;
-        };
-        cx.resched_curr(self.cfs[cfs.ix()].cpu, why);
-        self.clear_buddies(curr);
+        if let Some(why) = self.decide_slice_end(&cx.sh.release, cfs, curr, ended) {
+            cx.resched_curr(self.cfs[cfs.ix()].cpu, why);
+            self.clear_buddies(curr);
+        }
     }
 
-    /// The running entity still has the deadline that it had when it was picked.
+    /// Whether the running entity, just accounted, is to make room for others of its queue.
+    /// `ended`: it has used up its request.
+    #[inline]
+    pub fn decide_slice_end(
+        &self,
+        release: &Release,
+        cfs: CfsId,
+        curr: SeId,
+        ended: bool,
+    ) -> Option<&'static Cause> {
+        if ended {
+            return Some(&SLICE_ENDED);
+        }
+        if self.vprot {
+            return (!self.is_protected(curr)).then_some(&QUANTUM_ENDED);
+        }
+        let gone =
+            release.preempt_short && !self.is_protected(curr) && !self.entity_eligible(cfs, curr);
+        gone.then_some(&SHORT_ENDED)
+    }
+
+    /// The running entity's protection lasts: it still has the deadline that it had when it was
+    /// picked, or it has not come to its `vprot`.
     #[inline(always)]
     pub fn is_protected(&self, se: SeId) -> bool {
         let e = &self.ses[se.ix()];
+        if self.vprot {
+            return e.vruntime.before(VTime(e.vlag as u64));
+        }
         e.vlag == e.deadline.0 as i64
+    }
+
+    /// `set_protect_slice`: what protects the entity, which becomes current.
+    #[inline]
+    pub(crate) fn protect(&mut self, release: &Release, se: SeId) {
+        let e = &self.ses[se.ix()];
+        let mut until = e.deadline;
+        if self.vprot {
+            let shortest = if release.run_to_parity {
+                self.min_slice(e.cfs_rq).unwrap_or(e.slice)
+            } else {
+                release.base_slice_ns
+            };
+            if shortest < e.slice {
+                until = until.earlier(e.vruntime.plus(e.virtual_time(shortest) as i64));
+            }
+        }
+        self.ses[se.ix()].vlag = until.0 as i64;
+    }
+
+    /// `update_protect_slice`: somebody with a shorter slice waits.
+    pub(crate) fn shorten_protection(&mut self, se: SeId) {
+        let e = &self.ses[se.ix()];
+        let shortest = self.min_slice(e.cfs_rq).unwrap_or(e.slice);
+        let until = e.vruntime.plus(e.virtual_time(shortest) as i64);
+        let e = &mut self.ses[se.ix()];
+        e.vlag = VTime(e.vlag as u64).earlier(until).0 as i64;
     }
 
     /// Changes the slice of an entity, queued or not.
@@ -257,6 +303,32 @@ impl Fair {
         (e.vruntime, e.deadline) = (v, deadline);
     }
 
+    /// `reweight_entity` of a queued entity where it leaves, is scaled and is placed again. If it
+    /// is the current one it stays so meanwhile: the placement sees it with its new weight.
+    pub(crate) fn reweight_by_placement(&mut self, cx: &mut Cx, se: SeId, weight: u32) {
+        let cfs = self.ses[se.ix()].cfs_rq;
+        let is_curr = self.cfs[cfs.ix()].curr == se;
+        self.update_entity_lag(se);
+        if !is_curr {
+            self.tree_remove(se);
+        }
+        self.account_dequeue(se);
+        self.dequeue_load_avg(se);
+        let e = &mut self.ses[se.ix()];
+        let scale = |d: i64| d * i64::from(e.weight) / i64::from(weight);
+        e.vlag = scale(e.vlag);
+        e.deadline = VTime(scale(e.deadline.since(e.vruntime)) as u64);
+        e.rel_deadline = true;
+        e.set_weight(weight);
+        self.enqueue_load_avg(se);
+        self.place_entity_eevdf(cx, se, false);
+        self.account_enqueue(se);
+        if !is_curr {
+            self.tree_insert(se);
+        }
+        self.update_min_vruntime(cx, cfs);
+    }
+
     /// `pick_eevdf`: the eligible entity with the earliest deadline, or the protected one.
     /// `protect`: whether protection counts.
     pub fn pick_eevdf(
@@ -275,7 +347,7 @@ impl Fair {
             (runs && self.eligible_at(cfs, sums, self.ses[q.curr.ix()].vruntime)).then_some(q.curr);
         if let Some(c) = curr
             && protect
-            && release.run_to_parity
+            && (release.run_to_parity || self.vprot)
             && self.is_protected(c)
         {
             return (c, &PROTECTED);
@@ -347,6 +419,16 @@ impl Fair {
         }
         let cfs = self.ses[se.ix()].cfs_rq;
         let cancel = v.release.preempt_short && self.preempts_short(cfs, se, pse);
+        if cancel && self.vprot {
+            // Protection ends for a wakee that is picked without it, and shrinks otherwise.
+            let preempt = self.pick_eevdf(v.release, cfs, false).0 == pse;
+            return PreemptDecision {
+                preempt,
+                cancel_protection: preempt,
+                shorten_protection: !preempt,
+                ..PreemptDecision::no(if preempt { &SHORTER } else { &NOT_PICKED }, se, pse)
+            };
+        }
         let picked = self.pick_eevdf(v.release, cfs, !cancel).0 == pse;
         let rule = match (picked, cancel) {
             (true, true) => &SHORTER,
@@ -360,9 +442,13 @@ impl Fair {
         }
     }
 
-    /// PREEMPT_SHORT: an eligible wakee with a shorter slice that is due earlier.
+    /// PREEMPT_SHORT: a wakee with a shorter slice; where a deadline protects, it must be eligible
+    /// and due earlier.
     fn preempts_short(&self, cfs: CfsId, se: SeId, pse: SeId) -> bool {
         let (e, p) = (&self.ses[se.ix()], &self.ses[pse.ix()]);
+        if self.vprot {
+            return p.slice < e.slice;
+        }
         p.slice < e.slice
             && self.entity_eligible(cfs, pse)
             && (p.deadline.before(e.deadline) || !self.entity_eligible(cfs, se))
@@ -372,7 +458,8 @@ impl Fair {
     pub(crate) fn cancel_protection(&mut self, se: SeId) {
         if self.is_protected(se) {
             let e = &mut self.ses[se.ix()];
-            e.vlag = (e.deadline.0 as i64).wrapping_add(1);
+            let gone = if self.vprot { e.vruntime } else { e.deadline.plus(1) };
+            e.vlag = gone.0 as i64;
         }
     }
 

@@ -270,8 +270,7 @@ impl Fair {
             self.tree_remove(se);
             self.update_load_avg(cx, se, UPDATE_TG);
             if self.eevdf {
-                let e = &mut self.ses[se.ix()];
-                e.vlag = e.deadline.0 as i64;
+                self.protect(&cx.sh.release, se);
             }
         }
         let e = &mut self.ses[se.ix()];

@@ -115,6 +115,11 @@ impl Fair {
             // CFS comes here even so; only the accounting above has an effect (D2).
             return;
         }
+        if on_rq && self.eevdf && cx.sh.release.reweight_places_again {
+            self.reweight_by_placement(cx, se, weight);
+            self.mirror_averages(cx.sh, cfs);
+            return;
+        }
         let mean = if on_rq && self.eevdf { Some(self.avg_vruntime(cfs)) } else { None };
         if let (true, Some(_)) = (queued, mean) {
             self.tree_remove(se);

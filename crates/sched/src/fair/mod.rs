@@ -14,7 +14,7 @@
 //! | `select` | `select_task_rq_fair`: wake_affine, select_idle_sibling |
 //! | `idlest` | its slow path for fork and exec |
 
-use crate::release::{FairKind, Release};
+use crate::release::{FairKind, Release, SliceProtection};
 use crate::task::TgId;
 use vruntime_base::{Cpu, Ns, TaskId, VTime, id_type};
 
@@ -55,7 +55,7 @@ pub struct Entity {
     pub vruntime: VTime,
     /// EEVDF: virtual deadline.
     pub deadline: VTime,
-    /// EEVDF: lag when not queued; while running the deadline at pick (protection, up to 6.12).
+    /// EEVDF: lag when not queued; while running its protection: the deadline at pick, or `vprot`.
     pub vlag: i64,
     /// EEVDF: request size in ns.
     pub slice: u64,
@@ -238,6 +238,8 @@ pub struct Fair {
     pub eevdf: bool,
     /// EEVDF: the reference point follows V (see the release switch).
     pub zero_vruntime: bool,
+    /// EEVDF: a virtual time of its own protects the running entity (see the release switch).
+    pub vprot: bool,
     /// Tunables of this machine.
     pub tun: Tunables,
     /// Entities of tasks that are gone.
@@ -361,6 +363,7 @@ impl Fair {
             leaf_lists: vec![Vec::new(); nr_cpus],
             eevdf: release.fair == FairKind::Eevdf,
             zero_vruntime: release.zero_vruntime,
+            vprot: release.slice_protection == SliceProtection::Vprot,
             tun: Tunables::new(release, nr_cpus),
             free_ses: Vec::new(),
             se_of_task: Vec::new(),
@@ -473,6 +476,16 @@ impl Fair {
         self.ses[se.ix()].on_rq = true;
         let cfs = self.ses[se.ix()].cfs_rq;
         self.cfs[cfs.ix()].curr = se;
+    }
+
+    /// Its protection holds, or not.
+    pub fn restore_protection(&mut self, se: SeId, holds: bool) {
+        let e = &mut self.ses[se.ix()];
+        let until = if self.vprot { e.vruntime.plus(i64::from(holds)) } else { e.deadline };
+        e.vlag = until.0 as i64;
+        if !holds {
+            self.cancel_protection(se);
+        }
     }
 
     /// Empties a queue for the next recorded moment. The entities stay.

@@ -3,6 +3,8 @@
 //! Every cost is 0 ns unless said otherwise. Tasks have nice 0; the first of a CPU runs, the last
 //! has waited longest.
 
+mod detach;
+
 use crate::balance::{Balancer, IdleType, LbStats, SdState};
 use crate::cx::{Cx, Shared};
 use crate::domains::SdFlags;
@@ -12,6 +14,7 @@ use crate::sample::{machine, shared, task, v6_1, v6_12};
 use crate::scheduler::{BalanceKind, BalanceStep, EnqueueFlags, Moved, TickWork};
 use vruntime_base::{Cause, Cpu, CpuMask, Ns, TaskId};
 use vruntime_machine::{Arch, Machine, Numbering, Regular, TopologySpec};
+
 struct Lab {
     sh: Shared,
     machine: Machine,
@@ -291,61 +294,6 @@ fn ni_random_skips_by_its_ratio() {
     assert!((215..300).contains(&made), "{made}");
     let skipped = 512 - made as u32;
     assert_eq!(lab.state(0, 0).newidle_call, 512 + skipped);
-}
-
-#[test]
-fn hot_tasks_move_after_failures() {
-    let mut lab = Lab::new(&no_dice(), 1, 4, 1, 0);
-    let ids = lab.tasks(2, 3);
-    // 0.4 ms ago is hot, 0.5 ms ago is not.
-    lab.ran(ids[1], Ns(499_999));
-    lab.ran(ids[2], Ns(500_000));
-    lab.newidle(0);
-    assert_eq!(lab.moved(), [format!("{} 2→0 newidle balance, MC", ids[2])]);
-    let mut lab = Lab::new(&no_dice(), 1, 4, 1, 0);
-    let ids = lab.tasks(2, 3);
-    lab.ran(ids[1], Ns(1));
-    lab.ran(ids[2], Ns(1));
-    lab.newidle(0);
-    assert_eq!(lab.moved(), [""; 0]);
-    // cache_nice_tries of MC is 1.
-    lab.state(0, 0).nr_balance_failed = 2;
-    lab.newidle(0);
-    assert_eq!(lab.moved().len(), 1);
-    assert_eq!(lab.lb(0, 0, IdleType::Newidle).hot_gained, 1);
-    assert_eq!(lab.state(0, 0).nr_balance_failed, 0);
-}
-
-#[test]
-fn threads_of_a_core_share_their_cache() {
-    let mut lab = Lab::new(&no_dice(), 1, 2, 2, 0);
-    let ids = lab.tasks(1, 2);
-    lab.ran(ids[1], Ns(1));
-    assert_eq!(lab.newidle(0), "lock 1, unlock 1, lock 0, unlock 0, done 1");
-    assert_eq!(lab.moved(), [format!("{} 1→0 newidle balance, SMT", ids[1])]);
-}
-
-#[test]
-fn buddies_are_hot_for_a_busy_puller() {
-    let mut lab = Lab::new(&no_dice(), 1, 4, 1, 0);
-    let ids = lab.tasks(2, 4);
-    lab.tasks(0, 1);
-    let se = lab.sh.task(ids[1]).se;
-    lab.fair.cfs[2].next = se;
-    // avg of the domain 1024, of the local CPU 0: 1024 of load may move, a task has 1023.
-    lab.fair.cfs[0].avg.load_avg = 0;
-    assert_eq!(lab.periodic(0), "lock 2, unlock 2, lock 0, unlock 0, done 1");
-    assert_eq!(lab.moved(), [format!("{} 2→0 periodic balance while busy, MC", ids[2])]);
-}
-
-#[test]
-fn per_cpu_kthreads_stay() {
-    let mut lab = Lab::new(&no_dice(), 1, 4, 1, 0);
-    let ids = lab.tasks(2, 2);
-    lab.sh.tasks[ids[1].ix()].kthread = true;
-    lab.pin(ids[1], &[2]);
-    lab.newidle(0);
-    assert_eq!(lab.moved(), [""; 0]);
 }
 
 #[test]

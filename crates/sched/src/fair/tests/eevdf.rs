@@ -29,7 +29,7 @@ impl Board {
         let e = &mut self.fair.ses[se.ix()];
         e.vlag = e.deadline.0 as i64;
     }
-    fn pick(&self) -> (SeId, &'static str) {
+    pub fn pick(&self) -> (SeId, &'static str) {
         let (se, why) = self.fair.decide_pick_eevdf(&self.release, CfsId(0));
         (se, why.name)
     }

@@ -5,6 +5,7 @@ mod cfs;
 mod eevdf;
 mod groups;
 mod swarm;
+mod vprot;
 
 use super::{CfsId, Entity, Fair, SeId};
 use crate::cx::{Cx, Shared};

@@ -1,0 +1,96 @@
+//! Which tasks of a busy CPU may be taken: cache hot, buddies, bound, delayed, not eligible.
+
+use super::*;
+use crate::sample::v6_18;
+
+#[test]
+fn hot_tasks_move_after_failures() {
+    let mut lab = Lab::new(&no_dice(), 1, 4, 1, 0);
+    let ids = lab.tasks(2, 3);
+    // 0.4 ms ago is hot, 0.5 ms ago is not.
+    lab.ran(ids[1], Ns(499_999));
+    lab.ran(ids[2], Ns(500_000));
+    lab.newidle(0);
+    assert_eq!(lab.moved(), [format!("{} 2→0 newidle balance, MC", ids[2])]);
+    let mut lab = Lab::new(&no_dice(), 1, 4, 1, 0);
+    let ids = lab.tasks(2, 3);
+    lab.ran(ids[1], Ns(1));
+    lab.ran(ids[2], Ns(1));
+    lab.newidle(0);
+    assert_eq!(lab.moved(), [""; 0]);
+    // cache_nice_tries of MC is 1.
+    lab.state(0, 0).nr_balance_failed = 2;
+    lab.newidle(0);
+    assert_eq!(lab.moved().len(), 1);
+    assert_eq!(lab.lb(0, 0, IdleType::Newidle).hot_gained, 1);
+    assert_eq!(lab.state(0, 0).nr_balance_failed, 0);
+}
+
+#[test]
+fn threads_of_a_core_share_their_cache() {
+    let mut lab = Lab::new(&no_dice(), 1, 2, 2, 0);
+    let ids = lab.tasks(1, 2);
+    lab.ran(ids[1], Ns(1));
+    assert_eq!(lab.newidle(0), "lock 1, unlock 1, lock 0, unlock 0, done 1");
+    assert_eq!(lab.moved(), [format!("{} 1→0 newidle balance, SMT", ids[1])]);
+}
+
+#[test]
+fn buddies_are_hot_for_a_busy_puller() {
+    let mut lab = Lab::new(&no_dice(), 1, 4, 1, 0);
+    let ids = lab.tasks(2, 4);
+    lab.tasks(0, 1);
+    let se = lab.sh.task(ids[1]).se;
+    lab.fair.cfs[2].next = se;
+    // avg of the domain 1024, of the local CPU 0: 1024 of load may move, a task has 1023.
+    lab.fair.cfs[0].avg.load_avg = 0;
+    assert_eq!(lab.periodic(0), "lock 2, unlock 2, lock 0, unlock 0, done 1");
+    assert_eq!(lab.moved(), [format!("{} 2→0 periodic balance while busy, MC", ids[2])]);
+}
+
+#[test]
+fn per_cpu_kthreads_stay() {
+    let mut lab = Lab::new(&no_dice(), 1, 4, 1, 0);
+    let ids = lab.tasks(2, 2);
+    lab.sh.tasks[ids[1].ix()].kthread = true;
+    lab.pin(ids[1], &[2]);
+    lab.newidle(0);
+    assert_eq!(lab.moved(), [""; 0]);
+}
+
+/// 0.1 ms of virtual time apart: only what is behind the mean is eligible.
+#[test]
+fn a_first_pass_leaves_ineligible_tasks() {
+    for (k, failed, moves) in [(v6_18(), 0, 1), (v6_18(), 1, 2), (v6_12(), 0, 2)] {
+        let mut lab = Lab::new(&Release { ni_random: false, ..k }, 1, 4, 1, 0);
+        let ids = lab.tasks(2, 6);
+        let own = lab.tasks(0, 1);
+        // The list's tail is asked first: ids[1], which is far ahead of the others.
+        let se = lab.sh.task(ids[1]).se;
+        lab.fair.tree_remove(se);
+        let e = &mut lab.fair.ses[se.ix()];
+        e.vruntime = e.vruntime.plus(100_000);
+        lab.fair.tree_insert(se);
+        // Balancing while busy counts load: room for two tasks.
+        lab.fair.cfs[0].avg.load_avg = 0;
+        lab.state(0, 0).nr_balance_failed = failed;
+        lab.periodic(0);
+        let moved = lab.moved();
+        let first = moved.iter().any(|m| m.starts_with(&format!("{} ", ids[1])));
+        assert_eq!(first, moves == 2, "{moved:?} {own:?}");
+    }
+}
+
+/// Balancing by tasks, not load: a newidle pull of one of two waiting ones.
+#[test]
+fn tasks_in_delayed_dequeue_are_passed_over() {
+    for (k, pulled) in [(v6_18(), 2), (v6_12(), 1)] {
+        let mut lab = Lab::new(&Release { ni_random: false, ..k }, 1, 4, 1, 0);
+        let ids = lab.tasks(2, 3);
+        let se = lab.sh.task(ids[1]).se;
+        lab.fair.ses[se.ix()].sched_delayed = true;
+        lab.fair.cfs[2].h_nr_runnable -= 1;
+        lab.newidle(0);
+        assert_eq!(lab.moved(), [format!("{} 2→0 newidle balance, MC", ids[pulled])]);
+    }
+}

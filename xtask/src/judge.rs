@@ -1,0 +1,109 @@
+//! The table of agreement in `docs/judge.md`, from what `trace check` says now.
+
+use serde_json::Value;
+use std::fmt::Write as _;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+/// Kinds, their heads, and what their nontrivial decisions are called.
+const KINDS: [(&str, &str, &str); 3] = [
+    ("placement", "placement", "elsewhere"),
+    ("wakeup_preemption", "preemption", "in the class"),
+    ("pick", "pick", "of several"),
+];
+
+/// Judges the recordings in `dirs` and puts the table into the page. False if that failed.
+pub fn run(root: &Path, dirs: &[String]) -> bool {
+    match report(root, dirs).and_then(|report| rewrite(&root.join("docs/judge.md"), &report)) {
+        Ok(()) => true,
+        Err(e) => {
+            eprintln!("judge: {e}");
+            false
+        }
+    }
+}
+
+fn report(root: &Path, dirs: &[String]) -> Result<Value, String> {
+    if dirs.is_empty() {
+        return Err("expected the folders of recordings".into());
+    }
+    let checked = Command::new("cargo")
+        .args(["run", "-q", "-p", "vruntime", "--", "trace", "check", "--json"])
+        .args(dirs)
+        .current_dir(root)
+        .stderr(Stdio::inherit())
+        .output()
+        .map_err(|e| format!("cargo: {e}"))?;
+    if !checked.status.success() {
+        return Err(format!("vruntime trace check: {}", checked.status));
+    }
+    serde_json::from_slice(&checked.stdout).map_err(|e| format!("vruntime trace check: {e}"))
+}
+
+/// Replaces the rows of the page's table, from its head to the line after its total.
+fn rewrite(page: &Path, report: &Value) -> Result<(), String> {
+    let text = std::fs::read_to_string(page).map_err(|e| format!("{}: {e}", page.display()))?;
+    let missing = |what: &str| format!("{}: no {what}", page.display());
+    let start = text.find("| recording |").ok_or_else(|| missing("table of recordings"))?;
+    let total = text[start..].find("| **total** |").ok_or_else(|| missing("total"))?;
+    let end = text[start + total..].find('\n').ok_or_else(|| missing("end of the table"))?;
+    let new = format!("{}{}{}", &text[..start], table(report), &text[start + total + end + 1..]);
+    std::fs::write(page, new).map_err(|e| format!("{}: {e}", page.display()))
+}
+
+fn table(report: &Value) -> String {
+    let mut out = String::from("| recording |");
+    for (_, name, nontrivial) in KINDS {
+        let _ = write!(out, " {name} determined % | agree % | {nontrivial} |");
+    }
+    out.push_str("\n|---|");
+    out.push_str(&"---|---|---|".repeat(KINDS.len()));
+    out.push('\n');
+    for recording in report["recordings"].as_array().into_iter().flatten() {
+        let name = recording["name"].as_str().unwrap_or("?");
+        row(&mut out, name.strip_prefix("guest-").unwrap_or(name), &recording["kinds"]);
+    }
+    row(&mut out, "**total**", &report["kinds"]);
+    out
+}
+
+fn row(out: &mut String, name: &str, kinds: &Value) {
+    let _ = write!(out, "| {name} |");
+    for (kind, ..) in KINDS {
+        let found = kinds.as_array().into_iter().flatten().find(|k| k["kind"] == kind);
+        let n = |field: &str| found.and_then(|k| k[field].as_u64()).unwrap_or(0);
+        let _ = write!(
+            out,
+            " {} | {} | {} of {} |",
+            percent(n("determined"), n("determined") + n("undetermined")),
+            percent(n("agree"), n("determined")),
+            n("nontrivial_agree"),
+            n("nontrivial"),
+        );
+    }
+    out.push('\n');
+}
+
+/// Rounded down to a tenth.
+fn percent(part: u64, all: u64) -> String {
+    match (part * 1000).checked_div(all) {
+        Some(permille) => format!("{}.{}", permille / 10, permille % 10),
+        None => "–".into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_row_rounds_down_and_counts() {
+        let kinds = json!([{"kind": "pick", "determined": 999, "undetermined": 1, "agree": 998,
+            "nontrivial": 7, "nontrivial_agree": 6}]);
+        let mut out = String::new();
+        row(&mut out, "x", &kinds);
+        let none = " – | – | 0 of 0 |";
+        assert_eq!(out, format!("| x |{none}{none} 99.9 | 99.8 | 6 of 7 |\n"));
+    }
+}
