@@ -198,7 +198,7 @@ impl Sim {
         };
         RunRecord {
             machine: spec.machine.name.clone(),
-            kernel: spec.release.name.clone(),
+            kernel: format!("{}{}", spec.release.name, spec.variation.without),
             workload: spec.workload.command_line(),
             seed: spec.seed,
             nr_cpus,

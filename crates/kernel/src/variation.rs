@@ -75,6 +75,17 @@ impl Knockouts {
     }
 }
 
+/// ` without rq_lock,ipi`, to follow the name of a kernel; nothing for the empty set.
+impl fmt::Display for Knockouts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names = Knockout::ALL.iter().filter(|&&k| self.has(k));
+        for (i, k) in names.enumerate() {
+            write!(f, "{}{k}", if i == 0 { " without " } else { "," })?;
+        }
+        Ok(())
+    }
+}
+
 impl FromIterator<Knockout> for Knockouts {
     fn from_iter<I: IntoIterator<Item = Knockout>>(all: I) -> Knockouts {
         all.into_iter().fold(Knockouts::default(), Knockouts::with)
@@ -170,5 +181,7 @@ mod tests {
         let held: Vec<_> = Knockout::ALL.iter().filter(|&&k| set.has(k)).collect();
         assert_eq!(held, [&Knockout::Ipi, &Knockout::ScanLimit]);
         assert!(Knockout::ALL.len() <= 32);
+        assert_eq!(set.to_string(), " without ipi,scan_limit");
+        assert_eq!(Knockouts::default().to_string(), "");
     }
 }

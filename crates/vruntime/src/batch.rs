@@ -157,13 +157,14 @@ struct Blame<'a>(&'a RunSpec);
 impl Drop for Blame<'_> {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            let RunSpec { machine, release, workload, seed, sampling, .. } = self.0;
+            let RunSpec { machine, release, workload, seed, sampling, variation, .. } = self.0;
             eprintln!(
                 "vruntime: a bug in the model; it happened in: -m {} -k {} -w '{}' --seed {seed}, \
-                 {sampling:?}",
+                 {sampling:?}, {variation:?}{}",
                 machine.name,
                 release.name,
-                workload.command_line()
+                workload.command_line(),
+                variation.without
             );
         }
     }

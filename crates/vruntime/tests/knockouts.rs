@@ -62,6 +62,7 @@ fn what_is_left_out_is_absent_and_the_run_is_sound() {
             let checks = r.checks.unwrap();
             assert_eq!((checks.nr_running_wrong, r.ledger_gap), (0, 0), "{release} without {k}");
             assert!(r.complete, "{release} without {k}");
+            assert_eq!(r.kernel, format!("{release} without {k}"));
             assert_eq!(r.counters.messages, whole.counters.messages, "{release} without {k}");
             assert_ne!(r.hash, whole.hash, "{release} without {k}: nothing changed");
             let Some(left) = entry(k, &r) else { continue };

@@ -33,7 +33,8 @@ pub fn compare(args: &CompareArgs) -> Result<Done, Failure> {
     }
     let batch = super::batch(s, &args.kernel, (1..=args.seeds).collect())?;
     let records = batch.run()?;
-    let kernels: Vec<_> = args.kernel.iter().cloned().zip(records.by_kernel).collect();
+    let name = |k: &String| format!("{k}{}", batch.variation.without);
+    let kernels: Vec<_> = args.kernel.iter().map(name).zip(records.by_kernel).collect();
     let comparison = vruntime_measure::compare(&kernels, args.sig.into());
     let done = if s.json {
         let mut value = super::to_json(&comparison)?;

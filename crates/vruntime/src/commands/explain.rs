@@ -81,6 +81,7 @@ pub fn explanation(
     e.workload = batch.workload.command_line();
     e.metric = metric.into();
     e.unit = unit.unwrap_or_default();
+    e.kernels = e.kernels.map(|k| format!("{k}{}", batch.variation.without));
     e.conclusion = e.conclude();
     Ok(e)
 }
