@@ -6,10 +6,11 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 /// Kinds, their heads, and what their nontrivial decisions are called.
-const KINDS: [(&str, &str, &str); 3] = [
+const KINDS: [(&str, &str, &str); 4] = [
     ("placement", "placement", "elsewhere"),
     ("wakeup_preemption", "preemption", "in the class"),
     ("pick", "pick", "of several"),
+    ("tick_preemption", "tick", "of several"),
 ];
 
 /// Judges the recordings in `dirs` and puts the table into the page. False if that failed.
@@ -104,6 +105,6 @@ mod tests {
         let mut out = String::new();
         row(&mut out, "x", &kinds);
         let none = " – | – | 0 of 0 |";
-        assert_eq!(out, format!("| x |{none}{none} 99.9 | 99.8 | 6 of 7 |\n"));
+        assert_eq!(out, format!("| x |{none}{none} 99.9 | 99.8 | 6 of 7 |{none}\n"));
     }
 }

@@ -33,6 +33,8 @@ fn decisions_agree_with_the_recorded_kernels() {
         at_least("preemption determined", k.determined, k.determined + k.undetermined, asked, 1000);
         at_least("preemption", k.agree, k.determined, 990, 1000);
         at_least("preemption in the class", k.nontrivial_agree, k.nontrivial, 980, 200);
+        let k = of("tick_preemption");
+        at_least("tick preemption", k.agree, k.determined, 950, 10);
         let k = of("pick");
         at_least("pick determined", k.determined, k.determined + k.undetermined, 975, 1000);
         at_least("pick of several", k.nontrivial_agree, k.nontrivial, 980, 150);

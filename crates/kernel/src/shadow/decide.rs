@@ -60,6 +60,20 @@ impl<'a> Decider<'a> {
         (d.preempt, d.rule.name)
     }
 
+    /// Whether a tick that finds `l`, its running task accounted, asks for a reschedule, and the
+    /// rule. `ran`: how long that task has run since it was picked.
+    pub fn tick(&self, l: &Level, ran: u64) -> (bool, &'static str) {
+        let mut f = self.fair.borrow_mut();
+        let ses = fill(&mut f, &l.ents, l);
+        let Some(i) = l.ents.iter().position(|e| Some(e.pid) == l.curr) else {
+            return (false, "nothing runs");
+        };
+        f.cfs[QUEUE.ix()].h_nr_queued = l.ents.len() as u32;
+        f.ses[ses[i].ix()].sum_exec = Ns(ran);
+        let why = f.decide_tick(self.k, ses[i]);
+        (why.is_some(), why.map_or("goes on", |c| c.name))
+    }
+
     /// Whether the protection that `side` was picked with still holds at `vruntime`.
     pub fn protected(k: &Release, side: &Side, vruntime: u64) -> bool {
         let mut f = Fair::new(1, k);

@@ -13,7 +13,7 @@
 //! | `queues` | who is queued where, with what state |
 //! | `levels` | one level of a queue as the decision code wants it |
 //! | `decide` | the decision code of the fair class, asked about a level |
-//! | `placement`, `preempt`, `pick` | the three kinds of decision |
+//! | `placement`, `preempt`, `pick`, `tick` | the kinds of decision |
 //! | `result` | what a check found |
 
 pub mod decide;
@@ -28,6 +28,7 @@ pub mod queues;
 pub mod result;
 pub mod scan_limit;
 pub mod tasks;
+pub mod tick;
 pub mod trace;
 pub mod wakes;
 
@@ -40,6 +41,7 @@ use preempt::Preempts;
 use queues::Queues;
 use result::ShadowResult;
 use tasks::Tasks;
+use tick::Ticks;
 use trace::{RowKind, Trace};
 use vruntime_machine::Topology;
 use vruntime_sched::domains::Domains;
@@ -63,10 +65,15 @@ pub fn check(trace: &Trace, topology: &Topology, release: &Release) -> ShadowRes
     let mut placements = Placements::new(&facts);
     let mut preempts = Preempts::new(trace, release, &decider, &next, 2 * slack);
     let mut picks = Picks::new(release, &decider);
+    let mut ticks = Ticks::new(trace, release, &decider);
     let (from, to) = window(trace);
     let mut resched_rows: Vec<Vec<usize>> = vec![vec![]; trace.nr_cpus];
     for (i, r) in trace.rows.iter().enumerate() {
         let inside = (from..=to).contains(&r.ts);
+        ticks.note(r, &queues);
+        if inside {
+            ticks.check(r, &queues);
+        }
         let here = &mut resched_rows[r.cpu.ix()];
         match r.kind {
             RowKind::SelectRq if inside => placements.check(i, &queues),
@@ -96,8 +103,10 @@ pub fn check(trace: &Trace, topology: &Topology, release: &Release) -> ShadowRes
     let mut disagreements = placements.disagreements;
     disagreements.extend(preempts.disagreements);
     disagreements.extend(picks.disagreements);
+    disagreements.extend(ticks.disagreements);
     disagreements.sort_by_key(|d| d.time);
-    let mut kinds = vec![placements.fast, placements.slow, preempts.counts, picks.counts];
+    let mut kinds =
+        vec![placements.fast, placements.slow, preempts.counts, picks.counts, ticks.counts];
     kinds.retain(|k| k.determined + k.undetermined > 0);
     ShadowResult { kinds, disagreements }
 }

@@ -236,6 +236,21 @@ impl Fair {
         if self.eevdf { self.decide_pick_eevdf(release, cfs) } else { self.decide_pick_cfs(cfs) }
     }
 
+    /// Whether a tick takes the CPU from the running entity of a level where others wait, and why.
+    /// It must have been accounted; under EEVDF it gets a new request if the old one is used up.
+    pub fn decide_tick(
+        &mut self,
+        release: &crate::release::Release,
+        se: SeId,
+    ) -> Option<&'static Cause> {
+        if self.eevdf {
+            let ended = self.update_deadline(se);
+            self.decide_slice_end(release, self.ses[se.ix()].cfs_rq, se, ended)
+        } else {
+            self.decide_tick_cfs(release, se)
+        }
+    }
+
     /// The wakeup preemption decision, without effects.
     pub fn decide_wakeup_preempt(&self, v: &PreemptView) -> PreemptDecision {
         if self.eevdf {
