@@ -45,21 +45,61 @@ impl CheckReport {
     pub fn new(recordings: Vec<RecordingCheck>, rules: &[&str]) -> CheckReport {
         let mut kinds: Vec<KindResult> = vec![];
         for k in recordings.iter().flat_map(|r| &r.kinds) {
-            match kinds.iter_mut().find(|x| x.kind == k.kind) {
+            match kinds.iter_mut().find(|x| x.kind == k.kind && x.state == k.state) {
                 Some(x) => x.add(k),
                 None => kinds.push(k.clone()),
             }
         }
-        let placement = kinds.iter().find(|k| k.kind == "placement");
+        let placement = kinds.iter().find(|k| k.kind == "placement" && k.state == "true");
         let count = |r: &str| placement.and_then(|k| k.rules.get(r)).copied().unwrap_or(0);
         let rare_rules =
             rules.iter().map(|&r| (r.to_owned(), count(r))).filter(|r| r.1 < RARE).collect();
         CheckReport { schema: "vruntime/trace-check/1", kinds, rare_rules, recordings }
     }
 
-    /// Sum of one kind.
+    /// Sum of one kind, from the kernel's own state.
     pub fn kind(&self, kind: &str) -> Option<&KindResult> {
-        self.kinds.iter().find(|k| k.kind == kind)
+        self.kind_from(kind, "true")
+    }
+
+    /// Sum of one kind, from state of this origin.
+    pub fn kind_from(&self, kind: &str, state: &str) -> Option<&KindResult> {
+        self.kinds.iter().find(|k| k.kind == kind && k.state == state)
+    }
+
+    /// The table of `docs/judge.md`: one row for each recording, for state of this origin.
+    pub fn markdown(&self, state: &str) -> String {
+        let kinds: Vec<&KindResult> =
+            self.kinds.iter().filter(|k| k.state == state && k.determined > 0).collect();
+        let mut s = String::from("| recording |");
+        for k in &kinds {
+            let _ = write!(s, " {} determined % | agree % | nontrivial |", k.kind);
+        }
+        let _ = write!(s, "\n|---|{}\n", "---|".repeat(3 * kinds.len()));
+        let mut row = |name: &str, of: &[KindResult]| {
+            let _ = write!(s, "| {name} |");
+            for k in &kinds {
+                match of.iter().find(|x| x.kind == k.kind && x.state == state) {
+                    Some(k) => {
+                        let tenth = |part: u64, all: u64| {
+                            let p = (part * 1000).checked_div(all).unwrap_or(1000);
+                            format!("{}.{}", p / 10, p % 10)
+                        };
+                        let determined = tenth(k.determined, k.determined + k.undetermined);
+                        let agree = tenth(k.agree, k.determined);
+                        let (part, all) = (k.nontrivial_agree, k.nontrivial);
+                        let _ = write!(s, " {determined} | {agree} | {part} of {all} |");
+                    }
+                    None => s.push_str(" – | – | – |"),
+                }
+            }
+            s.push('\n');
+        };
+        for r in &self.recordings {
+            row(r.name.trim_start_matches("guest-"), &r.kinds);
+        }
+        row("**total**", &self.kinds);
+        s
     }
 
     /// The report for people.
@@ -69,11 +109,20 @@ impl CheckReport {
         for kind in &self.kinds {
             let _ = writeln!(
                 s,
-                "{}\n  {:width$} {:>7} {:>10} {:>8}  {:>10} {:>8}",
-                kind.kind, "recording", "all", "determined", "agree", "nontrivial", "agree",
+                "{}, {} state\n  {:width$} {:>7} {:>10} {:>8}  {:>10} {:>8}",
+                kind.kind,
+                kind.state,
+                "recording",
+                "all",
+                "determined",
+                "agree",
+                "nontrivial",
+                "agree",
             );
             for r in &self.recordings {
-                if let Some(k) = r.kinds.iter().find(|k| k.kind == kind.kind) {
+                if let Some(k) =
+                    r.kinds.iter().find(|k| k.kind == kind.kind && k.state == kind.state)
+                {
                     line(&mut s, &r.name, k, width);
                 }
             }

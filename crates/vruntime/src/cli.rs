@@ -237,6 +237,9 @@ pub struct TraceCheckArgs {
     /// Directories of recordings
     #[arg(required = true, value_name = "DIR")]
     pub paths: Vec<PathBuf>,
+    /// Print the tables of docs/judge.md
+    #[arg(long, conflicts_with = "json")]
+    pub markdown: bool,
     /// Kernel expression to decide as, instead of the release that a recording names
     #[arg(short, long, value_name = "KERNEL")]
     pub kernel: Option<String>,

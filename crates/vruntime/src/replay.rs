@@ -76,6 +76,7 @@ impl SideColumns {
             policy: n(policy),
             weight: n(weight) as u64,
             vruntime: n(vruntime) as u64,
+            slop: 0,
             deadline: n(deadline) as u64,
             vlag: n(vlag),
             slice: n(slice) as u64,
@@ -172,6 +173,7 @@ pub fn trace(r: &Recording) -> Result<(Trace, Vec<String>), FormatError> {
             clock_task: get(clock_task),
             wakee_flips: get(wakee_flips),
             curr_wakee_flips: get(curr_wakee_flips),
+            flips_more: (0, 0),
             wake_cpu: get(wake_cpu),
             recent_used_cpu: get(recent),
             on_cpu: get(onflags).map(|f| f & 1 != 0),
@@ -185,5 +187,5 @@ pub fn trace(r: &Recording) -> Result<(Trace, Vec<String>), FormatError> {
         });
     }
     rows.sort_by_key(|r| r.ts);
-    Ok((Trace { rows, stacks: r.stacks.clone(), nr_cpus }, left_out))
+    Ok((Trace { rows, stacks: r.stacks.clone(), nr_cpus, rebuilt: false }, left_out))
 }

@@ -39,7 +39,14 @@ fn check_one(path: &Path, release: Option<&str>) -> Result<RecordingCheck, Forma
     let topology = Topology::from_masks(masks).map_err(|e| {
         FormatError::syntax(&path.join("topology.txt"), 0, e.to_string(), "a consistent topology")
     })?;
-    let found = shadow::check(&trace, &topology, &release);
+    let mut found = shadow::check(&trace, &topology, &release);
+    let plain = shadow::rebuild::rebuild(&trace, &release);
+    let mut rebuilt = shadow::check(&plain, &topology, &release);
+    for d in &mut rebuilt.disagreements {
+        d.kind += ", reconstructed";
+    }
+    found.kinds.extend(rebuilt.kinds);
+    found.disagreements.extend(rebuilt.disagreements);
     Ok(RecordingCheck {
         name: r.name(),
         version: r.meta.version.clone(),

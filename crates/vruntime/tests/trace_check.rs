@@ -41,6 +41,21 @@ fn decisions_agree_with_the_recorded_kernels() {
     }
 }
 
+/// From plain columns alone: fewer decisions are determined, and those agree.
+#[test]
+fn decisions_agree_from_rebuilt_state() {
+    for (name, least) in [(V6_1, [600, 800, 800]), (V6_12, [500, 700, 700])] {
+        let report = trace_check(&[recording(name)], None).unwrap();
+        let text = report.text();
+        for (kind, least) in ["placement", "wakeup_preemption", "pick"].iter().zip(least) {
+            let k = report.kind_from(kind, "reconstructed").unwrap_or_else(|| panic!("{text}"));
+            let all = k.determined + k.undetermined;
+            at_least(&format!("{kind} determined"), k.determined, all, least, 600);
+            at_least(kind, k.agree, k.determined, 950, 400);
+        }
+    }
+}
+
 #[test]
 fn a_wrong_kernel_is_caught() {
     let right = trace_check(&[recording(V6_1)], None).unwrap();

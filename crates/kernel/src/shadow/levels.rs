@@ -2,7 +2,7 @@
 
 use super::decide::Decider;
 use super::known::{Asker, Unknown};
-use super::queues::{CpuState, Queues, Seen};
+use super::queues::{CpuState, Queues, REBUILT, Seen};
 use super::trace::{RowKind, Side, Trace};
 use vruntime_sched::release::Release;
 
@@ -117,10 +117,12 @@ pub fn later_state(t: &Trace, at: usize, cpu: usize, pid: i64) -> Option<&Side> 
 
 /// An entity as the decision code sees it.
 pub fn ent(k: &mut Asker, s: &Seen) -> Ent {
+    let vruntime = Queues::vruntime(k, s);
+    let off = if s.side.slop == 0 { 0 } else { vruntime.wrapping_sub(s.side.vruntime) };
     Ent {
         pid: s.side.pid,
-        vruntime: Queues::vruntime(k, s),
-        deadline: s.side.deadline,
+        vruntime,
+        deadline: s.side.deadline.wrapping_add(off),
         slice: s.side.slice,
         weight: s.side.weight,
         policy: s.side.policy,
@@ -139,15 +141,24 @@ pub fn curr_ent(k: &mut Asker, side: &Side, now: &CurrNow) -> Ent {
     let u = Unknown { name: "deadline of the running task", of: side.pid };
     let (lo, hi) = now.deadline;
     let deadline = if lo == hi { lo } else { k.ask(u, &[hi as i64, lo as i64]) as u64 };
+    let off = off(k, side);
     Ent {
         pid: side.pid,
-        vruntime: now.vruntime.wrapping_sub(rounding),
-        deadline,
+        vruntime: now.vruntime.wrapping_sub(rounding).wrapping_add(off),
+        deadline: deadline.wrapping_add(off),
         slice: side.slice,
         weight: side.weight,
         policy: side.policy,
         delayed: false,
         seq: 0,
+    }
+}
+
+/// How far a rebuilt virtual time is off: one of its two ends.
+pub fn off(k: &mut Asker, side: &Side) -> u64 {
+    match side.slop as i64 {
+        0 => 0,
+        n => k.ask(Unknown { name: REBUILT, of: side.pid }, &[0, n, -n]) as u64,
     }
 }
 

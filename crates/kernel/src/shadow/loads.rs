@@ -29,7 +29,8 @@ impl Loads {
     pub fn new(t: &Trace) -> Loads {
         let n = t.nr_cpus;
         let mut s = Loads { points: vec![vec![]; n], moves: vec![vec![]; n] };
-        for r in &t.rows {
+        // A plain trace shows no loads.
+        for r in t.rows.iter().filter(|_| !t.rebuilt) {
             let sides = [(r.rq_cpu, Some(&r.p)), (r.cpu, r.n.as_ref())];
             for (c, side) in sides {
                 let Some(side) = side.filter(|s| s.tg == 0) else { continue };

@@ -12,6 +12,7 @@
 //! | `tasks` | what is known of a task beyond its rows |
 //! | `queues` | who is queued where, with what state |
 //! | `levels` | one level of a queue as the decision code wants it |
+//! | `rebuild`, `queue_frame` | the state that a plain trace lets one rebuild |
 //! | `decide` | the decision code of the fair class, asked about a level |
 //! | `placement`, `preempt`, `pick`, `tick` | the kinds of decision |
 //! | `result` | what a check found |
@@ -24,7 +25,9 @@ pub mod loads;
 pub mod pick;
 pub mod placement;
 pub mod preempt;
+pub mod queue_frame;
 pub mod queues;
+pub mod rebuild;
 pub mod result;
 pub mod scan_limit;
 pub mod tasks;
@@ -108,6 +111,15 @@ pub fn check(trace: &Trace, topology: &Topology, release: &Release) -> ShadowRes
     let mut kinds =
         vec![placements.fast, placements.slow, preempts.counts, picks.counts, ticks.counts];
     kinds.retain(|k| k.determined + k.undetermined > 0);
+    if trace.rebuilt {
+        // Ticks and the slow path ask for state that is not rebuilt.
+        let asked = |kind: &str| ["placement", "wakeup_preemption", "pick"].contains(&kind);
+        kinds.retain(|k| asked(&k.kind));
+        disagreements.retain(|d| asked(&d.kind));
+        for k in &mut kinds {
+            k.state = "reconstructed".into();
+        }
+    }
     ShadowResult { kinds, disagreements }
 }
 

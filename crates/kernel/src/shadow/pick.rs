@@ -7,7 +7,7 @@
 use super::decide::Decider;
 use super::known::{Asker, explore};
 use super::levels::{CONTENT, Ent, GROUP, IMPLAUSIBLE, ent, level, plausible};
-use super::queues::{Queues, Seen};
+use super::queues::{Queues, Seen, span};
 use super::result::{Disagreement, KindResult};
 use super::trace::Row;
 use vruntime_sched::release::{FairKind, Release};
@@ -37,7 +37,7 @@ impl<'a> Picks<'a> {
         let stays = r.p.is_fair() && r.p.on_rq;
         if stays {
             let seq = s.queued.get(&r.p.pid).map_or(u64::MAX, |e| e.seq);
-            let vruntime = (r.p.vruntime, r.p.vruntime);
+            let vruntime = span(&r.p);
             queued.push(Seen { side: r.p, vruntime, exact: true, seq });
         }
         let same: Vec<Seen> = queued.iter().filter(|e| e.side.tg == n.tg).copied().collect();
@@ -51,7 +51,7 @@ impl<'a> Picks<'a> {
         if eevdf && same.len() > 1 && same.iter().any(|e| !e.exact) {
             return self.counts.miss(&["placement of a task moved by the balancer"]);
         }
-        if eevdf && !plausible(n.vruntime, &same) {
+        if eevdf && same.len() > 1 && !plausible(n.vruntime, &same) {
             return self.counts.miss(&[IMPLAUSIBLE]);
         }
         let curr = stays.then_some(r.p.pid);

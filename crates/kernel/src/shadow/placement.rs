@@ -11,10 +11,11 @@ use super::idle::Idleness;
 use super::known::{Asker, Assumed, Unknown, explore};
 use super::loads::Loads;
 use super::queues::Queues;
+use super::rebuild::SYNC_NOT_KNOWN;
 use super::result::{Disagreement, KindResult};
 use super::scan_limit::ScanLimits;
 use super::tasks::{Allowed, SeenOn, Tasks};
-use super::trace::{Row, Trace};
+use super::trace::{Row, RowKind, Trace};
 use super::wakes::Wakes;
 use std::collections::BTreeMap;
 use vruntime_base::Cpu;
@@ -54,6 +55,8 @@ pub struct Placements<'a> {
     idle_cores: BTreeMap<usize, bool>,
     scan: ScanLimits,
     seen: SeenOn,
+    /// Rebuilt: what `recent_used_cpu` of a task can be.
+    recent: BTreeMap<i64, Vec<Cpu>>,
     /// Counts of the fast path.
     pub fast: KindResult,
     /// Counts of the slow path (fork and exec).
@@ -68,8 +71,9 @@ impl<'a> Placements<'a> {
         Placements {
             f,
             idle_cores: BTreeMap::new(),
-            scan: ScanLimits::new(f.topology, f.domains),
+            scan: ScanLimits::new(f.topology, f.domains, !f.trace.rebuilt),
             seen: SeenOn::default(),
+            recent: BTreeMap::new(),
             fast: KindResult::new("placement"),
             slow: KindResult::new("placement_slow_path"),
             disagreements: vec![],
@@ -78,6 +82,9 @@ impl<'a> Placements<'a> {
 
     /// A task ran (or was put) somewhere.
     pub fn note_cpu(&mut self, r: &Row) {
+        if r.kind == RowKind::WakeupNew {
+            self.recent.insert(r.p.pid, vec![r.rq_cpu]);
+        }
         if let Some(n) = r.curr_nr_cpus_allowed {
             self.seen.note(r.curr_pid, Some(n), r.cpu);
         }
@@ -118,7 +125,10 @@ impl<'a> Placements<'a> {
         };
         let sync = r.b & WF_SYNC != 0 && !f.tasks.waker_exits(f.trace, waking);
         let q = WakeQuery { this_cpu: r.cpu, prev: Cpu(prev as u16), sync };
+        let sync_known = (r.b & SYNC_NOT_KNOWN == 0).then_some(sync);
         let question = |k: &mut Asker| -> Decision {
+            let u = Unknown { name: "whether the wakeup is synchronous", of: 0 };
+            let q = WakeQuery { sync: k.truth(u, sync_known, false), ..q };
             let mut v = View { p: self, k, waking, select: r, own, queues };
             decide(f.release, f.topology, f.domains, &q, &mut v)
         };
@@ -146,6 +156,26 @@ impl<'a> Placements<'a> {
             self.fast.miss(&o.tipping);
         }
         self.commit(&o.all, kernel);
+        self.commit_recent(&o.all, kernel, r.p.pid, q.prev);
+    }
+
+    /// `recent_used_cpu` after a choice, going by the runs that end where the kernel did.
+    fn commit_recent(
+        &mut self,
+        runs: &[(Decision, Vec<Assumed>)],
+        kernel: Cpu,
+        pid: i64,
+        prev: Cpu,
+    ) {
+        let wrote = |d: &&(Decision, Vec<Assumed>)| d.0.effects.recent_used_cpu.is_some();
+        let same: Vec<_> = runs.iter().filter(|d| d.0.choice == kernel).collect();
+        if !same.is_empty() && same.iter().all(wrote) {
+            self.recent.insert(pid, vec![prev]);
+        } else if (same.is_empty() || same.iter().any(wrote))
+            && let Some(v) = self.recent.get_mut(&pid).filter(|v| !v.contains(&prev))
+        {
+            v.push(prev);
+        }
     }
 
     /// What the search did to `has_idle_cores`, and what the choice tells about the scan limit,
@@ -248,6 +278,21 @@ struct View<'v, 'a> {
 }
 
 impl View<'_, '_> {
+    /// One of the CPUs that `recent_used_cpu` can be: those noted, or any that may be idle.
+    fn rebuilt_recent(&mut self) -> Cpu {
+        let (from, to) = (self.waking.ts, self.select.ts);
+        let f = self.p.f;
+        let options: Vec<i64> = match self.p.recent.get(&self.select.p.pid) {
+            Some(v) => v.iter().map(|c| i64::from(c.0)).collect(),
+            None => {
+                let busy = |c: &Cpu| f.idle.at(*c, from, to, self.own) == Some(false);
+                let others = f.topology.all().iter().filter(|c| !busy(c));
+                std::iter::once(self.select.cpu).chain(others).map(|c| i64::from(c.0)).collect()
+            }
+        };
+        let u = Unknown { name: "recent_used_cpu", of: self.select.p.pid };
+        Cpu(self.k.ask(u, &options) as u16)
+    }
     fn span(&mut self, name: &'static str, of: i64, range: Option<(u64, u64)>) -> u64 {
         let (lo, hi) = range.unwrap_or((0, 4096));
         let u = Unknown { name, of };
@@ -299,12 +344,18 @@ impl PlacementView for View<'_, '_> {
     }
     fn wakee_h_load(&mut self) -> u64 {
         let p = &self.waking.p;
+        if self.p.f.trace.rebuilt {
+            return self.span("h_load of the wakee", p.pid, None);
+        }
         let own = (p.load_avg, p.load_avg);
         let range = self.p.h_load(own, p.tg, self.waking.rq_cpu, p.cfs_load_avg, self.waking.ts);
         self.span("h_load of the wakee", p.pid, Some(range))
     }
     fn waker_h_load(&mut self) -> u64 {
         let (c, ts) = (self.select.cpu, self.select.ts);
+        if self.p.f.trace.rebuilt {
+            return self.span("h_load of the waker", self.select.curr_pid, None);
+        }
         let Some((own, tg)) = self.queues.curr_load(c, ts) else {
             return self.span("h_load of the waker", self.select.curr_pid, None);
         };
@@ -313,10 +364,14 @@ impl PlacementView for View<'_, '_> {
         self.span("h_load of the waker", self.select.curr_pid, Some(range))
     }
     fn waker_flips(&mut self) -> u32 {
-        self.select.curr_wakee_flips.unwrap_or(0) as u32
+        let n = self.select.curr_wakee_flips.unwrap_or(0) as u64;
+        let more = self.select.flips_more.0 as u64;
+        self.span("wakee_flips", self.select.curr_pid, Some((n, n + more))) as u32
     }
     fn wakee_flips(&mut self) -> u32 {
-        self.select.wakee_flips.unwrap_or(0) as u32
+        let n = self.select.wakee_flips.unwrap_or(0) as u64;
+        let more = self.select.flips_more.1 as u64;
+        self.span("wakee_flips", self.select.p.pid, Some((n, n + more))) as u32
     }
     fn waker_is_per_cpu_kthread(&mut self) -> bool {
         let known = self.p.f.tasks.waker_is_per_cpu_kthread(self.select);
@@ -324,12 +379,16 @@ impl PlacementView for View<'_, '_> {
         self.k.truth(u, known, false)
     }
     fn in_task(&mut self) -> bool {
-        let known = !self.p.f.trace.in_interrupt(self.waking);
+        let idle = self.p.f.trace.rebuilt && self.waking.curr_pid == 0;
+        let known = !idle && !self.p.f.trace.in_interrupt(self.waking);
         let stack = self.p.f.trace.stack(self.waking);
         let u = Unknown { name: "whether the wakeup comes from an interrupt", of: 0 };
-        self.k.truth(u, (!stack.is_empty()).then_some(known), known)
+        self.k.truth(u, (idle || !stack.is_empty()).then_some(known), known)
     }
     fn recent_used_cpu(&mut self) -> Cpu {
+        if self.p.f.trace.rebuilt {
+            return self.rebuilt_recent();
+        }
         let known = 0..self.p.f.trace.nr_cpus as i64;
         let recent = self.waking.recent_used_cpu.filter(|c| known.contains(c));
         recent.map_or(self.select.cpu, |c| Cpu(c as u16))

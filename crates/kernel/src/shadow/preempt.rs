@@ -10,7 +10,7 @@ use super::decide::Decider;
 use super::known::{Asker, Unknown, explore};
 use super::levels::{
     Ent, GROUP, IMPLAUSIBLE, Level, RUNNING, curr_ent, curr_now, ent, later_state, level, members,
-    plausible,
+    off, plausible,
 };
 use super::queues::{NeedResched, Queues};
 use super::result::{Disagreement, KindResult};
@@ -210,10 +210,11 @@ impl<'a> Preempts<'a> {
         let later = later_state(self.t, at, r.rq_cpu.ix(), side.pid);
         let (_, now) = curr_now(self.k, s, r.clock_task.ok_or(RUNNING)?, later).ok_or(RUNNING)?;
         let curr = curr_ent(k, side, &now);
+        let wakee_off = off(k, wakee);
         let w = Ent {
             pid: wakee.pid,
-            vruntime: wakee.vruntime,
-            deadline: wakee.deadline,
+            vruntime: wakee.vruntime.wrapping_add(wakee_off),
+            deadline: wakee.deadline.wrapping_add(wakee_off),
             slice: wakee.slice,
             weight: wakee.weight,
             policy: wakee.policy,

@@ -18,6 +18,8 @@ use vruntime_sched::release::{FairKind, Release};
 
 /// Nothing is known of it: the ends are as far apart as the comparison allows.
 const UNKNOWN_VRUNTIME: (u64, u64) = (0, u64::MAX >> 2);
+/// A virtual time that was rebuilt and is not exact enough.
+pub const REBUILT: &str = "vruntime of a queued task";
 const BATCH_NS: u64 = 1_000_000;
 
 /// An entity as last seen.
@@ -73,6 +75,11 @@ pub struct CpuState {
     rt_ts: u64,
 }
 
+/// Lowest and highest virtual runtime of a recorded state.
+pub fn span(s: &Side) -> (u64, u64) {
+    (s.vruntime.wrapping_sub(s.slop), s.vruntime.wrapping_add(s.slop))
+}
+
 /// All CPUs.
 #[derive(Clone, Debug)]
 pub struct Queues {
@@ -115,7 +122,7 @@ impl Queues {
         match r.kind {
             RowKind::Switch => self.switch(r),
             RowKind::Wakeup | RowKind::WakeupNew if r.p.is_fair() && r.p.on_rq => {
-                self.put(rq, &r.p, (r.p.vruntime, r.p.vruntime), true);
+                self.put(rq, &r.p, span(&r.p), true);
             }
             RowKind::Waking if !r.p.on_rq => self.drop_task(r.p.pid),
             RowKind::Migrate if !t.in_wakeup(r) => self.moved(r),
@@ -128,12 +135,12 @@ impl Queues {
         let c = r.cpu.ix();
         let n = r.n.unwrap_or_default();
         if r.p.is_fair() && r.p.on_rq {
-            self.put(c, &r.p, (r.p.vruntime, r.p.vruntime), true);
+            self.put(c, &r.p, span(&r.p), true);
         } else {
             self.drop_task(r.p.pid);
         }
         if n.is_fair() {
-            self.put(c, &n, (n.vruntime, n.vruntime), true);
+            self.put(c, &n, span(&n), true);
         }
         let s = &mut self.cpus[c];
         if n.tg == 0 {
@@ -277,7 +284,11 @@ impl Queues {
     /// A virtual runtime out of the possible ones.
     pub fn vruntime(k: &mut Asker, s: &Seen) -> u64 {
         let (lo, hi) = s.vruntime;
-        let u = Unknown { name: "vruntime of a task moved by the balancer", of: s.side.pid };
+        let name = match s.side.slop {
+            0 => "vruntime of a task moved by the balancer",
+            _ => REBUILT,
+        };
+        let u = Unknown { name, of: s.side.pid };
         if lo == hi { lo } else { k.ask(u, &[lo as i64, hi as i64]) as u64 }
     }
 }

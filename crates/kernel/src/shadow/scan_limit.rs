@@ -35,11 +35,13 @@ struct Llc {
 pub struct ScanLimits {
     llcs: Vec<Llc>,
     utils: Vec<Option<Util>>,
+    /// Rows show utilisation.
+    shown: bool,
 }
 
 impl ScanLimits {
     /// Nothing is known.
-    pub fn new(t: &Topology, d: &Domains) -> ScanLimits {
+    pub fn new(t: &Topology, d: &Domains, shown: bool) -> ScanLimits {
         let mut llcs: Vec<Llc> = Vec::new();
         for c in t.all().iter() {
             let ix = t.llc_id(c).ix();
@@ -51,7 +53,7 @@ impl ScanLimits {
                 llcs.push(Llc { cpus, pct, range });
             }
         }
-        ScanLimits { llcs, utils: vec![None; t.nr_cpus()] }
+        ScanLimits { llcs, utils: vec![None; t.nr_cpus()], shown }
     }
 
     /// Lowest and highest possible limit of cache `llc`.
@@ -70,7 +72,7 @@ impl ScanLimits {
     /// Takes in the utilisation that `r` shows; the balancer may compute the limit at any moment.
     pub fn row(&mut self, r: &Row, queues: &Queues) {
         for (c, side) in [(r.rq_cpu, Some(&r.p)), (r.cpu, r.n.as_ref())] {
-            if let Some(side) = side.filter(|s| s.tg == 0) {
+            if let Some(side) = side.filter(|s| s.tg == 0 && self.shown) {
                 self.utils[c.ix()] = Some(Util { ts: r.ts, avg: side.cfs_util_avg });
             }
         }

@@ -45,7 +45,7 @@ impl Tasks {
         for w in &wakes.list {
             let Some(waking) = w.waking.filter(|&i| i > first) else { continue };
             let r = &t.rows[waking];
-            if r.p.on_rq || r.p.pid == r.curr_pid {
+            if r.p.on_rq || r.p.pid == r.curr_pid || r.p_nr_cpus_allowed == Some(0) {
                 continue;
             }
             let e = s.chosen.entry(w.pid).or_default();

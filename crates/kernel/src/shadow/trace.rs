@@ -43,6 +43,8 @@ pub struct Side {
     pub weight: u64,
     /// Virtual runtime.
     pub vruntime: u64,
+    /// The true one may be this far off, either way; deadlines with it. Zero if recorded.
+    pub slop: u64,
     /// Virtual deadline (EEVDF).
     pub deadline: u64,
     /// Lag, or while running the deadline at pick (EEVDF).
@@ -126,6 +128,8 @@ pub struct Row {
     pub wakee_flips: Option<i64>,
     /// `current->wakee_flips`.
     pub curr_wakee_flips: Option<i64>,
+    /// `current` and `p` may have flipped this many times more.
+    pub flips_more: (i64, i64),
     /// `p->wake_cpu`.
     pub wake_cpu: Option<i64>,
     /// `p->recent_used_cpu`.
@@ -157,6 +161,8 @@ pub struct Trace {
     pub stacks: Vec<Vec<String>>,
     /// CPUs.
     pub nr_cpus: usize,
+    /// The state was rebuilt from plain columns ([`super::rebuild`]).
+    pub rebuilt: bool,
 }
 
 impl Trace {

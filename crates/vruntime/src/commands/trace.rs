@@ -11,6 +11,11 @@ pub fn check(args: &TraceCheckArgs) -> Result<Done, Failure> {
     args.kernel.as_deref().map(kernel).transpose()?;
     let report = trace_check(&args.paths, args.kernel.as_deref())
         .map_err(|e| Failure::Input(e.to_string()))?;
+    if args.markdown {
+        let tables =
+            ["true", "reconstructed"].map(|s| format!("State: {s}\n\n{}", report.markdown(s)));
+        return Ok(Done::new(tables.join("\n")));
+    }
     if args.json {
         return Ok(Done::json(&super::to_json(&report)?));
     }
