@@ -187,6 +187,12 @@ pub fn parts_of(game: &Game, names: &[String], kind: Kind, delta: f64) -> Vec<Pa
 }
 
 impl Explanation {
+    /// The interval of the difference holds zero: there is nothing to take apart, and parts of it
+    /// mean nothing.
+    pub fn is_noise(&self) -> bool {
+        matches!((self.delta_low, self.delta_high), (Some(low), Some(high)) if low <= 0.0 && high >= 0.0)
+    }
+
     /// The finding in a few sentences.
     pub fn conclude(&self) -> String {
         let unit = if self.unit == "1" { String::new() } else { format!(" {}", self.unit) };

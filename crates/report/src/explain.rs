@@ -26,20 +26,9 @@ pub fn explain_text(e: &Explanation, notes: &str) -> String {
     )
     .unwrap();
     out += &wrapped(&e.conclusion);
-    writeln!(
-        out,
-        "\n{:<NAME$}{:>9}{:>22}{:>12}{:>12}{:>12}",
-        "part", "share", "95 % interval", "amount", "left out", "alone"
-    )
-    .unwrap();
-    for (kind, title) in [(Kind::Mechanism, "mechanisms"), (Kind::Cost, "costs")] {
-        let mut of = e.parts.iter().filter(|p| p.kind == kind).peekable();
-        if of.peek().is_some() {
-            writeln!(out, "  {title}").unwrap();
-        }
-        of.for_each(|p| out += &part_line(p));
+    if !e.is_noise() {
+        parts_table(&mut out, e);
     }
-    e.parts.iter().filter(|p| p.kind == Kind::Rest).for_each(|p| out += &part_line(p));
     if !e.tried.is_empty() {
         writeln!(out, "\n{:<NAME$}{:>14}{:>14}{:>14}", "without", "before", "after", "difference")
             .unwrap();
@@ -60,6 +49,24 @@ pub fn explain_text(e: &Explanation, notes: &str) -> String {
         writeln!(out, "\n{notes}").unwrap();
     }
     out
+}
+
+/// What the difference is made of.
+fn parts_table(out: &mut String, e: &Explanation) {
+    writeln!(
+        out,
+        "\n{:<NAME$}{:>9}{:>22}{:>12}{:>12}{:>12}",
+        "part", "share", "95 % interval", "amount", "left out", "alone"
+    )
+    .unwrap();
+    for (kind, title) in [(Kind::Mechanism, "mechanisms"), (Kind::Cost, "costs")] {
+        let mut of = e.parts.iter().filter(|p| p.kind == kind).peekable();
+        if of.peek().is_some() {
+            writeln!(out, "  {title}").unwrap();
+        }
+        of.for_each(|p| *out += &part_line(p));
+    }
+    e.parts.iter().filter(|p| p.kind == Kind::Rest).for_each(|p| *out += &part_line(p));
 }
 
 fn part_line(p: &Part) -> String {

@@ -72,18 +72,20 @@ pub fn study_page(s: &StudyReport) -> String {
     }
     for (question, command, e) in s.answers {
         writeln!(out, "\n### {question}\n\n{}\n\n    $ {command}\n", e.conclusion).unwrap();
-        out += "| part | share | amount | left out | alone |\n|---|---:|---:|---:|---:|\n";
         let maybe = |x: Option<f64>| x.map_or("-".into(), signed);
-        for p in &e.parts {
-            let share = p.share.map_or("-".into(), |x| format!("{:.0} %", 100.0 * x));
-            let (out_of, alone) = (maybe(p.knocked_out), maybe(p.alone));
-            writeln!(
-                out,
-                "| {} | {share} | {} | {out_of} | {alone} |",
-                p.mechanism,
-                signed(p.amount)
-            )
-            .unwrap();
+        if !e.is_noise() {
+            out += "| part | share | amount | left out | alone |\n|---|---:|---:|---:|---:|\n";
+            for p in &e.parts {
+                let share = p.share.map_or("-".into(), |x| format!("{:.0} %", 100.0 * x));
+                let (out_of, alone) = (maybe(p.knocked_out), maybe(p.alone));
+                writeln!(
+                    out,
+                    "| {} | {share} | {} | {out_of} | {alone} |",
+                    p.mechanism,
+                    signed(p.amount)
+                )
+                .unwrap();
+            }
         }
         out += "\n| without | before | after | difference |\n|---|---:|---:|---:|\n";
         writeln!(
