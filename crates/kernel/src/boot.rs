@@ -238,8 +238,10 @@ impl Sim {
         t.nice = how.nice;
         t.rt_priority = how.rt_priority;
         t.tg = self.group(how.group);
-        t.wakee_flips =
-            FLIPS.0 + self.sh.noise.below(Stream::WarmState, u64::from(p.0), 0, FLIPS.1) as u32;
+        if how.from_shell {
+            let more = self.sh.noise.below(Stream::WarmState, u64::from(p.0), 0, FLIPS.1);
+            t.wakee_flips = FLIPS.0 + more as u32;
+        }
         self.stats.next_mm += 1;
         t.mm = self.stats.next_mm;
         t.affinity = self.sh.affinities.intern(allowed);

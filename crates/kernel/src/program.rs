@@ -143,6 +143,8 @@ pub struct RootTask {
     pub footprint_kib: u32,
     /// The run ends when this task exits.
     pub ends_run: bool,
+    /// A shell has started it: it comes with the shell's wakeup statistics.
+    pub from_shell: bool,
 }
 
 impl Default for RootTask {
@@ -155,6 +157,7 @@ impl Default for RootTask {
             rt_priority: 0,
             footprint_kib: 4,
             ends_run: true,
+            from_shell: false,
         }
     }
 }

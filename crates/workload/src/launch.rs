@@ -37,6 +37,7 @@ impl Launch {
             rt_priority: self.rt_priority,
             footprint_kib,
             ends_run: true,
+            from_shell: true,
         }
     }
 

@@ -18,6 +18,13 @@ pub(super) struct Field {
     pub signed: bool,
 }
 
+impl Field {
+    /// Where the field lies if the one before it ends at `end`: numbers are aligned to their size.
+    pub(super) const fn offset(&self, end: usize) -> usize {
+        if self.size > 8 { end } else { end.next_multiple_of(self.size) }
+    }
+}
+
 const fn field(kind: &'static str, name: &'static str, size: usize) -> Field {
     Field { kind, name, size, signed: true }
 }
@@ -132,10 +139,12 @@ impl Hit<'_> {
     }
     /// Appends the event with its common fields.
     pub(super) fn encode(&self, out: &mut Vec<u8>) {
+        let start = out.len();
         out.extend_from_slice(&self.point().id.to_le_bytes());
         out.extend_from_slice(&[0, 0]);
         out.extend_from_slice(&self.current.pid.to_le_bytes());
         for (field, value) in self.point().fields.iter().zip(self.values()) {
+            out.resize(start + field.offset(out.len() - start), 0);
             match value {
                 Value::Comm(name) => comm(name, out),
                 Value::Number(n) => out.extend_from_slice(&n.to_le_bytes()[..field.size]),
