@@ -102,22 +102,23 @@ fn golden_hackbench_on_cfs() {
         "v6.1",
         "hackbench -g 2 -f 4 --pipe --threads -l 2000",
         expect![[r#"
-            time 8372 us
-            switches 12290, voluntary 6602, involuntary 5213; migrations 4361
-            wakeups 6633, local 5306, queued 565; ipis 708; messages 64000
-              6586 switch: blocks
+            time 7650 us
+            switches 6826, voluntary 3885, involuntary 2211; migrations 824
+            wakeups 3964, local 1934, queued 825; ipis 1391; messages 64000
+              3869 switch: blocks
                 16 switch: exits
-               475 switch: idle: task woken
-              5213 switch: wakeup: vruntime beyond granularity
-                96 placement: idle CPU in scan
-                26 placement: prev idle
+               730 switch: idle: task woken
+              2211 switch: wakeup: vruntime beyond granularity
+                69 placement: idle CPU in scan
+                13 placement: prev idle
                  5 placement: recent_used_cpu idle
-              6087 placement: target (nothing idle)
-                67 placement: target idle
-                96 migration: idle CPU in scan
-                19 migration: newidle balance, MC
+                 4 placement: target (no scan)
+              3117 placement: target (nothing idle)
+               157 placement: target idle
+                69 migration: idle CPU in scan
+                25 migration: newidle balance, MC
                  5 migration: recent_used_cpu idle
-              4241 migration: target (nothing idle)
+               725 migration: target (nothing idle)
         "#]],
     );
 }
@@ -129,23 +130,22 @@ fn golden_hackbench_on_eevdf() {
         "v6.12",
         "hackbench -g 2 -f 4 --pipe --threads -l 2000",
         expect![[r#"
-            time 6678 us
-            switches 2127, voluntary 1178, involuntary 501; migrations 326
-            wakeups 1191, local 868, queued 472; ipis 334; messages 64000
-              1162 switch: blocks
+            time 7268 us
+            switches 1851, voluntary 1037, involuntary 377; migrations 294
+            wakeups 1048, local 752, queued 466; ipis 326; messages 64000
+              1021 switch: blocks
                 16 switch: exits
-               448 switch: idle: task woken
-               497 switch: wakeup: wakee is picked
-                 4 switch: woken before it slept
-                29 placement: idle CPU in scan
-                38 placement: prev idle
-                 5 placement: recent_used_cpu idle
-               510 placement: target (nothing idle)
-                55 placement: target idle
-                29 migration: idle CPU in scan
-                13 migration: newidle balance, MC
-                 5 migration: recent_used_cpu idle
-               279 migration: target (nothing idle)
+               437 switch: idle: task woken
+               377 switch: wakeup: wakee is picked
+                34 placement: idle CPU in scan
+                59 placement: prev idle
+                 1 placement: recent_used_cpu idle
+               435 placement: target (nothing idle)
+                33 placement: target idle
+                34 migration: idle CPU in scan
+                16 migration: newidle balance, MC
+                 1 migration: recent_used_cpu idle
+               243 migration: target (nothing idle)
         "#]],
     );
 }
