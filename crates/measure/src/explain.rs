@@ -190,7 +190,8 @@ impl Explanation {
     /// The interval of the difference holds zero: there is nothing to take apart, and parts of it
     /// mean nothing.
     pub fn is_noise(&self) -> bool {
-        matches!((self.delta_low, self.delta_high), (Some(low), Some(high)) if low <= 0.0 && high >= 0.0)
+        let ends = (self.delta_low, self.delta_high);
+        matches!(ends, (Some(low), Some(high)) if low <= 0.0 && high >= 0.0)
     }
 
     /// The finding in a few sentences.
