@@ -11,11 +11,13 @@
 //! | `table` | a table of integers addressed by column name |
 //! | `topology_text` | a dump of sysfs `cpu*/topology`, `cpu*/cache`, `node*` |
 //! | `write` | timelines as perf.data, trace.dat, Perfetto, text |
+//! | `read` | recorded traces as timelines: perf.data, text of tracefs |
 //! | `recording` | a directory with a kernel's recorded decisions and state (`state.csv`) |
 
 pub mod error;
 pub mod kernel_file;
 pub mod machine_file;
+pub mod read;
 pub mod recording;
 pub mod study_file;
 pub mod table;

@@ -15,9 +15,11 @@ pub mod run;
 mod sample;
 pub mod stats;
 pub mod study;
+pub mod timeline_stats;
 
 pub use causes::{CauseTables, CpuTime};
 pub use compare::{Comparison, Row, compare};
 pub use interval::Sig;
 pub use metrics::{Better, Counting, Metric, metrics};
 pub use run::RunJson;
+pub use timeline_stats::{TimelineStats, timeline_stats};

@@ -229,6 +229,25 @@ fn planted(text: &str) -> Result<(String, u32), String> {
 pub enum TraceCommand {
     /// Replay recorded decisions and print how often the model decides as that kernel did
     Check(TraceCheckArgs),
+    /// Figures of a recorded trace: perf.data, text of tracefs or of perf script
+    Stat(TraceStatArgs),
+}
+
+/// `vruntime trace stat`
+#[derive(Args)]
+pub struct TraceStatArgs {
+    /// The trace, plain or .xz
+    #[arg(value_name = "FILE")]
+    pub path: PathBuf,
+    /// Only the tasks of this name or thread id
+    #[arg(long, value_name = "TASK")]
+    pub task: Option<String>,
+    /// Only this CPU in the table of CPUs
+    #[arg(long, value_name = "CPU", allow_hyphen_values = true)]
+    pub cpu: Option<u32>,
+    /// Print one JSON object
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// `vruntime trace check`
@@ -354,6 +373,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> Result<Done, Failure> {
         Command::Study(args) => commands::study::study(&args),
         Command::Explain(args) => commands::explain::explain(&args),
         Command::Trace(TraceCommand::Check(args)) => trace::check(&args),
+        Command::Trace(TraceCommand::Stat(args)) => trace::stat(&args),
         Command::List(args) => list::list(&args),
         Command::Show(args) => show::show(&args),
         Command::Calibrate(args) => calibrate::calibrate(&args),

@@ -1,9 +1,13 @@
 //! `vruntime trace`
 
-use crate::cli::TraceCheckArgs;
+use crate::cli::{TraceCheckArgs, TraceStatArgs};
 use crate::failure::{Done, Failure};
 use crate::trace_check::trace_check;
+use serde_json::json;
+use std::fmt::Write;
 use vruntime_formats::kernel_file::kernel;
+use vruntime_formats::read::{self, Recorded};
+use vruntime_measure::timeline_stats::{TimelineStats, timeline_stats};
 
 /// Replays recorded decisions through the model's own code.
 pub fn check(args: &TraceCheckArgs) -> Result<Done, Failure> {
@@ -20,4 +24,87 @@ pub fn check(args: &TraceCheckArgs) -> Result<Done, Failure> {
         return Ok(Done::json(&super::to_json(&report)?));
     }
     Ok(Done::new(report.text()))
+}
+
+/// Figures of a recorded trace.
+pub fn stat(args: &TraceStatArgs) -> Result<Done, Failure> {
+    let recorded = read::open(&args.path).map_err(|e| Failure::Input(e.to_string()))?;
+    let mut stats = timeline_stats(&recorded.timeline);
+    if let Some(task) = &args.task {
+        stats.tasks.retain(|t| t.comm == *task || t.pid.to_string() == *task);
+        if stats.tasks.is_empty() {
+            return Err(Failure::Usage(format!("no task of the trace is called {task}")));
+        }
+    }
+    if let Some(cpu) = args.cpu {
+        stats.cpus.retain(|c| c.cpu == cpu);
+        if stats.cpus.is_empty() {
+            return Err(Failure::Usage(format!("no event of the trace concerns CPU {cpu}")));
+        }
+    }
+    if args.json {
+        let notes: Vec<String> = recorded.diagnostics.iter().map(ToString::to_string).collect();
+        return Ok(Done::json(&json!({
+            "schema": "vruntime/trace-stat/1",
+            "format": recorded.format,
+            "release": recorded.release,
+            "lost": recorded.lost,
+            "diagnostics": notes,
+            "stats": super::to_json(&stats)?,
+        })));
+    }
+    Ok(Done::new(stat_text(&recorded, &stats)))
+}
+
+fn stat_text(recorded: &Recorded, stats: &TimelineStats) -> String {
+    let ms = |ns: u64| ns as f64 / 1e6;
+    let release = recorded.release.as_deref().unwrap_or("unknown");
+    let mut out = format!(
+        "{}, kernel {release}, {:.3} ms, {} events lost\n",
+        recorded.format,
+        ms(stats.span_ns),
+        recorded.lost
+    );
+    for d in &recorded.diagnostics {
+        out += &format!("note: {d}\n");
+    }
+    for (name, count) in &stats.events {
+        out += &format!("{name:<20} {count:>10}\n");
+    }
+    out += "\ntask                     run_ms   volunt  involunt  wakeups  on_prev on_waker \
+               other migrations  delay_ms: mean    p50    p99    max\n";
+    for t in &stats.tasks {
+        let d = t.sched_delay;
+        let name = format!("{}:{}", t.comm, t.pid);
+        let _ = writeln!(
+            out,
+            "{name:<22} {:>8.3} {:>8} {:>9} {:>8} {:>8} {:>8} {:>8} {:>10} {:>15.3} {:>6.3} \
+             {:>6.3} {:>6.3}",
+            ms(t.run_time_ns),
+            t.nr_voluntary,
+            t.nr_involuntary,
+            t.nr_wakeups,
+            t.nr_woken_on_prev,
+            t.nr_woken_on_waker,
+            t.nr_woken_elsewhere,
+            t.nr_migrations,
+            ms(d.mean_ns),
+            ms(d.p50_ns),
+            ms(d.p99_ns),
+            ms(d.max_ns)
+        );
+    }
+    out += "\ncpu   switches    busy_ms    idle_ms  wakeups\n";
+    for c in &stats.cpus {
+        let _ = writeln!(
+            out,
+            "{:>3} {:>10} {:>10.3} {:>10.3} {:>8}",
+            c.cpu,
+            c.nr_switches,
+            ms(c.busy_ns),
+            ms(c.idle_ns),
+            c.nr_wakeups
+        );
+    }
+    out
 }

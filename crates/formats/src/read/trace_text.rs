@@ -1,0 +1,127 @@
+//! The text of tracefs `trace` and of `perf script`: one event a line.
+//!
+//! A `comm` may hold spaces, dashes and colons, so a line is taken apart from its `[cpu]`: the
+//! thread id stands before it on the right, time and event behind it.
+
+use super::builder::{At, Builder, Named};
+use super::{Notes, Recorded};
+use vruntime_base::EventKind;
+
+pub(super) fn read(bytes: &[u8]) -> Result<(Recorded, Notes), String> {
+    let mut builder = Builder::default();
+    let mut notes = Notes::default();
+    let (mut lost, mut lines, mut offset) = (0, 0u64, 0);
+    for raw in bytes.split(|&b| b == b'\n') {
+        let line = String::from_utf8_lossy(raw);
+        if let Some(n) = line.strip_prefix("CPU:").and_then(lost_events) {
+            lost += n;
+            notes.at(offset, format!("the recorder lost {n} events"));
+        } else if let Some(event) = event(&line) {
+            lines += 1;
+            if known(&mut builder, &event).is_none() {
+                notes.at(offset, format!("{} without the fields that it should have", event.name));
+            }
+        } else if line.contains(" sched_") {
+            notes.at(offset, "not a whole line of an event; left out");
+        }
+        offset += raw.len() + 1;
+    }
+    if lines == 0 {
+        return Err("no line of an event".into());
+    }
+    let timeline = builder.finish();
+    Ok((Recorded { format: "text", timeline, lost, ..Recorded::default() }, notes))
+}
+
+struct Line<'a> {
+    at: At,
+    tgid: Option<u32>,
+    name: &'a str,
+    rest: &'a str,
+}
+
+/// `3 [LOST 12 EVENTS]`
+fn lost_events(rest: &str) -> Option<u64> {
+    rest.split_once("[LOST ")?.1.split(' ').next()?.parse().ok()
+}
+
+/// `comm-pid (tgid) [cpu] flags time: name: fields`
+fn event(line: &str) -> Option<Line<'_>> {
+    let (head, cpu, tail) = line.match_indices(" [").find_map(|(i, _)| {
+        let (cpu, tail) = line[i + 2..].split_once("] ")?;
+        Some((&line[..i], cpu.parse().ok()?, tail))
+    })?;
+    let (who, tgid) = match head.trim_end().strip_suffix(')').and_then(|h| h.rsplit_once('(')) {
+        Some((who, tgid)) => (who, tgid.trim().parse().ok()),
+        None => (head, None),
+    };
+    let who = who.trim_end();
+    let pid = who[who.trim_end_matches(|c: char| c.is_ascii_digit()).len()..].parse().ok()?;
+    let (before, fields) = tail.split_once(": ")?;
+    let time = time(before.rsplit(' ').next()?)?;
+    let (name, rest) = fields.trim_start().split_once(": ")?;
+    let name = name.rsplit(':').next()?;
+    Some(Line { at: At { time, cpu, pid }, tgid, name, rest })
+}
+
+/// Seconds with up to nine decimals, in ns.
+fn time(text: &str) -> Option<u64> {
+    let (s, part) = text.split_once('.')?;
+    let digits = part.len() as u32;
+    let fraction =
+        part.parse::<u64>().ok()?.checked_mul(10u64.checked_pow(9u32.checked_sub(digits)?)?)?;
+    s.parse::<u64>().ok()?.checked_mul(1_000_000_000)?.checked_add(fraction)
+}
+
+/// What stands between `key` and `end`.
+fn between<'a>(text: &'a str, key: &str, end: &str) -> Option<&'a str> {
+    let from = text.find(key)? + key.len();
+    Some(&text[from..from + text[from..].find(end)?])
+}
+
+/// The number behind `key`.
+fn number<T: std::str::FromStr>(text: &str, key: &str) -> Option<T> {
+    let rest = &text[text.find(key)? + key.len()..];
+    let end = rest.find(|c: char| !c.is_ascii_digit() && c != '-').unwrap_or(rest.len());
+    rest[..end].parse().ok()
+}
+
+/// A task by `comm`, `pid` and `prio` under a prefix.
+fn task<'a>(text: &'a str, prefix: &str) -> Option<Named<'a>> {
+    let comm = between(text, &format!("{prefix}comm="), &format!(" {prefix}pid="))?;
+    let text = &text[text.find(&format!(" {prefix}pid="))?..];
+    let pid = number(text, "pid=")?;
+    let prio = number::<i32>(text, "prio=")?.clamp(0, 255) as u8;
+    Some(Named { pid, comm: comm.as_bytes(), prio })
+}
+
+/// Adds an event of the kinds that a timeline has; `None` if its fields are not as they should be.
+fn known(builder: &mut Builder, line: &Line) -> Option<()> {
+    let (at, rest) = (line.at, line.rest);
+    if let Some(tgid) = line.tgid {
+        builder.tgid(at.pid, at.cpu, tgid);
+    }
+    let kind = match line.name {
+        "sched_switch" => {
+            let (prev, next) = rest.split_once(" ==> ")?;
+            let state = match prev.rsplit_once("prev_state=")?.1.chars().next()? {
+                'R' => 1,
+                'X' | 'Z' => 2,
+                _ => 0,
+            };
+            builder.switch(at, task(prev, "prev_")?, state, task(next, "next_")?);
+            return Some(());
+        }
+        "sched_migrate_task" => {
+            let (from, to) = (number(rest, "orig_cpu=")?, number(rest, "dest_cpu=")?);
+            builder.migrate(at, task(rest, "")?, from, to);
+            return Some(());
+        }
+        "sched_waking" => EventKind::Waking,
+        "sched_wakeup" => EventKind::Wakeup,
+        "sched_wakeup_new" => EventKind::WakeupNew,
+        _ => return Some(()),
+    };
+    builder.wake(at, kind, task(rest, "")?, number(rest, "target_cpu=")?);
+    Some(())
+}

@@ -1,0 +1,217 @@
+//! Figures of a [`Timeline`], recorded or of a model run: what each task and each CPU did.
+
+use serde::Serialize;
+use std::collections::BTreeMap;
+use vruntime_base::{EventKind, Timeline};
+
+/// What one task did.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct TaskFigures {
+    /// Name.
+    pub comm: String,
+    /// Thread id.
+    pub pid: u32,
+    /// Time on a CPU, from switch to switch.
+    pub run_time_ns: u64,
+    /// Times it left a CPU to sleep or exit.
+    pub nr_voluntary: u64,
+    /// Times it left a CPU while runnable.
+    pub nr_involuntary: u64,
+    /// Who came in its stead when it left while runnable: `comm:pid` and how often.
+    pub preempted_by: BTreeMap<String, u64>,
+    /// Wakeups, those of new tasks among them.
+    pub nr_wakeups: u64,
+    /// Wakeups onto the CPU where it last ran, of those with a known `sched_waking`.
+    pub nr_woken_on_prev: u64,
+    /// Wakeups onto the waker's CPU, of those not on the previous one.
+    pub nr_woken_on_waker: u64,
+    /// Wakeups onto a third CPU.
+    pub nr_woken_elsewhere: u64,
+    /// Times it was moved.
+    pub nr_migrations: u64,
+    /// From wakeup to CPU: mean, median, 95th and 99th percentile (nearest rank), longest.
+    pub sched_delay: Delay,
+    #[serde(skip)]
+    delays: Vec<u64>,
+}
+
+/// A distribution of waiting times.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Delay {
+    /// How many.
+    pub count: u64,
+    /// Mean.
+    pub mean_ns: u64,
+    /// Median.
+    pub p50_ns: u64,
+    /// 95th percentile.
+    pub p95_ns: u64,
+    /// 99th percentile.
+    pub p99_ns: u64,
+    /// Longest.
+    pub max_ns: u64,
+}
+
+impl Delay {
+    fn of(mut ns: Vec<u64>) -> Delay {
+        ns.sort_unstable();
+        let Some(&max_ns) = ns.last() else { return Delay::default() };
+        let rank = |percent: usize| ns[(ns.len() * percent).div_ceil(100).max(1) - 1];
+        let count = ns.len() as u64;
+        let mean_ns = (ns.iter().map(|&v| u128::from(v)).sum::<u128>() / u128::from(count)) as u64;
+        let (p50_ns, p95_ns, p99_ns) = (rank(50), rank(95), rank(99));
+        Delay { count, mean_ns, p50_ns, p95_ns, p99_ns, max_ns }
+    }
+}
+
+/// What one CPU did.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct CpuFigures {
+    /// Which.
+    pub cpu: u32,
+    /// Switches on it.
+    pub nr_switches: u64,
+    /// Time in tasks, between its first and its last switch.
+    pub busy_ns: u64,
+    /// Time in the idle task, between its first and its last switch.
+    pub idle_ns: u64,
+    /// Wakeups that chose it.
+    pub nr_wakeups: u64,
+}
+
+/// Figures of a whole timeline.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct TimelineStats {
+    /// From the first event to the last.
+    pub span_ns: u64,
+    /// Events by kind, as tracefs names them.
+    pub events: BTreeMap<&'static str, u64>,
+    /// Tasks that ran or were woken, without idle tasks, by run time.
+    pub tasks: Vec<TaskFigures>,
+    /// CPUs that switched or were chosen.
+    pub cpus: Vec<CpuFigures>,
+}
+
+/// What has to be remembered of a task between events.
+#[derive(Clone, Copy, Default)]
+struct Memory {
+    woken: Option<u64>,
+    waking: Option<(u32, u32)>,
+}
+
+/// Computes the figures.
+pub fn timeline_stats(timeline: &Timeline) -> TimelineStats {
+    let mut tasks: Vec<TaskFigures> = vec![];
+    let mut memory: Vec<Memory> = vec![];
+    let mut cpus: BTreeMap<u32, CpuFigures> = BTreeMap::new();
+    let mut since: BTreeMap<u32, (u64, u32)> = BTreeMap::new();
+    let mut events = BTreeMap::new();
+    let rows = timeline.tasks();
+    let idle = |task: u32| rows.get(task as usize).is_some_and(|r| r.pid == 0);
+    let label = |task: u32| match rows.get(task as usize) {
+        Some(r) => format!("{}:{}", r.comm, r.pid),
+        None => format!("task:{task}"),
+    };
+    for e in timeline.iter() {
+        *events.entry(name(e.kind)).or_default() += 1;
+        let (t, cpu, task) = (e.time.0, u32::from(e.cpu.0), e.task.0);
+        let next = if e.kind == EventKind::Switch { e.a } else { task };
+        let length = task.max(next) as usize + 1;
+        if tasks.len() < length {
+            tasks.resize_with(length, TaskFigures::default);
+            memory.resize(length, Memory::default());
+        }
+        let (figures, known) = (&mut tasks[task as usize], &mut memory[task as usize]);
+        match e.kind {
+            EventKind::Switch => {
+                let on = cpus.entry(cpu).or_default();
+                on.nr_switches += 1;
+                if let Some((from, runs)) = since.insert(cpu, (t, next)) {
+                    if idle(task) {
+                        on.idle_ns += t - from;
+                    } else {
+                        on.busy_ns += t - from;
+                    }
+                    if runs == task {
+                        figures.run_time_ns += t - from;
+                    }
+                }
+                if e.b == 1 {
+                    figures.nr_involuntary += 1;
+                    if !idle(task) {
+                        *figures.preempted_by.entry(label(next)).or_default() += 1;
+                    }
+                } else {
+                    figures.nr_voluntary += 1;
+                }
+                *known = Memory::default();
+                if let Some(woken) = memory[next as usize].woken.take() {
+                    tasks[next as usize].delays.push(t - woken);
+                }
+            }
+            EventKind::Waking => known.waking = Some((cpu, e.a)),
+            EventKind::Wakeup | EventKind::WakeupNew => {
+                figures.nr_wakeups += 1;
+                cpus.entry(e.a).or_default().nr_wakeups += 1;
+                // A task that is woken while it still runs does not wait.
+                if since.get(&e.a).is_none_or(|&(_, runs)| runs != task) {
+                    known.woken.get_or_insert(t);
+                }
+                if let Some((waker, prev)) = known.waking.take() {
+                    match e.a {
+                        a if a == prev => figures.nr_woken_on_prev += 1,
+                        a if a == waker => figures.nr_woken_on_waker += 1,
+                        _ => figures.nr_woken_elsewhere += 1,
+                    }
+                }
+            }
+            EventKind::Migrate => figures.nr_migrations += 1,
+            EventKind::NeedResched => {}
+        }
+    }
+    finish(timeline, tasks, cpus, events)
+}
+
+fn finish(
+    timeline: &Timeline,
+    mut tasks: Vec<TaskFigures>,
+    cpus: BTreeMap<u32, CpuFigures>,
+    events: BTreeMap<&'static str, u64>,
+) -> TimelineStats {
+    for (i, task) in tasks.iter_mut().enumerate() {
+        let row = timeline.tasks().get(i);
+        task.comm = row.map_or_else(|| format!("task {i}"), |r| r.comm.clone());
+        task.pid = row.map_or(i as u32 + 1, |r| r.pid);
+        task.sched_delay = Delay::of(std::mem::take(&mut task.delays));
+    }
+    tasks.retain(|t| {
+        t.pid != 0 && t.run_time_ns + t.nr_voluntary + t.nr_involuntary + t.nr_wakeups > 0
+    });
+    tasks.sort_by_key(|t| (std::cmp::Reverse(t.run_time_ns), t.pid));
+    let cpus = cpus.into_iter().map(|(cpu, c)| CpuFigures { cpu, ..c }).collect();
+    let first = timeline.iter().next().map_or(0, |e| e.time.0);
+    let span_ns = timeline.last_time().map_or(0, |t| t.0 - first);
+    TimelineStats { span_ns, events, tasks, cpus }
+}
+
+fn name(kind: EventKind) -> &'static str {
+    match kind {
+        EventKind::Switch => "sched_switch",
+        EventKind::Waking => "sched_waking",
+        EventKind::Wakeup => "sched_wakeup",
+        EventKind::WakeupNew => "sched_wakeup_new",
+        EventKind::Migrate => "sched_migrate_task",
+        EventKind::NeedResched => "need_resched",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn percentiles_are_by_nearest_rank() {
+        let d = Delay::of((1..=200).rev().collect());
+        assert_eq!((d.p50_ns, d.p95_ns, d.p99_ns, d.max_ns, d.mean_ns), (100, 190, 198, 200, 100));
+    }
+}
