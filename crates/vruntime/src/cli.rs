@@ -2,7 +2,8 @@
 
 use crate::commands::{completions, list, man, run, show, trace};
 use crate::failure::{Done, Failure};
-use crate::{bench, calibrate, commands, duration};
+use crate::record::With;
+use crate::{bench, calibrate, commands, duration, record};
 use clap::error::ErrorKind;
 use clap::{Args, Parser, Subcommand};
 use std::ffi::OsString;
@@ -39,6 +40,8 @@ pub enum Command {
     /// Judge recorded traces
     #[command(subcommand)]
     Trace(TraceCommand),
+    /// Run a command on this machine, record its scheduling events, print their figures
+    Record(RecordArgs),
     /// List what there is
     List(ListArgs),
     /// Show one machine, kernel or workload in full
@@ -267,6 +270,30 @@ pub struct TraceCheckArgs {
     pub json: bool,
 }
 
+/// `vruntime record`
+#[derive(Args)]
+pub struct RecordArgs {
+    /// Directory for the trace and for what is known of the machine
+    #[arg(short, long, value_name = "DIR", default_value = "vruntime-recording")]
+    pub output: PathBuf,
+    /// Replace a recording that is there
+    #[arg(long)]
+    pub force: bool,
+    /// Record with this; the default is what works, perf first
+    #[arg(long)]
+    pub with: Option<With>,
+    /// Buffer of each CPU in KiB; what does not fit is counted as lost
+    #[arg(long, value_name = "KIB", default_value_t = 4096,
+          allow_hyphen_values = true, value_parser = whole(64..=1 << 20))]
+    pub buffer: u64,
+    /// Print one JSON object; what the command prints goes to stderr
+    #[arg(long)]
+    pub json: bool,
+    /// The command and its arguments
+    #[arg(required = true, last = true, value_name = "COMMAND")]
+    pub command: Vec<String>,
+}
+
 /// `vruntime list`
 #[derive(Args)]
 pub struct ListArgs {
@@ -374,6 +401,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> Result<Done, Failure> {
         Command::Explain(args) => commands::explain::explain(&args),
         Command::Trace(TraceCommand::Check(args)) => trace::check(&args),
         Command::Trace(TraceCommand::Stat(args)) => trace::stat(&args),
+        Command::Record(args) => record::record(&args),
         Command::List(args) => list::list(&args),
         Command::Show(args) => show::show(&args),
         Command::Calibrate(args) => calibrate::calibrate(&args),

@@ -14,6 +14,7 @@ pub mod failure;
 pub mod interrupt;
 pub mod machine_choice;
 pub mod progress;
+pub mod record;
 pub mod replay;
 pub mod trace_check;
 mod trace_file;
