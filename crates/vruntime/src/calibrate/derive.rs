@@ -1,6 +1,7 @@
 //! From measured quantities to the costs that they determine. `docs/calibrate.md` has the sums.
 
 use super::fit::{FITTED, Fit, fit, path, scaled};
+use super::idle::Exit;
 use super::probe::Sample;
 use vruntime_machine::{Cost, Distance, MachineSpec, Source};
 
@@ -16,12 +17,38 @@ pub struct Measured {
     pub threads: Sample,
     /// Round trip of two processes on one CPU.
     pub processes: Sample,
-    /// One-way line transfer for each distance that the machine has.
-    pub lines: Vec<(Distance, Sample)>,
-    /// Wakeup of a CPU that has been idle for a short and for a long time, by distance.
-    pub wakeups: Vec<(Distance, Sample, Sample)>,
-    /// How long that long time is, ns.
-    pub long_gap: u64,
+    /// One-way line transfers.
+    pub lines: Vec<Line>,
+    /// Wakeup of a CPU that has been idle for a short time, by distance.
+    pub wakeups: Vec<(Distance, Sample)>,
+    /// Wakeups of one CPU after sleeps of growing length.
+    pub exits: Vec<Exit>,
+}
+
+/// A cache line between two CPUs.
+pub struct Line {
+    /// How far they are apart.
+    pub distance: Distance,
+    /// One of them.
+    pub a: usize,
+    /// The other.
+    pub b: usize,
+    /// One way.
+    pub took: Sample,
+}
+
+/// The line transfers of each distance: how many pairs, and the median of their medians between
+/// the lowest and the highest of all.
+pub fn line_transfers(lines: &[Line]) -> Vec<(Distance, usize, Sample)> {
+    let of = |d: &Distance| lines.iter().filter(|l| l.distance == *d).map(|l| l.took).collect();
+    let group = |d: Distance| {
+        let all: Vec<Sample> = of(&d);
+        let mid = Sample::of(all.iter().map(|s| s.mid).collect()).mid;
+        let low = all.iter().map(|s| s.low).reduce(f64::min)?;
+        let high = all.iter().map(|s| s.high).reduce(f64::max)?;
+        Some((d, all.len(), Sample { low, mid, high }))
+    };
+    Distance::ALL.into_iter().filter_map(group).collect()
 }
 
 /// A machine with the measured costs in it.
@@ -58,7 +85,7 @@ pub fn derive(base: &MachineSpec, m: &Measured, origin: &str) -> Derived {
     c.pipe_read = cost(&m.read, 1.0, around, "read less getppid and mutex");
     measured.extend(["syscall_entry", "syscall_exit", "pipe_write", "pipe_read"].map(String::from));
 
-    for (distance, sample) in &m.lines {
+    for (distance, pairs, sample) in line_transfers(&m.lines) {
         let slot = match distance {
             Distance::Same => continue,
             Distance::Smt => &mut c.line_transfer.smt,
@@ -67,7 +94,8 @@ pub fn derive(base: &MachineSpec, m: &Measured, origin: &str) -> Derived {
             Distance::Package => &mut c.line_transfer.package,
             Distance::Remote => &mut c.line_transfer.remote,
         };
-        *slot = cost(sample, 1.0, 0.0, "half a round trip of a flag");
+        let how = format!("half a round trip of a flag, {pairs} pairs of CPUs");
+        *slot = cost(&sample, 1.0, 0.0, &how);
         measured.push(format!("line_transfer.{}", format!("{distance:?}").to_lowercase()));
     }
 
@@ -91,27 +119,29 @@ pub fn derive(base: &MachineSpec, m: &Measured, origin: &str) -> Derived {
     };
     measured.push("switch_other_mm".into());
 
-    idle_exit(&mut spec, m, origin);
+    exit_latencies(&mut spec, m, origin);
     spec.sources.retain(|s| s.what != "costs");
     spec.sources.push(Source { what: "costs that name it".into(), place: origin.into() });
     spec.sources.push(Source { what: "other costs".into(), place: "the inherited table".into() });
     Derived { spec, measured, fit }
 }
 
-/// The exit latency of the state that a long sleep ends in is what a wakeup takes longer after a
-/// long sleep than after a short one.
-fn idle_exit(spec: &mut MachineSpec, m: &Measured, origin: &str) {
-    let Some((_, short, long)) = m.wakeups.first() else { return };
-    let fits = |s: &vruntime_machine::IdleSpec| u64::from(s.target_residency_ns) <= m.long_gap;
-    let Some(deep) = spec.idle.iter().rposition(fits).filter(|i| *i > 0) else { return };
+/// The exit latency of a state is that of the shallowest, and what a wakeup takes longer after the
+/// longest sleep in this state than after the shortest sleep of all.
+fn exit_latencies(spec: &mut MachineSpec, m: &Measured, origin: &str) {
+    let Some((first, longer)) = m.exits.split_first() else { return };
     let shallow = f64::from(spec.idle[0].exit_latency.mid);
-    let extra = |long: f64| whole(shallow + (long - short.mid).max(0.0));
-    spec.idle[deep].exit_latency = Cost {
-        low: extra(long.low),
-        mid: extra(long.mid),
-        high: extra(long.high),
-        source: format!("{origin}: wakeup after a long sleep less one after a short sleep"),
-    };
+    // A longer sleep in the same state comes later and overrules a shorter one.
+    for exit in longer.iter().filter(|e| e.state > 0) {
+        let extra = |took: f64| whole(shallow + (took - first.took.mid).max(0.0));
+        let (slept, short) = (exit.gap.as_micros(), first.gap.as_micros());
+        spec.idle[exit.state].exit_latency = Cost {
+            low: extra(exit.took.low),
+            mid: extra(exit.took.mid),
+            high: extra(exit.took.high),
+            source: format!("{origin}: wakeup after {slept} us less one after {short} us"),
+        };
+    }
 }
 
 fn whole(ns: f64) -> u32 {
@@ -127,6 +157,15 @@ mod tests {
         Sample { low: mid * 0.9, mid, high: mid * 1.2 }
     }
 
+    fn line(distance: Distance, ns: f64) -> Line {
+        Line { distance, a: 0, b: 1, took: about(ns) }
+    }
+
+    fn exit(state: usize, ns: f64) -> Exit {
+        let gap = std::time::Duration::from_micros(20);
+        Exit { state, name: format!("C{state}"), gap, took: about(ns) }
+    }
+
     #[test]
     fn sums_close() {
         let base = builtin_machine("uma-2").unwrap();
@@ -136,9 +175,9 @@ mod tests {
             read: about(450.0),
             threads: about(4_000.0),
             processes: about(5_000.0),
-            lines: vec![(Distance::Llc, about(40.0))],
-            wakeups: vec![(Distance::Llc, about(3_000.0), about(9_000.0))],
-            long_gap: 10_000,
+            lines: [30.0, 50.0, 40.0].map(|ns| line(Distance::Llc, ns)).into(),
+            wakeups: vec![(Distance::Llc, about(3_000.0))],
+            exits: vec![exit(0, 3_000.0), exit(1, 9_000.0)],
         };
         let d = derive(&base, &m, "test");
         let c = &d.spec.costs;
@@ -147,7 +186,8 @@ mod tests {
         assert_eq!(read + c.syscall_exit.mid, 450);
         assert_eq!(c.line_transfer.llc.mid, 40);
         assert_eq!(c.switch_other_mm.mid, c.switch_same_mm.mid + 500);
-        // C1 fits 10 µs, C6 does not.
+        assert_eq!((c.line_transfer.llc.low, c.line_transfer.llc.high), (27, 60));
+        // C6 was not reached.
         assert_eq!(d.spec.idle[1].exit_latency.mid, 6_000 + d.spec.idle[0].exit_latency.mid);
         assert!(d.spec.check().is_ok());
     }

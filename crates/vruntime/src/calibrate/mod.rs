@@ -6,12 +6,13 @@
 mod derive;
 mod file;
 mod fit;
+mod idle;
 mod probe;
 
 use crate::cli::CalibrateArgs;
 use crate::failure::{Done, Failure, writable};
 use crate::machine_choice::calibrated;
-use derive::{Derived, Measured, derive};
+use derive::{Derived, Line, Measured, derive, line_transfers};
 use probe::Sample;
 use serde_json::{Value, json};
 use std::fmt::Write;
@@ -20,12 +21,7 @@ use std::time::{Duration, SystemTime};
 use std::{fs, io};
 use vruntime_base::Cpu;
 use vruntime_formats::machine_file::sysfs_machine;
-use vruntime_machine::{Distance, Topology};
-
-/// Short enough for a CPU to be found polling, where it polls at all.
-const SHORT_GAP: Duration = Duration::from_micros(20);
-/// Long enough for a halt.
-const LONG_GAP: Duration = Duration::from_millis(2);
+use vruntime_machine::{Distance, IdleSpec, Topology};
 
 /// Measures, derives, writes, reports.
 pub fn calibrate(args: &CalibrateArgs) -> Result<Done, Failure> {
@@ -45,8 +41,11 @@ pub fn calibrate(args: &CalibrateArgs) -> Result<Done, Failure> {
         eprintln!("vruntime: load average {load}: other work disturbs the measurement");
     }
     let failed = |e: io::Error| Failure::Input(format!("measuring: {e}"));
-    let measured = measure(&topo).map_err(failed)?;
+    let measured = measure(&topo, &base.idle).map_err(failed)?;
     let origin = format!("measured by vruntime calibrate on {}", today());
+    if measured.exits.is_empty() {
+        eprintln!("vruntime: no idle state was reached: exit latencies stay the table's");
+    }
     let derived = derive(&base, &measured, &origin);
     let head = format!("The machine this was run on, {origin}, load average {load}.");
     let text = file::text(&derived.spec, &derived.measured, &head)
@@ -63,13 +62,23 @@ fn write(path: &Path, text: &str) -> Result<(), Failure> {
     fs::write(path, text).map_err(failed)
 }
 
-fn measure(topo: &Topology) -> io::Result<Measured> {
+fn measure(topo: &Topology, idle: &[IdleSpec]) -> io::Result<Measured> {
     let (write, read) = probe::pipe(0)?;
-    let (mut lines, mut wakeups) = (Vec::new(), Vec::new());
-    for (distance, a, b) in pairs(topo) {
-        lines.push((distance, probe::line_transfer(a, b)?));
-        let short = probe::wakeup(a, b, SHORT_GAP, 2_000)?;
-        wakeups.push((distance, short, probe::wakeup(a, b, LONG_GAP, 300)?));
+    let groups = pairs(topo);
+    // A second for the lines of each distance: a pair takes some 40 ms, and 384 CPUs have 73,536.
+    let most = 25;
+    let mut lines = Vec::new();
+    for (distance, of_it) in &groups {
+        for (a, b) in spread(of_it, most) {
+            let took = probe::line_transfer(a, b)?;
+            lines.push(Line { distance: *distance, a, b, took });
+        }
+    }
+    let nearest = groups.first().map(|(_, of_it)| of_it[0]);
+    let mut wakeups = Vec::new();
+    for (distance, of_it) in &groups {
+        let took = probe::wakeup(of_it[0].0, of_it[0].1, idle::SHORT_GAP, 2_000)?;
+        wakeups.push((*distance, took));
     }
     Ok(Measured {
         syscall: probe::syscall(0)?,
@@ -79,22 +88,29 @@ fn measure(topo: &Topology) -> io::Result<Measured> {
         processes: probe::processes_round_trip(0)?,
         lines,
         wakeups,
-        long_gap: LONG_GAP.as_nanos() as u64,
+        exits: nearest.map_or(Ok(vec![]), |(a, b)| idle::exits(a, b, idle))?,
     })
 }
 
-/// For every distance that occurs, CPU 0 (or the first CPU that has one) and the farthest-numbered
-/// CPU at that distance.
-fn pairs(topo: &Topology) -> Vec<(Distance, usize, usize)> {
+/// Two CPUs.
+type Pair = (usize, usize);
+
+/// The pairs of CPUs by distance, nearest first, those of CPU 0 with the farthest-numbered CPU
+/// first.
+fn pairs(topo: &Topology) -> Vec<(Distance, Vec<Pair>)> {
     let n = topo.nr_cpus();
-    let find = |d: Distance| {
-        let at = |a: usize| {
-            let fits = |b: &usize| topo.distance(Cpu::from_ix(a), Cpu::from_ix(*b)) == d;
-            (a + 1..n).rev().find(fits).map(|b| (d, a, b))
-        };
-        (0..n).find_map(at)
+    let at = |d: Distance| -> Vec<Pair> {
+        let all = (0..n).flat_map(|a| (a + 1..n).rev().map(move |b| (a, b)));
+        all.filter(|&(a, b)| topo.distance(Cpu::from_ix(a), Cpu::from_ix(b)) == d).collect()
     };
-    Distance::ALL.into_iter().filter(|d| *d != Distance::Same).filter_map(find).collect()
+    let all = Distance::ALL.into_iter().filter(|d| *d != Distance::Same).map(|d| (d, at(d)));
+    all.filter(|(_, of_it)| !of_it.is_empty()).collect()
+}
+
+/// At most `most` of them, the first and the rest evenly over all.
+fn spread(all: &[Pair], most: usize) -> Vec<Pair> {
+    let n = all.len().min(most);
+    (0..n).map(|i| all[i * all.len() / n]).collect()
 }
 
 /// Name and value of everything measured.
@@ -107,10 +123,16 @@ fn samples(m: &Measured) -> Vec<(String, Sample)> {
         ("round trip, 2 processes, 1 CPU".into(), m.processes),
     ];
     let name = |d: &Distance| format!("{d:?}").to_lowercase();
-    rows.extend(m.lines.iter().map(|(d, s)| (format!("line transfer, {}", name(d)), *s)));
-    for (d, short, long) in &m.wakeups {
-        rows.push((format!("wakeup after 20 us, {}", name(d)), *short));
-        rows.push((format!("wakeup after 2 ms, {}", name(d)), *long));
+    for (distance, n, took) in line_transfers(&m.lines) {
+        let pairs = if n == 1 { String::new() } else { format!(", {n} pairs") };
+        rows.push((format!("line transfer, {}{pairs}", name(&distance)), took));
+    }
+    let us = |gap: Duration| format!("{:.0} us", gap.as_secs_f64() * 1e6);
+    for (d, took) in &m.wakeups {
+        rows.push((format!("wakeup after {}, {}", us(idle::SHORT_GAP), name(d)), *took));
+    }
+    for exit in &m.exits {
+        rows.push((format!("wakeup from {} ({})", exit.name, us(exit.gap)), exit.took));
     }
     rows
 }
@@ -155,6 +177,10 @@ fn report_json(path: &Path, m: &Measured, d: &Derived, load: f64) -> Value {
         "file": path,
         "load_average": load,
         "measured": samples(m).into_iter().map(sample).collect::<Vec<_>>(),
+        "line_transfers": m.lines.iter().map(|l| {
+            json!({"a": l.a, "b": l.b, "distance": format!("{:?}", l.distance).to_lowercase(),
+                   "low": l.took.low, "median": l.took.mid, "high": l.took.high})
+        }).collect::<Vec<_>>(),
         "costs": d.spec.costs.iter()
             .filter(|r| d.measured.iter().any(|n| n == r.name))
             .map(|r| json!({"name": r.name, "cost": r.cost}))
@@ -202,11 +228,22 @@ mod tests {
     }
 
     #[test]
-    fn one_pair_for_each_distance() {
+    fn every_pair_has_its_distance() {
         let spec = builtin_machine("milan-2s").unwrap();
         let topo = spec.topology.build(spec.arch).unwrap();
-        let distances: Vec<_> = pairs(&topo).iter().map(|p| p.0).collect();
+        let all = pairs(&topo);
         use Distance::{Llc, Package, Remote, Smt};
+        let distances: Vec<_> = all.iter().map(|p| p.0).collect();
         assert_eq!(distances, [Smt, Llc, Package, Remote]);
+        let n = topo.nr_cpus();
+        assert_eq!(all.iter().map(|p| p.1.len()).sum::<usize>(), n * (n - 1) / 2);
+    }
+
+    #[test]
+    fn a_few_pairs_are_taken_from_all_over() {
+        let all: Vec<Pair> = (0..100).map(|a| (a, a + 1)).collect();
+        assert_eq!(spread(&all, 4), [(0, 1), (25, 26), (50, 51), (75, 76)]);
+        assert_eq!(spread(&all[..2], 4), [(0, 1), (1, 2)]);
+        assert!(spread(&[], 4).is_empty());
     }
 }
