@@ -1,6 +1,7 @@
 //! Why and where, added up over the seeds of each kernel: tables of one column per kernel.
 
 use serde::ser::{Serialize, SerializeMap, Serializer};
+use std::collections::BTreeMap;
 use vruntime_base::{Category, Func, Resource};
 use vruntime_kernel::record::RunRecord;
 
@@ -67,6 +68,23 @@ impl CauseTable {
 }
 
 impl CauseTables {
+    /// Tables of one column each as the columns of one.
+    pub fn side_by_side(columns: &[CauseTables]) -> CauseTables {
+        let of = |pick: fn(&CauseTables) -> &CauseTable| {
+            let mut rows: BTreeMap<&'static str, Vec<u64>> = BTreeMap::new();
+            for (k, column) in columns.iter().enumerate() {
+                for (name, counts) in &pick(column).0 {
+                    rows.entry(name).or_insert_with(|| vec![0; columns.len()])[k] = counts[0];
+                }
+            }
+            CauseTable(rows.into_iter().collect())
+        };
+        CauseTables {
+            switches: of(|t| &t.switches),
+            placements: of(|t| &t.placements),
+            migrations: of(|t| &t.migrations),
+        }
+    }
     /// The tables of `kernels`, each a slice of the runs of its seeds.
     pub fn of(kernels: &[&[RunRecord]]) -> CauseTables {
         CauseTables {

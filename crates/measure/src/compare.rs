@@ -155,7 +155,8 @@ fn pairs(a: &[Option<f64>], b: &[Option<f64>]) -> (Vec<f64>, Vec<f64>) {
     a.iter().zip(b).filter_map(|(&a, &b)| Some((a?, b?))).unzip()
 }
 
-fn row(what: &Metric, columns: &[Vec<Option<f64>>], sig: Sig) -> Row {
+/// The row of a metric whose values are known per kernel and sample.
+pub(crate) fn row(what: &Metric, columns: &[Vec<Option<f64>>], sig: Sig) -> Row {
     let known: Vec<Vec<f64>> =
         columns.iter().map(|c| c.iter().copied().flatten().collect()).collect();
     let mut row = Row {

@@ -15,11 +15,15 @@ pub mod run;
 mod sample;
 pub mod stats;
 pub mod study;
+pub mod timeline_causes;
 pub mod timeline_stats;
+pub mod trace_diff;
 
 pub use causes::{CauseTables, CpuTime};
 pub use compare::{Comparison, Row, compare};
 pub use interval::Sig;
 pub use metrics::{Better, Counting, Metric, metrics};
 pub use run::RunJson;
+pub use timeline_causes::timeline_causes;
 pub use timeline_stats::{TimelineStats, timeline_stats};
+pub use trace_diff::{TraceDiff, trace_diff};

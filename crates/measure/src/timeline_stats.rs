@@ -90,6 +90,8 @@ pub struct TimelineStats {
     pub tasks: Vec<TaskFigures>,
     /// CPUs that switched or were chosen.
     pub cpus: Vec<CpuFigures>,
+    /// From wakeup to CPU, over all tasks but idle ones.
+    pub sched_delay: Delay,
 }
 
 /// What has to be remembered of a task between events.
@@ -178,8 +180,10 @@ fn finish(
     cpus: BTreeMap<u32, CpuFigures>,
     events: BTreeMap<&'static str, u64>,
 ) -> TimelineStats {
+    let mut delays = Vec::new();
     for (i, task) in tasks.iter_mut().enumerate() {
         let row = timeline.tasks().get(i);
+        delays.extend_from_slice(&task.delays);
         task.comm = row.map_or_else(|| format!("task {i}"), |r| r.comm.clone());
         task.pid = row.map_or(i as u32 + 1, |r| r.pid);
         task.sched_delay = Delay::of(std::mem::take(&mut task.delays));
@@ -191,7 +195,7 @@ fn finish(
     let cpus = cpus.into_iter().map(|(cpu, c)| CpuFigures { cpu, ..c }).collect();
     let first = timeline.iter().next().map_or(0, |e| e.time.0);
     let span_ns = timeline.last_time().map_or(0, |t| t.0 - first);
-    TimelineStats { span_ns, events, tasks, cpus }
+    TimelineStats { span_ns, events, tasks, cpus, sched_delay: Delay::of(delays) }
 }
 
 fn name(kind: EventKind) -> &'static str {

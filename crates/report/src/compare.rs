@@ -87,20 +87,25 @@ fn pairing(c: &Comparison) -> Option<String> {
 
 /// The table of metrics. Two kernels have the interval beside the change, more have it below.
 fn table(c: &Comparison) -> String {
-    let n = c.kernels.len();
+    rows_text(&c.rows, &c.kernels) + &legend(c)
+}
+
+/// Rows under the names of their columns, the base first in each group.
+pub fn rows_text(rows: &[Row], names: &[String]) -> String {
+    let n = names.len();
     let beside = n == 2;
     let mut out = String::new();
     for group in groups(n, 3) {
         let mut title = " ".repeat(36);
         for &k in &group {
-            title += &format!("{:>COLUMN$}", tail(&c.kernels[k], COLUMN - 2));
+            title += &format!("{:>COLUMN$}", tail(&names[k], COLUMN - 2));
         }
         if beside {
             title += "         95 % interval";
         }
         out += title.trim_end();
         out.push('\n');
-        for row in &c.rows {
+        for row in rows {
             out += &row_text(row, &group, beside);
             if row.metric == "time" && row.sd.iter().any(Option::is_some) {
                 out += &spread_text(row, &group);
@@ -108,19 +113,23 @@ fn table(c: &Comparison) -> String {
         }
         out.push('\n');
     }
-    out + &legend(c)
+    out
+}
+
+/// What a sign and a star mean.
+pub fn legend_of_stars(significance: Sig) -> String {
+    let star = match significance {
+        Sig::Interval => "the paired 95 % interval excludes zero",
+        Sig::Mmtests => "as mmtests: beyond 1.96 sd + 1.96 sd",
+    };
+    format!("positive % = better (time, latency, messages), else more; * = {star}\n")
 }
 
 fn legend(c: &Comparison) -> String {
     if c.rows.is_empty() {
         return "nothing was measured\n\n".into();
     }
-    let star = match c.significance {
-        Sig::Interval => "the paired 95 % interval excludes zero",
-        Sig::Mmtests => "as mmtests: beyond 1.96 sd + 1.96 sd",
-    };
-    let mut text =
-        format!("positive % = better (time, latency, messages), else more; * = {star}\n");
+    let mut text = legend_of_stars(c.significance);
     if c.kernels.len() > 2 && c.seeds.len() > 1 {
         text += "[low, high] = 95 % interval of the change\n";
     }

@@ -14,7 +14,9 @@ pub mod run;
 #[cfg(test)]
 mod sample;
 pub mod study;
+pub mod trace_diff;
 
 pub use compare::compare_text;
 pub use explain::explain_text;
 pub use run::run_text;
+pub use trace_diff::trace_diff_text;

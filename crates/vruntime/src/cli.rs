@@ -37,7 +37,7 @@ pub enum Command {
     Explain(ExplainArgs),
     /// Repeat a published experiment: its figures beside the model's
     Study(StudyArgs),
-    /// Judge recorded traces
+    /// Judge, measure and compare recorded traces
     #[command(subcommand)]
     Trace(TraceCommand),
     /// Run a command on this machine, record its scheduling events, print their figures
@@ -234,6 +234,29 @@ pub enum TraceCommand {
     Check(TraceCheckArgs),
     /// Figures of a recorded trace: perf.data, text of tracefs or of perf script
     Stat(TraceStatArgs),
+    /// Compare two recorded traces; the first is the base
+    Diff(TraceDiffArgs),
+}
+
+/// `vruntime trace diff`
+#[derive(Args)]
+pub struct TraceDiffArgs {
+    /// The base, plain or .xz
+    #[arg(value_name = "BASE")]
+    pub base: PathBuf,
+    /// The trace to set beside it
+    #[arg(value_name = "FILE")]
+    pub other: PathBuf,
+    /// Cut each trace into this many slices, for the intervals
+    #[arg(long, value_name = "N", default_value_t = 10,
+          allow_hyphen_values = true, value_parser = whole(2..=1_000))]
+    pub slices: u64,
+    /// When a change is starred
+    #[arg(long, value_name = "RULE", default_value = "interval")]
+    pub sig: commands::compare::Sig,
+    /// Print one JSON object
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// `vruntime trace stat`
@@ -401,6 +424,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> Result<Done, Failure> {
         Command::Explain(args) => commands::explain::explain(&args),
         Command::Trace(TraceCommand::Check(args)) => trace::check(&args),
         Command::Trace(TraceCommand::Stat(args)) => trace::stat(&args),
+        Command::Trace(TraceCommand::Diff(args)) => trace::diff(&args),
         Command::Record(args) => record::record(&args),
         Command::List(args) => list::list(&args),
         Command::Show(args) => show::show(&args),

@@ -1,13 +1,16 @@
 //! `vruntime trace`
 
-use crate::cli::{TraceCheckArgs, TraceStatArgs};
+use crate::cli::{TraceCheckArgs, TraceDiffArgs, TraceStatArgs};
 use crate::failure::{Done, Failure};
 use crate::trace_check::trace_check;
 use serde_json::json;
 use std::fmt::Write;
+use std::path::Path;
 use vruntime_formats::kernel_file::kernel;
 use vruntime_formats::read::{self, Recorded};
-use vruntime_measure::timeline_stats::{TimelineStats, timeline_stats};
+use vruntime_measure::{CauseTables, TimelineStats, timeline_causes, timeline_stats, trace_diff};
+use vruntime_report::blocks::{Columns, all_causes_text};
+use vruntime_report::trace_diff_text;
 
 /// Replays recorded decisions through the model's own code.
 pub fn check(args: &TraceCheckArgs) -> Result<Done, Failure> {
@@ -30,6 +33,7 @@ pub fn check(args: &TraceCheckArgs) -> Result<Done, Failure> {
 pub fn stat(args: &TraceStatArgs) -> Result<Done, Failure> {
     let recorded = read::open(&args.path).map_err(|e| Failure::Input(e.to_string()))?;
     let mut stats = timeline_stats(&recorded.timeline);
+    let causes = timeline_causes(&recorded.timeline);
     if let Some(task) = &args.task {
         stats.tasks.retain(|t| t.comm == *task || t.pid.to_string() == *task);
         if stats.tasks.is_empty() {
@@ -51,12 +55,35 @@ pub fn stat(args: &TraceStatArgs) -> Result<Done, Failure> {
             "lost": recorded.lost,
             "diagnostics": notes,
             "stats": super::to_json(&stats)?,
+            "causes": super::to_json(&causes)?,
         })));
     }
-    Ok(Done::new(stat_text(&recorded, &stats)))
+    Ok(Done::new(stat_text(&recorded, &stats, &causes)))
 }
 
-fn stat_text(recorded: &Recorded, stats: &TimelineStats) -> String {
+/// Two traces in the table of a comparison.
+pub fn diff(args: &TraceDiffArgs) -> Result<Done, Failure> {
+    let read = |path: &Path| -> Result<Recorded, Failure> {
+        let recorded = read::open(path).map_err(|e| Failure::Input(e.to_string()))?;
+        for d in &recorded.diagnostics {
+            eprintln!("vruntime: {d}");
+        }
+        if recorded.timeline.is_empty() {
+            return Err(Failure::Input(format!("{}: no scheduling event", path.display())));
+        }
+        Ok(recorded)
+    };
+    let (base, other) = (read(&args.base)?, read(&args.other)?);
+    let names = [&args.base, &args.other].map(|p| p.display().to_string());
+    let traces = [(&*names[0], &base.timeline), (&*names[1], &other.timeline)];
+    let diff = trace_diff(traces, args.slices as usize, args.sig.into());
+    if args.json {
+        return Ok(Done::json(&super::to_json(&diff)?));
+    }
+    Ok(Done::new(trace_diff_text(&diff)))
+}
+
+fn stat_text(recorded: &Recorded, stats: &TimelineStats, causes: &CauseTables) -> String {
     let ms = |ns: u64| ns as f64 / 1e6;
     let release = recorded.release.as_deref().unwrap_or("unknown");
     let mut out = format!(
@@ -71,7 +98,11 @@ fn stat_text(recorded: &Recorded, stats: &TimelineStats) -> String {
     for (name, count) in &stats.events {
         out += &format!("{name:<20} {count:>10}\n");
     }
-    out += "\ntask                     run_ms   volunt  involunt  wakeups  on_prev on_waker \
+    let columns =
+        Columns { names: &[String::new()], messages: &[0], measured_ns: &[stats.span_ns] };
+    out.push('\n');
+    out += &all_causes_text(causes, columns);
+    out += "task                     run_ms   volunt  involunt  wakeups  on_prev on_waker \
                other migrations  delay_ms: mean    p50    p99    max\n";
     for t in &stats.tasks {
         let d = t.sched_delay;

@@ -1,0 +1,263 @@
+//! Why, as far as a trace tells.
+//!
+//! *What.* Every switch, placement and migration of a [`Timeline`] under one name. A model run
+//! carries the rule itself. A recording carries events only, so the name is the set of rules that
+//! fit what was seen around the event: `a or b` means that the trace cannot tell them apart.
+//! *Source.* Which context moves or preempts a task: `kernel/sched/{core,fair,rt,stop_task}.c` of
+//! 6.1 to 6.18 as described in each mechanism of `vruntime-sched`.
+//! *Equations.* None.
+//! *Departures.* D1: a task that is not known to have been woken since its CPU's running task
+//! got on is taken to have waited; events before the trace began are not known.
+//! *Example.* CPU 1 runs A; B is woken there; then A, still runnable, gives way to B: `preempted,
+//! a task was woken here`. Had nobody been woken it would be `slice ended or sched_yield`.
+
+use crate::causes::{CauseTable, CauseTables};
+use std::collections::BTreeMap;
+use vruntime_base::{Event, EventKind, Timeline};
+
+/// `kernel/sched`: priorities below are real-time (or deadline, or a stopper).
+const MAX_RT_PRIO: u8 = 100;
+
+/// Counts by name.
+type Counts = BTreeMap<&'static str, u64>;
+
+/// What has to be remembered of a CPU.
+#[derive(Clone, Default)]
+struct CpuMemory {
+    /// Somebody became runnable here since the running task got on.
+    woken_here: bool,
+    /// Migrations by this CPU onto itself whose cause the next event here decides.
+    pulled: u64,
+    /// Who runs, once a switch has said so.
+    current: Option<u32>,
+}
+
+/// The causes of all events, one column.
+pub fn timeline_causes(timeline: &Timeline) -> CauseTables {
+    let mut judge = Judge { timeline, ..Judge::new(timeline) };
+    for e in timeline.iter() {
+        judge.event(&e);
+    }
+    judge.finish()
+}
+
+struct Judge<'a> {
+    timeline: &'a Timeline,
+    cpus: Vec<CpuMemory>,
+    /// By task: woken by this CPU, and not yet on a queue.
+    waking: Vec<Option<Waking>>,
+    switches: Counts,
+    placements: Counts,
+    migrations: Counts,
+}
+
+/// A `sched_waking` whose `sched_wakeup` has not come.
+#[derive(Clone, Copy)]
+struct Waking {
+    waker_cpu: u32,
+    prev_cpu: u32,
+}
+
+impl<'a> Judge<'a> {
+    fn new(timeline: &'a Timeline) -> Judge<'a> {
+        Judge {
+            timeline,
+            cpus: vec![],
+            waking: vec![],
+            switches: Counts::new(),
+            placements: Counts::new(),
+            migrations: Counts::new(),
+        }
+    }
+    fn cpu(&mut self, cpu: u32) -> &mut CpuMemory {
+        let i = cpu as usize;
+        if self.cpus.len() <= i {
+            self.cpus.resize(i + 1, CpuMemory::default());
+        }
+        &mut self.cpus[i]
+    }
+    fn waking(&mut self, task: u32) -> &mut Option<Waking> {
+        let i = task as usize;
+        if self.waking.len() <= i {
+            self.waking.resize(i + 1, None);
+        }
+        &mut self.waking[i]
+    }
+    fn is_idle(&self, task: u32) -> bool {
+        self.timeline.tasks().get(task as usize).is_some_and(|t| t.pid == 0)
+    }
+    fn prio(&self, task: u32) -> Option<u8> {
+        self.timeline.tasks().get(task as usize).map(|t| t.prio)
+    }
+    fn is_stopper(&self, task: u32) -> bool {
+        self.timeline.tasks().get(task as usize).is_some_and(|t| t.comm.starts_with("migration/"))
+    }
+
+    fn event(&mut self, e: &Event) {
+        let (cpu, task) = (u32::from(e.cpu.0), e.task.0);
+        if e.kind != EventKind::Migrate {
+            let leaves_to_sleep = e.kind == EventKind::Switch && e.b != 1;
+            self.settle(cpu, leaves_to_sleep);
+        }
+        match e.kind {
+            EventKind::Switch => {
+                let why = e.cause.map_or_else(|| self.switch(cpu, e), |c| c.name);
+                *self.switches.entry(why).or_default() += 1;
+                let memory = self.cpu(cpu);
+                (memory.woken_here, memory.current) = (false, Some(e.a));
+            }
+            EventKind::Waking => {
+                *self.waking(task) = Some(Waking { waker_cpu: cpu, prev_cpu: e.a });
+            }
+            EventKind::Wakeup | EventKind::WakeupNew => {
+                let waking = self.waking(task).take();
+                let why = match (e.cause, waking) {
+                    (Some(cause), _) => cause.name,
+                    (None, _) if e.kind == EventKind::WakeupNew => "new task",
+                    (None, Some(w)) if e.a == w.prev_cpu => "previous CPU",
+                    (None, Some(w)) if e.a == w.waker_cpu => "waker's CPU",
+                    (None, Some(_)) => "a third CPU",
+                    (None, None) => "woken before the trace began",
+                };
+                *self.placements.entry(why).or_default() += 1;
+                self.cpu(e.a).woken_here = true;
+            }
+            EventKind::Migrate => self.migrate(cpu, e),
+            EventKind::NeedResched => {}
+        }
+    }
+
+    fn switch(&mut self, cpu: u32, e: &Event) -> &'static str {
+        let woken_here = self.cpu(cpu).woken_here;
+        if self.is_idle(e.task.0) {
+            return if woken_here { "idle: task woken" } else { "idle: task pulled" };
+        }
+        let outranks = |next: u8, prev: u8| next < MAX_RT_PRIO && next < prev;
+        match e.b {
+            0 => "blocks",
+            2 => "exits",
+            _ if self.prio(e.a).zip(self.prio(e.task.0)).is_some_and(|(n, p)| outranks(n, p)) => {
+                "preempted by a higher priority"
+            }
+            _ if woken_here => "preempted, a task was woken here",
+            _ => "slice ended or sched_yield",
+        }
+    }
+
+    fn migrate(&mut self, cpu: u32, e: &Event) {
+        let (from, to) = (e.a, e.b);
+        let current = self.cpu(cpu).current;
+        let why = if let Some(cause) = e.cause {
+            cause.name
+        } else if self.waking(e.task.0).is_some() {
+            "wakeup placement"
+        } else if current.is_some_and(|c| self.is_stopper(c)) {
+            "active balance, exec or affinity"
+        } else if to == cpu && current.is_some_and(|c| self.is_idle(c)) {
+            "periodic or nohz balance while idle"
+        } else if to == cpu {
+            self.cpu(cpu).pulled += 1;
+            return;
+        } else if from == cpu {
+            "affinity or push"
+        } else {
+            "nohz balance for another CPU or affinity"
+        };
+        *self.migrations.entry(why).or_default() += 1;
+    }
+
+    /// Newidle balance pulls when the running task is about to sleep, so the next event of the CPU
+    /// is that switch.
+    fn settle(&mut self, cpu: u32, leaves_to_sleep: bool) {
+        let pulled = std::mem::take(&mut self.cpu(cpu).pulled);
+        if pulled > 0 {
+            let why = if leaves_to_sleep {
+                "newidle balance"
+            } else {
+                "periodic balance while busy or affinity"
+            };
+            *self.migrations.entry(why).or_default() += pulled;
+        }
+    }
+
+    fn finish(mut self) -> CauseTables {
+        for cpu in 0..self.cpus.len() {
+            self.settle(cpu as u32, false);
+        }
+        let table = |counts: Counts| {
+            CauseTable(counts.into_iter().map(|(name, n)| (name, vec![n])).collect())
+        };
+        CauseTables {
+            switches: table(self.switches),
+            placements: table(self.placements),
+            migrations: table(self.migrations),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use vruntime_base::{Cpu, Ns, TaskId, TaskRow};
+
+    /// Tasks: 0 idle, 1 and 2 ordinary, 3 FIFO, 4 the stopper.
+    fn judged(events: &[(u16, EventKind, u32, u32, u32)]) -> Vec<String> {
+        let row = |comm: &str, pid, prio| TaskRow { comm: comm.into(), pid, tgid: pid, prio };
+        let mut t = Timeline::default();
+        for (i, &(cpu, kind, task, a, b)) in events.iter().enumerate() {
+            let (time, cpu, task) = (Ns(i as u64), Cpu(cpu), TaskId(task));
+            t.push(Event { time, cpu, kind, task, a, b, cause: None });
+        }
+        let fifo = row("cyclictest", 12, 19);
+        let stopper = row("migration/0", 13, 0);
+        t.name_tasks(vec![
+            row("swapper/0", 0, 120),
+            row("A", 10, 120),
+            row("B", 11, 120),
+            fifo,
+            stopper,
+        ]);
+        let c = timeline_causes(&t);
+        let line = |(name, n): &(&'static str, Vec<u64>)| format!("{name} {}", n[0]);
+        [c.switches, c.placements, c.migrations]
+            .iter()
+            .flat_map(|table| table.0.iter().map(line).collect::<Vec<_>>())
+            .collect()
+    }
+
+    use EventKind::{Migrate, Switch, Wakeup, WakeupNew, Waking};
+
+    #[test]
+    fn a_preemption_follows_a_wakeup_and_a_slice_does_not() {
+        let slice = [(0, Switch, 1, 2, 1)];
+        assert_eq!(judged(&slice), ["slice ended or sched_yield 1"]);
+        let wakeup = [(0, Waking, 2, 0, 1), (0, Wakeup, 2, 0, 0), (0, Switch, 1, 2, 1)];
+        assert_eq!(judged(&wakeup), ["preempted, a task was woken here 1", "previous CPU 1"]);
+        let fifo = [(0, Switch, 1, 3, 1), (0, Switch, 3, 1, 0)];
+        assert_eq!(judged(&fifo), ["blocks 1", "preempted by a higher priority 1"]);
+    }
+
+    #[test]
+    fn who_leaves_idle_was_woken_or_pulled() {
+        let woken = [(0, WakeupNew, 1, 1, 0), (1, Switch, 0, 1, 1)];
+        assert_eq!(judged(&woken), ["idle: task woken 1", "new task 1"]);
+        let pulled = [(1, Switch, 2, 0, 0), (1, Migrate, 1, 0, 1), (1, Switch, 0, 1, 1)];
+        let expected = ["blocks 1", "idle: task pulled 1", "periodic or nohz balance while idle 1"];
+        assert_eq!(judged(&pulled), expected);
+    }
+
+    #[test]
+    fn the_context_of_a_migration_tells_who_moved() {
+        let wakeup = [(0, Waking, 2, 0, 1), (0, Migrate, 2, 0, 3), (0, Wakeup, 2, 3, 0)];
+        assert_eq!(judged(&wakeup), ["a third CPU 1", "wakeup placement 1"]);
+        let newidle = [(1, Migrate, 1, 0, 1), (1, Switch, 2, 1, 0)];
+        assert_eq!(judged(&newidle), ["blocks 1", "newidle balance 1"]);
+        let busy = [(1, Migrate, 1, 0, 1), (1, Switch, 2, 1, 1)];
+        let found = judged(&busy);
+        assert_eq!(found[1], "periodic balance while busy or affinity 1");
+        let stopper = [(0, Switch, 1, 4, 1), (0, Migrate, 1, 0, 5)];
+        assert_eq!(judged(&stopper)[1], "active balance, exec or affinity 1");
+        let elsewhere = [(0, Switch, 1, 0, 0), (0, Migrate, 2, 4, 5)];
+        assert_eq!(judged(&elsewhere)[1], "nohz balance for another CPU or affinity 1");
+    }
+}
