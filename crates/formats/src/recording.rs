@@ -21,10 +21,10 @@ pub const NEEDED: &[&str] =
     &["ts_ns", "cpu", "curr_pid", "rq_cpu", "rq_nr_running", "p_pid", "p_vruntime"];
 
 /// What is known of the machine and its kernel.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Meta {
-    /// Point release, such as `6.1.192`.
-    pub version: String,
+    /// Point release, such as `6.1.192`; `None` if no file says it.
+    pub version: Option<String>,
     /// Scheduler features as the kernel lists them (`SIS_UTIL`, `NO_SIS_PROP`).
     pub features: Vec<String>,
     /// `/sys/kernel/debug/sched/*`.
@@ -50,7 +50,37 @@ pub struct Recording {
     pub diagnostics: Vec<Diagnostic>,
 }
 
+impl Meta {
+    /// What the files in `dir` say.
+    pub fn beside(dir: &Path, diagnostics: &mut Vec<Diagnostic>) -> Result<Meta, FormatError> {
+        let mut take = |name: &str| -> Result<Option<Text>, FormatError> {
+            let t = read_text(dir, name)?;
+            if let Some(t) = &t {
+                diagnostics.extend(t.diagnostics.iter().cloned());
+            }
+            Ok(t)
+        };
+        let topology = take("topology.txt")?.map(|t| parse_topology(&t)).transpose()?;
+        let features = take("features.txt")?.map_or(String::new(), |t| t.text);
+        let tunables = take("sched-tunables.txt")?.map_or(BTreeMap::new(), |t| pairs(&t.text));
+        let summary = take("summary.json")?.map_or(String::new(), |t| t.text);
+        let readme = take("README.md")?.map_or(String::new(), |t| t.text);
+        Ok(Meta {
+            version: version(&summary, &readme),
+            features: features.split_whitespace().map(str::to_owned).collect(),
+            tunables,
+            topology,
+            hz: readme.split("HZ=").nth(1).and_then(|s| leading_number(s).parse().ok()),
+        })
+    }
+}
+
 impl Recording {
+    /// `dir` holds a `state.csv`.
+    pub fn has_state(dir: &Path) -> bool {
+        ["state.csv", "state.csv.xz"].iter().any(|n| dir.join(n).is_file())
+    }
+
     /// Opens the recording in `dir`.
     pub fn open(dir: &Path) -> Result<Recording, FormatError> {
         if !dir.is_dir() {
@@ -63,34 +93,13 @@ impl Recording {
         if table.is_empty() {
             return Err(FormatError::syntax(&state.path, 2, "no event", "at least one row"));
         }
-        let mut take = |name: &str| -> Result<Option<Text>, FormatError> {
-            let t = read_text(dir, name)?;
-            if let Some(t) = &t {
-                diagnostics.extend(t.diagnostics.iter().cloned());
-            }
-            Ok(t)
-        };
-        let stacks = take("state-stacks.txt")?;
-        let topology = take("topology.txt")?.map(|t| parse_topology(&t)).transpose()?;
-        let features = take("features.txt")?.map_or(String::new(), |t| t.text);
-        let tunables = take("sched-tunables.txt")?.map_or(BTreeMap::new(), |t| pairs(&t.text));
-        let summary = take("summary.json")?.map_or(String::new(), |t| t.text);
-        let readme = take("README.md")?.map_or(String::new(), |t| t.text);
-        let version = version(&summary, &readme).ok_or_else(|| {
-            FormatError::missing(
-                dir,
-                "kernel version",
-                "\"kernel\": \"6.1.192\" in summary.json or \"Kernel: … 6.1.192\" in README.md",
-            )
-        })?;
-        let stacks = stacks.map_or(Ok(vec![]), |t| parse_stacks(&t, &mut diagnostics))?;
-        let meta = Meta {
-            version,
-            features: features.split_whitespace().map(str::to_owned).collect(),
-            tunables,
-            topology,
-            hz: readme.split("HZ=").nth(1).and_then(|s| leading_number(s).parse().ok()),
-        };
+        let stacks = read_text(dir, "state-stacks.txt")?;
+        let stacks = stacks.map(|t| {
+            diagnostics.extend(t.diagnostics.iter().cloned());
+            parse_stacks(&t, &mut diagnostics)
+        });
+        let meta = Meta::beside(dir, &mut diagnostics)?;
+        let stacks = stacks.unwrap_or_default();
         Ok(Recording { dir: dir.to_owned(), meta, table, stacks, diagnostics })
     }
 
@@ -125,7 +134,7 @@ fn version(summary: &str, readme: &str) -> Option<String> {
 }
 
 /// Lines `number outer<…`, numbers ascending from 0 (gaps stay empty).
-fn parse_stacks(t: &Text, d: &mut Vec<Diagnostic>) -> Result<Vec<Vec<String>>, FormatError> {
+fn parse_stacks(t: &Text, d: &mut Vec<Diagnostic>) -> Vec<Vec<String>> {
     let mut out: Vec<Vec<String>> = Vec::new();
     for (i, line) in t.text.lines().enumerate() {
         let (number, chain) = line.split_once(' ').unwrap_or((line, ""));
@@ -142,7 +151,7 @@ fn parse_stacks(t: &Text, d: &mut Vec<Diagnostic>) -> Result<Vec<Vec<String>>, F
         }
         out[n] = chain.split('<').map(str::to_owned).collect();
     }
-    Ok(out)
+    out
 }
 
 #[cfg(test)]

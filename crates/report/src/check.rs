@@ -8,6 +8,9 @@ use vruntime_kernel::shadow::result::{Disagreement, KindResult};
 /// Rules applied less often than this say little.
 pub const RARE: u64 = 30;
 
+/// Disagreements of one recording that the text lists.
+const SHOWN: usize = 40;
+
 /// What was found in one recording.
 #[derive(Clone, Debug, Serialize)]
 pub struct RecordingCheck {
@@ -25,6 +28,24 @@ pub struct RecordingCheck {
     pub assumptions: Vec<String>,
     /// Damage that was stepped over.
     pub diagnostics: Vec<String>,
+    /// Which file each kind of state comes from.
+    pub sources: Vec<Source>,
+}
+
+/// Where state comes from.
+#[derive(Clone, Debug, Serialize)]
+pub struct Source {
+    /// `true` or `reconstructed`.
+    pub state: &'static str,
+    /// The file's name.
+    pub file: String,
+}
+
+impl Source {
+    /// State of this kind, from this file.
+    pub fn new(state: &'static str, file: &str) -> Source {
+        Source { state, file: file.into() }
+    }
 }
 
 /// Outcome of `trace check`. As JSON it is the command's contract.
@@ -136,6 +157,9 @@ impl CheckReport {
             s.push('\n');
         }
         for r in &self.recordings {
+            for from in &r.sources {
+                let _ = writeln!(s, "{}: {} state from {}", r.name, from.state, from.file);
+            }
             for d in r.assumptions.iter().chain(&r.diagnostics) {
                 let _ = writeln!(s, "{}: {d}", r.name);
             }
@@ -143,7 +167,7 @@ impl CheckReport {
         for r in self.recordings.iter().filter(|r| !r.disagreements.is_empty()) {
             let n = r.disagreements.len();
             let _ = writeln!(s, "{} as {}: {n} disagreements", r.name, r.release);
-            for d in &r.disagreements {
+            for d in r.disagreements.iter().take(SHOWN) {
                 let _ = writeln!(
                     s,
                     "  {:>12}.{:09} line {} {} task {}: kernel {}, ours {} by {}\n      {}",
@@ -157,6 +181,9 @@ impl CheckReport {
                     d.rule,
                     d.state,
                 );
+            }
+            if n > SHOWN {
+                let _ = writeln!(s, "  … and {} more: --json has them all", n - SHOWN);
             }
         }
         s
@@ -212,6 +239,7 @@ mod tests {
             disagreements: vec![],
             assumptions: vec![],
             diagnostics: vec![],
+            sources: vec![],
         };
         let c = CheckReport::new(vec![r.clone(), r], &["target idle", "idle core"]);
         let t = c.text();

@@ -279,8 +279,9 @@ pub struct TraceStatArgs {
 /// `vruntime trace check`
 #[derive(Args)]
 pub struct TraceCheckArgs {
-    /// Directories of recordings
-    #[arg(required = true, value_name = "DIR")]
+    /// Recordings: directories, or plain traces (perf.data, text of tracefs or of perf script),
+    /// plain or .xz
+    #[arg(required = true, value_name = "FILE|DIR")]
     pub paths: Vec<PathBuf>,
     /// Print the tables of docs/judge.md
     #[arg(long, conflicts_with = "json")]
@@ -288,6 +289,9 @@ pub struct TraceCheckArgs {
     /// Kernel expression to decide as, instead of the release that a recording names
     #[arg(short, long, value_name = "KERNEL")]
     pub kernel: Option<String>,
+    /// Machine that the recording is from, if no topology.txt stands beside it: as for `run`
+    #[arg(short, long, value_name = "TOPOLOGY")]
+    pub machine: Option<String>,
     /// Print one JSON object
     #[arg(long)]
     pub json: bool,

@@ -16,6 +16,7 @@ pub mod machine_choice;
 pub mod progress;
 pub mod record;
 pub mod replay;
+pub mod replay_plain;
 pub mod trace_check;
 mod trace_file;
 

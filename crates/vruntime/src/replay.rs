@@ -1,7 +1,6 @@
 //! A recording as `shadow` replays it: columns by name become plain rows.
 
 use vruntime_base::Cpu;
-use vruntime_formats::error::FormatError;
 use vruntime_formats::recording::Recording;
 use vruntime_formats::table::{Column, EMPTY, Table};
 use vruntime_kernel::shadow::trace::{Parent, Row, RowKind, Side, Trace};
@@ -105,18 +104,8 @@ impl SideColumns {
 }
 
 /// All rows of `r` in order of time, and what is said about rows that were left out.
-pub fn trace(r: &Recording) -> Result<(Trace, Vec<String>), FormatError> {
+pub fn trace(r: &Recording, nr_cpus: usize) -> (Trace, Vec<String>) {
     let t = &r.table;
-    let nr_cpus = match &r.meta.topology {
-        Some(m) => m.smt.len(),
-        None => {
-            return Err(FormatError::missing(
-                &r.dir,
-                "topology.txt",
-                "the sysfs topology of the machine, plain or .xz",
-            ));
-        }
-    };
     let col = |n: &str| t.column(n);
     let (p, n) = (SideColumns::new(t, "p"), SideColumns::new(t, "n"));
     let [ts, cpu, curr_pid, a, b, rq_cpu] =
@@ -161,9 +150,6 @@ pub fn trace(r: &Recording) -> Result<(Trace, Vec<String>), FormatError> {
         };
         let Some(side) = p.read(t, i) else { continue };
         rows.push(Row {
-            ts: n0(ts) as u64,
-            cpu: on,
-            kind,
             curr_pid: n0(curr_pid),
             a: n0(a),
             b: n0(b),
@@ -173,7 +159,6 @@ pub fn trace(r: &Recording) -> Result<(Trace, Vec<String>), FormatError> {
             clock_task: get(clock_task),
             wakee_flips: get(wakee_flips),
             curr_wakee_flips: get(curr_wakee_flips),
-            flips_more: (0, 0),
             wake_cpu: get(wake_cpu),
             recent_used_cpu: get(recent),
             on_cpu: get(onflags).map(|f| f & 1 != 0),
@@ -184,8 +169,9 @@ pub fn trace(r: &Recording) -> Result<(Trace, Vec<String>), FormatError> {
             n: if kind == RowKind::Switch { n.read(t, i) } else { None },
             stack: get(stack).and_then(|s| usize::try_from(s).ok()),
             line: t.line(i),
+            ..Row::new(n0(ts) as u64, on, kind)
         });
     }
     rows.sort_by_key(|r| r.ts);
-    Ok((Trace { rows, stacks: r.stacks.clone(), nr_cpus, rebuilt: false }, left_out))
+    (Trace { rows, stacks: r.stacks.clone(), nr_cpus, ..Trace::default() }, left_out)
 }

@@ -1,75 +1,240 @@
 //! `trace check`: replays recordings and compares the kernel's decisions with ours.
+//!
+//! A recording is a directory with the kernel's own state (`state.csv`), with plain traces, or
+//! both; or one plain trace, with what stands beside it. From the kernel's state the judge asks
+//! with the true values, from a plain trace with those that can be rebuilt; of several plain traces
+//! the fullest is taken, and where there is none, the plain columns of `state.csv`.
 
 use crate::replay;
+use crate::replay_plain::plain_trace;
 use std::path::{Path, PathBuf};
 use vruntime_formats::error::FormatError;
 use vruntime_formats::kernel_file::{builtin_kernels, kernel};
+use vruntime_formats::read::{self, Recorded};
 use vruntime_formats::recording::{Meta, Recording};
 use vruntime_kernel::shadow;
 use vruntime_kernel::shadow::trace::Trace;
 use vruntime_machine::Topology;
-use vruntime_report::check::{CheckReport, RecordingCheck};
+use vruntime_report::check::{CheckReport, RecordingCheck, Source};
 use vruntime_sched::fair::select::idle_sibling;
 use vruntime_sched::release::Release;
 
-/// Checks the recordings in `paths`. `release`: a kernel expression instead of the release that
-/// each recording names.
-pub fn trace_check(paths: &[PathBuf], release: Option<&str>) -> Result<CheckReport, FormatError> {
+/// Events on CPUs that the machine has not, in 1/1000, from which on it is the wrong machine.
+const FOREIGN_PERMILLE: usize = 10;
+const OPTION_M: &str = "topology.txt (a dump of sysfs, plain or .xz) beside it, or -m MACHINE";
+
+/// What the caller says instead of the recordings.
+#[derive(Clone, Copy, Default)]
+pub struct Given<'a> {
+    /// A kernel expression.
+    pub kernel: Option<&'a str>,
+    /// The machine.
+    pub topology: Option<&'a Topology>,
+}
+
+/// Checks the recordings in `paths`: directories, or files of plain traces.
+pub fn trace_check(paths: &[PathBuf], given: Given) -> Result<CheckReport, FormatError> {
     let mut checks = Vec::new();
     for path in paths {
-        checks.push(check_one(path, release)?);
+        let found = if path.is_dir() { Found::in_dir(path)? } else { Found::file(path)? };
+        checks.push(found.check(given)?);
     }
     let rules: Vec<&str> = idle_sibling::RULES.iter().map(|c| c.name).collect();
     Ok(CheckReport::new(checks, &rules))
 }
 
-fn check_one(path: &Path, release: Option<&str>) -> Result<RecordingCheck, FormatError> {
-    let r = Recording::open(path)?;
-    let expression = match release {
-        Some(e) => e.to_owned(),
-        None => expression_of(path, &r.meta)?,
-    };
-    let release: Release = kernel(&expression)
-        .map_err(|e| FormatError::syntax(path, 0, e.to_string(), "a kernel expression"))?
-        .release;
-    let (trace, left_out) = replay::trace(&r)?;
-    let masks = r.meta.topology.as_ref().ok_or_else(|| {
-        FormatError::missing(path, "topology.txt", "the sysfs topology, plain or .xz")
-    })?;
-    let topology = Topology::from_masks(masks).map_err(|e| {
-        FormatError::syntax(&path.join("topology.txt"), 0, e.to_string(), "a consistent topology")
-    })?;
-    let mut found = shadow::check(&trace, &topology, &release);
-    let plain = shadow::rebuild::rebuild(&trace, &release);
-    let mut rebuilt = shadow::check(&plain, &topology, &release);
-    for d in &mut rebuilt.disagreements {
+/// One recording, read.
+struct Found {
+    path: PathBuf,
+    name: String,
+    meta: Meta,
+    state: Option<Recording>,
+    plain: Option<(PathBuf, Recorded)>,
+    diagnostics: Vec<String>,
+}
+
+impl Found {
+    fn file(path: &Path) -> Result<Found, FormatError> {
+        let recorded = read::open_in_full(path)?;
+        let mut diagnostics = vec![];
+        let dir = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let mut meta = Meta::beside(dir, &mut diagnostics)?;
+        meta.version = recorded.release.clone().or(meta.version);
+        Ok(Found {
+            path: path.to_owned(),
+            name: last_part(path),
+            meta,
+            state: None,
+            plain: Some((path.to_owned(), recorded)),
+            diagnostics: diagnostics.iter().map(ToString::to_string).collect(),
+        })
+    }
+
+    fn in_dir(dir: &Path) -> Result<Found, FormatError> {
+        let mut diagnostics = vec![];
+        let state = if Recording::has_state(dir) { Some(Recording::open(dir)?) } else { None };
+        let (plain, mut problem) = (fullest(dir, &mut diagnostics)?, None);
+        if plain.is_none() && state.is_none() {
+            problem = diagnostics.first().cloned();
+        }
+        if let Some(first) = problem {
+            return Err(FormatError::syntax(dir, 0, first, "a trace that can be read"));
+        }
+        if plain.is_none() && state.is_none() {
+            return Err(FormatError::missing(
+                dir,
+                "recording",
+                "state.csv, perf.data, trace.dat or ftrace.txt, plain or .xz",
+            ));
+        }
+        let mut meta = match &state {
+            Some(r) => r.meta.clone(),
+            None => {
+                let mut said = vec![];
+                let meta = Meta::beside(dir, &mut said)?;
+                diagnostics.extend(said.iter().map(ToString::to_string));
+                meta
+            }
+        };
+        let header = plain.as_ref().and_then(|(_, r)| r.release.clone());
+        meta.version = meta.version.or(header);
+        if let Some(r) = &state {
+            diagnostics.extend(r.diagnostics.iter().map(ToString::to_string));
+        }
+        let (path, name) = (dir.to_owned(), last_part(dir));
+        Ok(Found { path, name, meta, state, plain, diagnostics })
+    }
+
+    fn check(mut self, given: Given) -> Result<RecordingCheck, FormatError> {
+        if given.kernel.is_none() {
+            series(&self.path, &self.meta)?;
+        }
+        let topology = match (given.topology, &self.meta.topology) {
+            (Some(t), _) => t.clone(),
+            (None, Some(masks)) => Topology::from_masks(masks).map_err(|e| {
+                let file = self.path.join("topology.txt");
+                FormatError::syntax(&file, 0, e.to_string(), "a consistent topology")
+            })?,
+            (None, None) => return Err(FormatError::missing(&self.path, "topology", OPTION_M)),
+        };
+        let nr_cpus = topology.nr_cpus();
+        let expression = match given.kernel {
+            Some(e) => e.to_owned(),
+            None => expression_of(&self.path, &self.meta, nr_cpus)?,
+        };
+        let release: Release = kernel(&expression)
+            .map_err(|e| FormatError::syntax(&self.path, 0, e.to_string(), "a kernel expression"))?
+            .release;
+        let mut found = shadow::result::ShadowResult::default();
+        let mut sources = vec![];
+        let mut affinity = false;
+        let mut plain = None;
+        if let Some(r) = &self.state {
+            let (trace, left_out) = replay::trace(r, nr_cpus);
+            self.diagnostics.extend(left_out);
+            affinity = trace.rows.iter().any(|r| r.p_nr_cpus_allowed.is_some());
+            found = shadow::check(&trace, &topology, &release);
+            sources.push(Source::new("true", "state.csv"));
+            plain = Some(("state.csv".to_owned(), trace));
+        }
+        if let Some((path, recorded)) = &self.plain {
+            let (trace, foreign) = plain_trace(recorded, nr_cpus);
+            self.diagnostics.extend(recorded.diagnostics.iter().map(ToString::to_string));
+            if foreign > 0 {
+                let said = format!("{foreign} events on CPUs outside of 0-{}", nr_cpus - 1);
+                if foreign * 1000 > recorded.timeline.len() * FOREIGN_PERMILLE {
+                    let expected =
+                        format!("events of a machine of {nr_cpus} CPUs; -m names another");
+                    return Err(FormatError::syntax(path, 0, said, expected));
+                }
+                self.diagnostics.push(format!("{}: {said}; left out", path.display()));
+            }
+            plain = Some((last_part(path), trace));
+        }
+        if let Some((file, trace)) = &plain {
+            let rebuilt = rebuilt(trace, &topology, &release);
+            found.kinds.extend(rebuilt.kinds);
+            found.disagreements.extend(rebuilt.disagreements);
+            sources.push(Source::new("reconstructed", file));
+        }
+        Ok(RecordingCheck {
+            name: self.name,
+            version: self.meta.version.clone().unwrap_or_else(|| "unknown".into()),
+            release: expression,
+            kinds: found.kinds,
+            disagreements: found.disagreements,
+            assumptions: assumptions(&self.meta, self.state.is_none() || affinity),
+            diagnostics: self.diagnostics,
+            sources,
+        })
+    }
+}
+
+/// The check from what a plain trace lets one rebuild.
+fn rebuilt(t: &Trace, topology: &Topology, release: &Release) -> shadow::result::ShadowResult {
+    let plain = shadow::rebuild::rebuild(t, release);
+    let mut found = shadow::check(&plain, topology, release);
+    for d in &mut found.disagreements {
         d.kind += ", reconstructed";
     }
-    found.kinds.extend(rebuilt.kinds);
-    found.disagreements.extend(rebuilt.disagreements);
-    Ok(RecordingCheck {
-        name: r.name(),
-        version: r.meta.version.clone(),
-        release: expression,
-        kinds: found.kinds,
-        disagreements: found.disagreements,
-        assumptions: assumptions(&r.meta, &trace),
-        diagnostics: r.diagnostics.iter().map(|d| d.to_string()).chain(left_out).collect(),
+    found
+}
+
+fn last_part(path: &Path) -> String {
+    path.file_name().map_or_else(|| path.display().to_string(), |n| n.to_string_lossy().into())
+}
+
+/// The plain trace in `dir` that tells most; what cannot be read is noted.
+fn fullest(
+    dir: &Path,
+    diagnostics: &mut Vec<String>,
+) -> Result<Option<(PathBuf, Recorded)>, FormatError> {
+    let mut best: Option<(PathBuf, Recorded)> = None;
+    for path in read::traces_in(dir)? {
+        match read::open_in_full(&path) {
+            // Text has times to the microsecond only.
+            Ok(r)
+                if best.as_ref().is_none_or(|(_, b)| {
+                    let worth =
+                        |r: &Recorded| r.timeline.len() * if r.format == "text" { 95 } else { 100 };
+                    worth(&r) > worth(b)
+                }) =>
+            {
+                best = Some((path, r));
+            }
+            Ok(_) => {}
+            Err(e) => diagnostics.push(e.to_string()),
+        }
+    }
+    Ok(best)
+}
+
+/// `v6.1` for 6.1.x; an error if there is no model of it.
+fn series(path: &Path, meta: &Meta) -> Result<String, FormatError> {
+    let version = meta.version.as_ref().ok_or_else(|| {
+        FormatError::missing(
+            path,
+            "kernel version",
+            "\"kernel\": \"6.1.192\" in summary.json or \"Kernel: … 6.1.192\" in README.md beside \
+             it, or -k KERNEL",
+        )
+    })?;
+    let mut parts = version.split('.');
+    let series = format!("v{}.{}", parts.next().unwrap_or(""), parts.next().unwrap_or(""));
+    if builtin_kernels().iter().any(|(n, _)| *n == series) {
+        return Ok(series);
+    }
+    let have: Vec<&str> = builtin_kernels().iter().map(|k| k.0).collect();
+    Err(FormatError::NoModel {
+        path: path.to_owned(),
+        version: version.clone(),
+        have: have.join(", "),
     })
 }
 
-/// `v6.1` for 6.1.x, with the features and tunables that the recording lists.
-fn expression_of(path: &Path, meta: &Meta) -> Result<String, FormatError> {
-    let mut parts = meta.version.split('.');
-    let series = format!("v{}.{}", parts.next().unwrap_or(""), parts.next().unwrap_or(""));
-    if !builtin_kernels().iter().any(|(n, _)| *n == series) {
-        let have: Vec<&str> = builtin_kernels().iter().map(|k| k.0).collect();
-        return Err(FormatError::NoModel {
-            path: path.to_owned(),
-            version: meta.version.clone(),
-            have: have.join(", "),
-        });
-    }
+/// The release's series with the features and tunables that the recording lists.
+fn expression_of(path: &Path, meta: &Meta, nr_cpus: usize) -> Result<String, FormatError> {
+    let series = series(path, meta)?;
     let base = kernel(&series)
         .map_err(|e| FormatError::syntax(path, 0, e.to_string(), "a kernel of this series"))?;
     let mut expression = series;
@@ -82,7 +247,6 @@ fn expression_of(path: &Path, meta: &Meta) -> Result<String, FormatError> {
             expression += &format!("{}{name}", if on { '+' } else { '-' });
         }
     }
-    let nr_cpus = meta.topology.as_ref().map_or(1, |t| t.smt.len());
     for (name, value) in &meta.tunables {
         let Ok(shown) = value.parse::<u64>() else { continue };
         let scaled = ["base_slice_ns", "latency_ns", "min_granularity_ns", "wakeup_granularity_ns"]
@@ -101,9 +265,9 @@ fn field(r: &Release, name: &str) -> Option<String> {
     Some(all.get(name)?.to_string())
 }
 
-fn assumptions(meta: &Meta, trace: &Trace) -> Vec<String> {
+fn assumptions(meta: &Meta, affinity: bool) -> Vec<String> {
     let mut v = vec![];
-    if !trace.rows.iter().any(|r| r.p_nr_cpus_allowed.is_some()) {
+    if !affinity {
         v.push("affinity is not recorded; wakees are taken to be free of it".to_owned());
     }
     if meta.features.is_empty() {

@@ -14,7 +14,7 @@ use vruntime::kernel::shadow::{self, trace::Trace};
 use vruntime::machine::Topology;
 use vruntime::sched::fair::select::{affine, idle_sibling};
 use vruntime::sched::release::Release;
-use vruntime::trace_check::trace_check;
+use vruntime::trace_check::{Given, trace_check};
 
 /// A recording, ready to be judged by.
 struct Judge {
@@ -28,10 +28,10 @@ struct Judge {
 impl Judge {
     fn new(name: &str) -> Judge {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/data").join(name);
-        let report = trace_check(std::slice::from_ref(&path), None).unwrap();
+        let report = trace_check(std::slice::from_ref(&path), Given::default()).unwrap();
         let recording = Recording::open(&path).unwrap();
-        let (trace, _) = vruntime::replay::trace(&recording).unwrap();
         let topology = Topology::from_masks(recording.meta.topology.as_ref().unwrap()).unwrap();
+        let (trace, _) = vruntime::replay::trace(&recording, topology.nr_cpus());
         let release = kernel(&report.recordings[0].release).unwrap().release;
         let mut judge = Judge { trace, topology, release, base: 0 };
         judge.base = judge.contradictions(&judge.release);

@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use vruntime::trace_check::trace_check;
+use vruntime::trace_check::{Given, trace_check};
 
 fn recording(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/data").join(name)
@@ -21,7 +21,7 @@ fn at_least(what: &str, part: u64, all: u64, least: u64, enough: u64) {
 #[test]
 fn decisions_agree_with_the_recorded_kernels() {
     for (name, determined, asked) in [(V6_1, 970, 980), (V6_12, 850, 980), (V6_18, 930, 900)] {
-        let report = trace_check(&[recording(name)], None).unwrap();
+        let report = trace_check(&[recording(name)], Given::default()).unwrap();
         let text = report.text();
         let of = |kind: &str| report.kind(kind).unwrap_or_else(|| panic!("{text}"));
         let k = of("placement");
@@ -45,7 +45,7 @@ fn decisions_agree_with_the_recorded_kernels() {
 #[test]
 fn decisions_agree_from_rebuilt_state() {
     for (name, least) in [(V6_1, [600, 800, 800]), (V6_12, [500, 700, 700])] {
-        let report = trace_check(&[recording(name)], None).unwrap();
+        let report = trace_check(&[recording(name)], Given::default()).unwrap();
         let text = report.text();
         for (kind, least) in ["placement", "wakeup_preemption", "pick"].iter().zip(least) {
             let k = report.kind_from(kind, "reconstructed").unwrap_or_else(|| panic!("{text}"));
@@ -58,8 +58,12 @@ fn decisions_agree_from_rebuilt_state() {
 
 #[test]
 fn a_wrong_kernel_is_caught() {
-    let right = trace_check(&[recording(V6_1)], None).unwrap();
-    let wrong = trace_check(&[recording(V6_1)], Some("v6.1+kthread_stacking=absent")).unwrap();
+    let right = trace_check(&[recording(V6_1)], Given::default()).unwrap();
+    let wrong = trace_check(
+        &[recording(V6_1)],
+        Given { kernel: Some("v6.1+kthread_stacking=absent"), ..Given::default() },
+    )
+    .unwrap();
     let agree = |r: &vruntime_report::check::CheckReport| r.kind("placement").unwrap().agree;
     assert!(agree(&wrong) + 20 < agree(&right), "{}", wrong.text());
 }
@@ -73,8 +77,69 @@ fn a_cut_recording_is_read_as_far_as_it_goes() {
     }
     let whole = fs::read(recording(V6_1).join("state.csv.xz")).unwrap();
     fs::write(dir.join("state.csv.xz"), &whole[..whole.len() / 2]).unwrap();
-    let report = trace_check(std::slice::from_ref(&dir), None).unwrap();
+    let report = trace_check(std::slice::from_ref(&dir), Given::default()).unwrap();
     assert!(report.kind("pick").unwrap().determined > 100, "{}", report.text());
+    assert!(report.text().contains("damaged .xz"), "{}", report.text());
+}
+
+fn folder(name: &str, files: &[&str]) -> PathBuf {
+    let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    let _ = fs::remove_dir_all(&dir);
+    fs::create_dir_all(&dir).unwrap();
+    for f in files {
+        fs::copy(recording(V6_1).join(f), dir.join(f)).unwrap();
+    }
+    dir
+}
+
+#[test]
+fn a_plain_trace_is_judged_with_what_stands_beside_it() {
+    let dir = folder("plain", &["ftrace.txt.xz", "README.md", "topology.txt.xz"]);
+    let of_dir = trace_check(std::slice::from_ref(&dir), Given::default()).unwrap();
+    let of_file = trace_check(&[dir.join("ftrace.txt.xz")], Given::default()).unwrap();
+    for report in [&of_dir, &of_file] {
+        assert!(report.kind("pick").is_none(), "no state of the kernel's own");
+        for (kind, least) in [("placement", 600), ("wakeup_preemption", 800), ("pick", 850)] {
+            let k = report.kind_from(kind, "reconstructed").unwrap();
+            at_least(kind, k.determined, k.determined + k.undetermined, least, 600);
+            at_least(kind, k.agree, k.determined, 950, 400);
+        }
+    }
+    let wrong = Given { kernel: Some("v6.1+wakeup_granularity_ns=100000000"), topology: None };
+    let wrong = trace_check(&[dir], wrong).unwrap();
+    let disagree = |r: &vruntime_report::check::CheckReport| {
+        let k = r.kind_from("wakeup_preemption", "reconstructed").unwrap();
+        k.determined - k.agree
+    };
+    assert!(disagree(&wrong) > disagree(&of_dir) + 10, "{}", wrong.text());
+}
+
+#[test]
+fn what_a_plain_trace_lacks_is_named_with_the_option_that_gives_it() {
+    let dir = folder("lacks", &["ftrace.txt.xz"]);
+    let file = [dir.join("ftrace.txt.xz")];
+    let said = |given| trace_check(&file, given).unwrap_err().to_string();
+    let topology = vruntime::machine_choice::machine("uma-8").unwrap();
+    let topology = topology.topology.build(topology.arch).unwrap();
+    let machine = Given { topology: Some(&topology), kernel: None };
+    let kernel = Given { kernel: Some("v6.1"), topology: None };
+    assert!(said(kernel).contains("no topology; expected topology.txt"));
+    assert!(said(kernel).ends_with("-m MACHINE"));
+    assert!(said(machine).contains("no kernel version") && said(machine).ends_with("-k KERNEL"));
+    let small = Given { kernel: Some("v6.1"), ..machine };
+    assert!(said(small).contains("events on CPUs outside of 0-7; expected"), "{}", said(small));
+    let e = trace_check(&[folder("empty", &[])], Given::default()).unwrap_err().to_string();
+    assert!(e.contains("there is no recording; expected state.csv, perf.data"), "{e}");
+}
+
+#[test]
+fn a_damaged_plain_trace_is_judged_as_far_as_it_goes() {
+    let whole = fs::read(recording(V6_1).join("ftrace.txt.xz")).unwrap();
+    let dir = folder("damaged", &["README.md", "topology.txt.xz"]);
+    let file = dir.join("ftrace.txt.xz");
+    fs::write(&file, &whole[..whole.len() / 2]).unwrap();
+    let report = trace_check(&[file], Given::default()).unwrap();
+    assert!(report.kind_from("pick", "reconstructed").unwrap().determined > 100);
     assert!(report.text().contains("damaged .xz"), "{}", report.text());
 }
 
@@ -84,6 +149,6 @@ fn a_release_without_a_model_is_refused() {
     fs::create_dir_all(&dir).unwrap();
     fs::copy(recording(V6_1).join("state.csv.xz"), dir.join("state.csv.xz")).unwrap();
     fs::write(dir.join("README.md"), "Kernel: Debian 7.2.12 (cloud-amd64)\n").unwrap();
-    let e = trace_check(&[dir], None).unwrap_err().to_string();
+    let e = trace_check(&[dir], Given::default()).unwrap_err().to_string();
     assert!(e.contains("no model for release 7.2.12; have v6.1"), "{e}");
 }

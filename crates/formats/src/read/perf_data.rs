@@ -5,7 +5,7 @@
 
 use super::builder::{At, Builder, Named};
 use super::event_format::{EventFormat, Field};
-use super::{Notes, Recorded};
+use super::{Glimpses, Notes, Ran, Recorded};
 use std::collections::HashMap;
 use vruntime_base::EventKind;
 
@@ -77,10 +77,11 @@ struct Reader<'a> {
     by_id: HashMap<u64, Attr>,
     tracepoints: HashMap<u32, Tracepoint>,
     compressed: u64,
+    glimpses: Glimpses,
     bytes: Bytes<'a>,
 }
 
-pub(super) fn read(bytes: &[u8]) -> Result<(Recorded, Notes), String> {
+pub(super) fn read(bytes: &[u8], glimpses: Glimpses) -> Result<(Recorded, Notes), String> {
     let bytes =
         Bytes { of: bytes, big: bytes.starts_with(b"PERFILE2") == cfg!(target_endian = "big") };
     let mut r = Reader {
@@ -92,6 +93,7 @@ pub(super) fn read(bytes: &[u8]) -> Result<(Recorded, Notes), String> {
         by_id: HashMap::new(),
         tracepoints: HashMap::new(),
         compressed: 0,
+        glimpses,
         bytes,
     };
     match bytes.uint(8, 8) {
@@ -103,9 +105,8 @@ pub(super) fn read(bytes: &[u8]) -> Result<(Recorded, Notes), String> {
         r.notes
             .at(0, format!("{} compressed records (perf record -z) were left out", r.compressed));
     }
-    let timeline = r.builder.finish();
     let (release, lost) = (r.release, r.lost);
-    Ok((Recorded { format: "perf.data", timeline, release, lost, ..Recorded::default() }, r.notes))
+    Ok((Recorded { format: "perf.data", release, lost, ..r.builder.finish() }, r.notes))
 }
 
 impl Reader<'_> {
@@ -307,12 +308,32 @@ impl Reader<'_> {
             self.notes.at(offset, "an event that the file does not describe");
             return Some(());
         };
-        let Some(kind) = tracepoint.kind else { return Some(()) };
+        let flags = tracepoint.format.field("common_flags");
+        let flags = flags.and_then(|f| raw.uint(f.offset, f.size)).map(|f| f as u8);
+        let Some(kind) = tracepoint.kind else {
+            if self.glimpses == Glimpses::Kept {
+                self.builder.glimpse(place, flags, ran(tracepoint, raw));
+            }
+            return Some(());
+        };
         if let Some(tgid) = tgid.filter(|_| place.pid != 0) {
             self.builder.tgid(place.pid, place.cpu, tgid);
         }
-        add(&mut self.builder, tracepoint, kind, place, raw)
+        add(&mut self.builder, tracepoint, kind, place, raw)?;
+        self.builder.flags(flags);
+        Some(())
     }
+}
+
+/// What a `sched_stat_runtime` tells.
+fn ran(t: &Tracepoint, raw: Bytes) -> Option<Ran> {
+    let number = |name: &str| t.format.field(name).and_then(|f| raw.uint(f.offset, f.size));
+    (t.format.name == "sched_stat_runtime").then_some(())?;
+    Some(Ran {
+        pid: number("pid")? as u32,
+        runtime: number("runtime")?,
+        vruntime: number("vruntime"),
+    })
 }
 
 /// The byte after the counter values of a sample.

@@ -4,10 +4,10 @@
 //! thread id stands before it on the right, time and event behind it.
 
 use super::builder::{At, Builder, Named};
-use super::{Notes, Recorded};
+use super::{Glimpses, Notes, Ran, Recorded, flag};
 use vruntime_base::EventKind;
 
-pub(super) fn read(bytes: &[u8]) -> Result<(Recorded, Notes), String> {
+pub(super) fn read(bytes: &[u8], glimpses: Glimpses) -> Result<(Recorded, Notes), String> {
     let mut builder = Builder::default();
     let mut notes = Notes::default();
     let (mut lost, mut lines, mut offset) = (0, 0u64, 0);
@@ -18,7 +18,7 @@ pub(super) fn read(bytes: &[u8]) -> Result<(Recorded, Notes), String> {
             notes.at(offset, format!("the recorder lost {n} events"));
         } else if let Some(event) = event(&line) {
             lines += 1;
-            if known(&mut builder, &event).is_none() {
+            if known(&mut builder, &event, glimpses).is_none() {
                 notes.at(offset, format!("{} without the fields that it should have", event.name));
             }
         } else if line.contains(" sched_") {
@@ -29,13 +29,13 @@ pub(super) fn read(bytes: &[u8]) -> Result<(Recorded, Notes), String> {
     if lines == 0 {
         return Err("no line of an event".into());
     }
-    let timeline = builder.finish();
-    Ok((Recorded { format: "text", timeline, lost, ..Recorded::default() }, notes))
+    Ok((Recorded { format: "text", lost, ..builder.finish() }, notes))
 }
 
 struct Line<'a> {
     at: At,
     tgid: Option<u32>,
+    flags: Option<u8>,
     name: &'a str,
     rest: &'a str,
 }
@@ -58,10 +58,35 @@ fn event(line: &str) -> Option<Line<'_>> {
     let who = who.trim_end();
     let pid = who[who.trim_end_matches(|c: char| c.is_ascii_digit()).len()..].parse().ok()?;
     let (before, fields) = tail.split_once(": ")?;
-    let time = time(before.rsplit(' ').next()?)?;
+    let mut words = before.split_whitespace();
+    let (last, first) = (words.next_back()?, words.next());
+    let (time, flags) = (time(last)?, first.and_then(flags));
     let (name, rest) = fields.trim_start().split_once(": ")?;
     let name = name.rsplit(':').next()?;
-    Some(Line { at: At { time, cpu, pid }, tgid, name, rest })
+    Some(Line { at: At { time, cpu, pid }, tgid, flags, name, rest })
+}
+
+/// `dNh2.`: interrupts off, reschedule wanted, context, and depths of disabling.
+fn flags(word: &str) -> Option<u8> {
+    let &[irqs, resched, context, ..] = word.as_bytes() else { return None };
+    if !b".dDbX".contains(&irqs) {
+        return None;
+    }
+    let resched = match resched {
+        b'.' | b'p' => 0,
+        b'n' | b'N' => flag::NEED_RESCHED,
+        b'l' | b'L' => flag::LAZY,
+        b'b' | b'B' => flag::NEED_RESCHED | flag::LAZY,
+        _ => return None,
+    };
+    let context = match context {
+        b'.' => 0,
+        b's' => flag::SOFTIRQ,
+        b'H' => flag::HARDIRQ | flag::SOFTIRQ,
+        b'h' | b'z' | b'Z' => flag::HARDIRQ,
+        _ => return None,
+    };
+    Some(resched | context)
 }
 
 /// Seconds with up to nine decimals, in ns.
@@ -95,8 +120,15 @@ fn task<'a>(text: &'a str, prefix: &str) -> Option<Named<'a>> {
     Some(Named { pid, comm: comm.as_bytes(), prio })
 }
 
+/// The fields of `sched_stat_runtime`; its comm may hold anything.
+fn ran(rest: &str) -> Option<Ran> {
+    let text = &rest[rest.rfind(" pid=")?..];
+    let vruntime = number(text, "vruntime=");
+    Some(Ran { pid: number(text, "pid=")?, runtime: number(text, "runtime=")?, vruntime })
+}
+
 /// Adds an event of the kinds that a timeline has; `None` if its fields are not as they should be.
-fn known(builder: &mut Builder, line: &Line) -> Option<()> {
+fn known(builder: &mut Builder, line: &Line, glimpses: Glimpses) -> Option<()> {
     let (at, rest) = (line.at, line.rest);
     if let Some(tgid) = line.tgid {
         builder.tgid(at.pid, at.cpu, tgid);
@@ -110,18 +142,27 @@ fn known(builder: &mut Builder, line: &Line) -> Option<()> {
                 _ => 0,
             };
             builder.switch(at, task(prev, "prev_")?, state, task(next, "next_")?);
+            builder.flags(line.flags);
             return Some(());
         }
         "sched_migrate_task" => {
             let (from, to) = (number(rest, "orig_cpu=")?, number(rest, "dest_cpu=")?);
             builder.migrate(at, task(rest, "")?, from, to);
+            builder.flags(line.flags);
             return Some(());
         }
         "sched_waking" => EventKind::Waking,
         "sched_wakeup" => EventKind::Wakeup,
         "sched_wakeup_new" => EventKind::WakeupNew,
-        _ => return Some(()),
+        name => {
+            if glimpses == Glimpses::Kept {
+                let ran = if name == "sched_stat_runtime" { ran(rest) } else { None };
+                builder.glimpse(at, line.flags, ran);
+            }
+            return Some(());
+        }
     };
     builder.wake(at, kind, task(rest, "")?, number(rest, "target_cpu=")?);
+    builder.flags(line.flags);
     Some(())
 }

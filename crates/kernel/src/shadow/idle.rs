@@ -77,6 +77,8 @@ impl Idleness {
         for (i, w) in wakes.list.iter().enumerate() {
             let done = t.rows[w.wakeup].ts;
             let (mut lo, mut hi) = match w.select.or(w.waking) {
+                // The choice of a CPU is no event of a plain trace: it lies between these two.
+                Some(f) if t.rebuilt => (w.waking.map_or(done, |i| t.rows[i].ts), t.rows[f].ts),
                 Some(f) => (t.rows[f].ts, next[f].map_or(done, |n| t.rows[n].ts).min(done)),
                 None => (done.saturating_sub(slack), done),
             };
@@ -139,6 +141,20 @@ impl Idleness {
         }
         (can_idle, can_busy)
     }
+}
+
+/// For every row, the time of the next event of the same CPU.
+pub fn next_times(t: &Trace) -> Vec<u64> {
+    let mut last = vec![u64::MAX; t.nr_cpus];
+    let mut next = vec![u64::MAX; t.rows.len()];
+    let mut glimpses = t.glimpses.iter().rev().peekable();
+    for (i, r) in t.rows.iter().enumerate().rev() {
+        while let Some(g) = glimpses.next_if(|g| g.before > i) {
+            last[g.cpu.ix()] = g.ts;
+        }
+        next[i] = std::mem::replace(&mut last[r.cpu.ix()], r.ts);
+    }
+    next
 }
 
 /// For every row, the next row of the same CPU.

@@ -13,10 +13,12 @@
 //! | `queues` | who is queued where, with what state |
 //! | `levels` | one level of a queue as the decision code wants it |
 //! | `rebuild`, `queue_frame` | the state that a plain trace lets one rebuild |
+//! | `answers` | what a plain trace tells of the kernel's requests |
 //! | `decide` | the decision code of the fair class, asked about a level |
 //! | `placement`, `preempt`, `pick`, `tick` | the kinds of decision |
 //! | `result` | what a check found |
 
+pub mod answers;
 pub mod decide;
 pub mod idle;
 pub mod known;

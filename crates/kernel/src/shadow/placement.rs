@@ -379,11 +379,13 @@ impl PlacementView for View<'_, '_> {
         self.k.truth(u, known, false)
     }
     fn in_task(&mut self) -> bool {
-        let idle = self.p.f.trace.rebuilt && self.waking.curr_pid == 0;
-        let known = !idle && !self.p.f.trace.in_interrupt(self.waking);
-        let stack = self.p.f.trace.stack(self.waking);
+        let (t, waking) = (self.p.f.trace, self.waking);
+        let idle = t.rebuilt && waking.curr_pid == 0;
+        let known = !idle && !t.in_interrupt(waking);
+        let (flags, stack) = (waking.flags.map(|f| !f.interrupt), t.stack(waking));
         let u = Unknown { name: "whether the wakeup comes from an interrupt", of: 0 };
-        self.k.truth(u, (idle || !stack.is_empty()).then_some(known), known)
+        let told = flags.or((idle || !stack.is_empty()).then_some(known));
+        self.k.truth(u, told, known)
     }
     fn recent_used_cpu(&mut self) -> Cpu {
         if self.p.f.trace.rebuilt {

@@ -19,6 +19,10 @@ use vruntime_sched::release::{FairKind, Release};
 
 /// A request for a flag that is set already leaves no row where rows are of flags.
 const DUE: &str = "whether the kernel asked: the flag was set already";
+/// A plain trace has no rows of requests, and its flags tell nothing here.
+const ANSWER: &str = "whether the kernel asked: no event shows it";
+/// Accounting the running task asks too, and a plain trace does not tell which of both did.
+const ACCOUNTING: &str = "whether the check asked, or the accounting before it";
 
 /// What our code answers, and why.
 type Answer = (bool, &'static str);
@@ -90,7 +94,8 @@ impl<'a> Preempts<'a> {
     pub fn check(&mut self, at: usize, before: &[usize], q: &Queues) {
         let r = &self.t.rows[at];
         let s = &q.cpus[r.rq_cpu.ix()];
-        let kernel = !self.asked(at, before).is_empty();
+        let asked = self.asked(at, before);
+        let kernel = if self.t.plain { r.asked } else { Some(!asked.is_empty()) };
         let wakee = &r.p;
         let Some(curr) = s.curr else {
             return self.counts.miss(&[RUNNING]);
@@ -98,6 +103,9 @@ impl<'a> Preempts<'a> {
         if curr == wakee.pid {
             return; // woken before it slept: nothing to decide
         }
+        let (Some(kernel), plain) = (kernel, self.t.plain) else {
+            return self.counts.miss(&[ANSWER]);
+        };
         let hidden = self.new_flags_only && !kernel;
         if curr == 0 {
             if hidden {
@@ -131,7 +139,6 @@ impl<'a> Preempts<'a> {
         if hidden && (s.lazy.is_some() || before.iter().filter(of_curr).any(in_check)) {
             return self.counts.miss(&[DUE]);
         }
-        let asked = self.asked(at, before);
         let outside = before
             .iter()
             .filter(|i| of_curr(i) && !asked.contains(i) && !in_check(i))
@@ -147,6 +154,7 @@ impl<'a> Preempts<'a> {
         let question = |k: &mut Asker| -> Result<Answer, &'static str> {
             let u = Unknown { name: "need_resched of the running task", of: side.pid };
             let due = match flag {
+                _ if plain => k.truth(u, r.due, false),
                 NeedResched::No => false,
                 NeedResched::SetAt(ts) => {
                     let known = (r.ts.saturating_sub(ts) <= self.slack).then_some(true);
@@ -210,6 +218,10 @@ impl<'a> Preempts<'a> {
         let later = later_state(self.t, at, r.rq_cpu.ix(), side.pid);
         let (_, now) = curr_now(self.k, s, r.clock_task.ok_or(RUNNING)?, later).ok_or(RUNNING)?;
         let curr = curr_ent(k, side, &now);
+        let may_expire = now.deadline != (side.deadline, side.deadline);
+        if self.t.plain && self.k.fair == FairKind::Eevdf && may_expire {
+            return Err(ACCOUNTING);
+        }
         let wakee_off = off(k, wakee);
         let w = Ent {
             pid: wakee.pid,

@@ -92,7 +92,7 @@ pub fn rebuild(t: &Trace, k: &Release) -> Trace {
         flips: BTreeMap::new(),
         stays,
     };
-    let next = super::idle::next_rows(t);
+    let next = super::idle::next_times(t);
     let mut rows = Vec::with_capacity(t.rows.len());
     for (i, r) in t.rows.iter().enumerate() {
         match r.kind {
@@ -112,7 +112,7 @@ pub fn rebuild(t: &Trace, k: &Release) -> Trace {
     // What the order of rows says about the call chain of a move (see `migrate`).
     let mut stacks = t.stacks.clone();
     stacks.push(vec!["try_to_wake_up".to_owned()]);
-    Trace { rows, stacks, nr_cpus: t.nr_cpus, rebuilt: true }
+    Trace { rows, stacks, rebuilt: true, nr_cpus: t.nr_cpus, glimpses: vec![], plain: t.plain }
 }
 
 impl Rebuilder<'_> {
@@ -120,29 +120,19 @@ impl Rebuilder<'_> {
     fn plain(&self, r: &Row, at: usize) -> Row {
         let bound = self.stays.contains(&r.p.pid);
         Row {
-            ts: r.ts,
-            cpu: r.cpu,
-            kind: r.kind,
             curr_pid: r.curr_pid,
             a: r.a,
             b: r.b,
             rq_cpu: Cpu::from_ix(at),
             nr_running: self.cpus[at].nr_running(),
-            nr_switches: None,
             clock_task: Some(r.ts as i64),
-            wakee_flips: None,
-            curr_wakee_flips: None,
-            flips_more: (0, 0),
-            wake_cpu: None,
-            recent_used_cpu: None,
-            on_cpu: None,
-            curr_flags: None,
-            curr_nr_cpus_allowed: None,
             p_nr_cpus_allowed: Some(if bound { 0 } else { self.t.nr_cpus as i64 }),
             p: Side { pid: r.p.pid, prio: r.p.prio, ..Side::default() },
-            n: None,
-            stack: None,
+            flags: r.flags,
+            asked: r.asked,
+            due: r.due,
             line: r.line,
+            ..Row::new(r.ts, r.cpu, r.kind)
         }
     }
 
@@ -196,7 +186,7 @@ impl Rebuilder<'_> {
     }
 
     /// The choice of a CPU of the wakeup that starts at row `i`.
-    fn choice(&mut self, i: usize, next: Option<usize>) -> Option<Row> {
+    fn choice(&mut self, i: usize, next: u64) -> Option<Row> {
         let r = &self.t.rows[i];
         if self.on.contains_key(&r.p.pid) || r.p.pid == r.curr_pid || r.p.prio < 100 {
             return None;
@@ -214,7 +204,7 @@ impl Rebuilder<'_> {
         let mut row = self.plain(r, prev);
         row.kind = RowKind::SelectRq;
         // Not a row of the recording: nothing else on the CPU lies between.
-        row.ts = next.map_or(done.ts, |n| self.t.rows[n].ts).min(done.ts);
+        row.ts = next.min(done.ts);
         row.a = done.a;
         row.b = 8 | SYNC_NOT_KNOWN;
         row.wake_cpu = Some(prev as i64);

@@ -101,6 +101,45 @@ impl Side {
     }
 }
 
+/// What a row's `common_flags` tell of the moment.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Flags {
+    /// The running task is to be rescheduled.
+    pub need_resched: bool,
+    /// … when it is convenient (6.13 on).
+    pub lazy: bool,
+    /// In an interrupt, hard or soft.
+    pub interrupt: bool,
+}
+
+/// An event that is no row, for what it shows of its CPU.
+#[derive(Clone, Copy, Debug)]
+pub struct Glimpse {
+    /// When, ns.
+    pub ts: u64,
+    /// Where.
+    pub cpu: Cpu,
+    /// Rows that come before it.
+    pub before: usize,
+    /// Task running there.
+    pub curr_pid: i64,
+    /// See [`Flags`].
+    pub flags: Option<Flags>,
+    /// The task that was just accounted.
+    pub ran: Option<Ran>,
+}
+
+/// A task was accounted (`sched_stat_runtime`).
+#[derive(Clone, Copy, Debug)]
+pub struct Ran {
+    /// Which.
+    pub pid: i64,
+    /// For how long, ns.
+    pub runtime: u64,
+    /// Its virtual runtime after that, where the kernel shows it.
+    pub vruntime: Option<u64>,
+}
+
 /// One recorded event.
 #[derive(Clone, Debug)]
 pub struct Row {
@@ -148,8 +187,49 @@ pub struct Row {
     pub n: Option<Side>,
     /// Call chain: index into [`Trace::stacks`].
     pub stack: Option<usize>,
-    /// Line in the file, for messages.
+    /// What the event shows of its moment, if the format has it.
+    pub flags: Option<Flags>,
+    /// Activation in a plain trace: the kernel asked for a reschedule, as far as that can be told
+    /// ([`super::answers`]).
+    pub asked: Option<bool>,
+    /// Activation in a plain trace: the running task was to be rescheduled before.
+    pub due: Option<bool>,
+    /// Line in the file, for messages; in a plain trace the number of the event.
     pub line: u64,
+}
+
+impl Row {
+    /// An event of which nothing is known yet but when and where it was.
+    pub fn new(ts: u64, cpu: Cpu, kind: RowKind) -> Row {
+        Row {
+            ts,
+            cpu,
+            kind,
+            curr_pid: 0,
+            a: 0,
+            b: 0,
+            rq_cpu: cpu,
+            nr_running: None,
+            nr_switches: None,
+            clock_task: None,
+            wakee_flips: None,
+            curr_wakee_flips: None,
+            flips_more: (0, 0),
+            wake_cpu: None,
+            recent_used_cpu: None,
+            on_cpu: None,
+            curr_flags: None,
+            curr_nr_cpus_allowed: None,
+            p_nr_cpus_allowed: None,
+            p: Side::default(),
+            n: None,
+            stack: None,
+            flags: None,
+            asked: None,
+            due: None,
+            line: 0,
+        }
+    }
 }
 
 /// A recording in memory, rows in order of time.
@@ -163,6 +243,10 @@ pub struct Trace {
     pub nr_cpus: usize,
     /// The state was rebuilt from plain columns ([`super::rebuild`]).
     pub rebuilt: bool,
+    /// Other events, in order.
+    pub glimpses: Vec<Glimpse>,
+    /// Calls of `resched_curr` have no rows: what the kernel asked is told by [`Row::asked`].
+    pub plain: bool,
 }
 
 impl Trace {

@@ -2,7 +2,8 @@
 
 use crate::cli::{TraceCheckArgs, TraceDiffArgs, TraceStatArgs};
 use crate::failure::{Done, Failure};
-use crate::trace_check::trace_check;
+use crate::machine_choice::machine;
+use crate::trace_check::{Given, trace_check};
 use serde_json::json;
 use std::fmt::Write;
 use std::path::Path;
@@ -16,8 +17,11 @@ use vruntime_report::trace_diff_text;
 pub fn check(args: &TraceCheckArgs) -> Result<Done, Failure> {
     // A wrong expression is a mistake of the command line, not of a recording.
     args.kernel.as_deref().map(kernel).transpose()?;
-    let report = trace_check(&args.paths, args.kernel.as_deref())
-        .map_err(|e| Failure::Input(e.to_string()))?;
+    let machine = args.machine.as_deref().map(machine).transpose()?;
+    let topology = machine.map(|m| m.topology.build(m.arch)).transpose();
+    let topology = topology.map_err(|e| Failure::Input(e.to_string()))?;
+    let given = Given { kernel: args.kernel.as_deref(), topology: topology.as_ref() };
+    let report = trace_check(&args.paths, given).map_err(|e| Failure::Input(e.to_string()))?;
     if args.markdown {
         let tables =
             ["true", "reconstructed"].map(|s| format!("State: {s}\n\n{}", report.markdown(s)));

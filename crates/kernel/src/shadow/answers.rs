@@ -1,0 +1,212 @@
+//! What a plain trace tells of the kernel's answer to a wakeup: did it ask for a reschedule?
+//!
+//! *What.* `resched_curr` leaves no event in an ordinary trace, but every event carries the flag
+//! TIF_NEED_RESCHED of the task that runs on its CPU. The last event before an activation shows the
+//! flag as the preemption check found it; the activation's own event, if it is on that CPU, or else
+//! the next one there shows it as the check left it. A switch clears the flag before its event;
+//! there a task that is switched from while it can run tells the same.
+//! *Limits.* Accounting a task leaves an event, `sched_stat_runtime`, and both a tick and a pass
+//! through `schedule` account the task. If the trace has no such events, only an activation's own
+//! flag is conclusive, and only against an event of the same wakeup. One that was accounted in an
+//! interrupt may have been asked by a tick: such an event tells the flag before it, not after it.
+//! *Departures.* D1: `sched_yield` is taken for an answered request. D2: so is RCU's direct setting
+//! of the flag.
+
+use super::trace::{Flags, RowKind, Trace};
+use vruntime_base::Cpu;
+
+/// One CPU.
+#[derive(Clone, Default)]
+struct Sight {
+    /// The flag of the running task, if nothing can have changed it since it was seen.
+    set: Option<bool>,
+    /// The flag at the last accounting in an interrupt.
+    accounted: Option<bool>,
+    /// The idle task runs.
+    idle: bool,
+    /// The last event is the start of this task's wakeup.
+    waking: Option<i64>,
+    /// Activations that wait for the next event on this CPU.
+    open: Vec<usize>,
+}
+
+/// An event, for what it shows of its CPU.
+struct Shown {
+    cpu: Cpu,
+    curr_pid: i64,
+    flags: Option<Flags>,
+    accounts: bool,
+}
+
+/// Fills [`super::trace::Row::asked`] and [`super::trace::Row::due`] of all activations.
+pub fn infer(t: &mut Trace) {
+    let glimpses = std::mem::take(&mut t.glimpses);
+    let complete = glimpses.iter().any(|g| g.ran.is_some());
+    let mut cpus = vec![Sight::default(); t.nr_cpus];
+    let mut next = 0;
+    for i in 0..t.rows.len() {
+        while let Some(g) = glimpses.get(next).filter(|g| g.before <= i) {
+            let shown = Shown {
+                cpu: g.cpu,
+                curr_pid: g.curr_pid,
+                flags: g.flags,
+                accounts: g.ran.is_some(),
+            };
+            see(t, &mut cpus, &shown, complete);
+            next += 1;
+        }
+        let r = &t.rows[i];
+        match r.kind {
+            RowKind::Switch => switch(t, &mut cpus, i, complete),
+            RowKind::Wakeup | RowKind::WakeupNew => activation(t, &mut cpus, i, complete),
+            _ => {
+                let (cpu, curr_pid, flags) = (r.cpu, r.curr_pid, r.flags);
+                let waking = (r.kind == RowKind::Waking).then_some(r.p.pid);
+                see(t, &mut cpus, &Shown { cpu, curr_pid, flags, accounts: false }, complete);
+                cpus[cpu.ix()].waking = waking;
+            }
+        }
+    }
+    t.glimpses = glimpses;
+}
+
+fn is_set(f: Flags) -> bool {
+    f.need_resched || f.lazy
+}
+
+/// Takes in an event on its own CPU.
+fn see(t: &mut Trace, cpus: &mut [Sight], e: &Shown, complete: bool) {
+    let s = &mut cpus[e.cpu.ix()];
+    s.idle = e.curr_pid == 0;
+    s.waking = None;
+    let Some(flags) = e.flags else { return };
+    let set = is_set(flags);
+    if !s.idle && complete {
+        match (set, s.open.as_slice()) {
+            (false, open) => open.iter().for_each(|&of| t.rows[of].asked = Some(false)),
+            (true, &[of]) if t.rows[of].due == Some(false) => t.rows[of].asked = Some(true),
+            _ => {}
+        }
+        s.open.clear();
+    }
+    if e.accounts && flags.interrupt && !set {
+        // A tick would ask after this.
+        (s.set, s.accounted) = (None, Some(false));
+    } else {
+        (s.set, s.accounted) = (Some(set), None);
+    }
+}
+
+fn switch(t: &mut Trace, cpus: &mut [Sight], i: usize, complete: bool) {
+    let r = &t.rows[i];
+    let s = &mut cpus[r.cpu.ix()];
+    let (prev, next) = (r.p.pid, r.n.map_or(0, |n| n.pid));
+    let preempted = r.b == 0;
+    let open = std::mem::take(&mut s.open);
+    *s = Sight { set: Some(false), idle: next == 0, ..Sight::default() };
+    if prev == 0 {
+        open.iter().for_each(|&of| t.rows[of].asked = Some(true));
+    } else if let (&[of], true, true) = (open.as_slice(), preempted, complete)
+        && t.rows[of].due == Some(false)
+    {
+        t.rows[of].asked = Some(true);
+    }
+}
+
+fn activation(t: &mut Trace, cpus: &mut [Sight], i: usize, complete: bool) {
+    let r = &t.rows[i];
+    let (target, own) = (r.rq_cpu.ix(), r.cpu == r.rq_cpu && r.kind == RowKind::Wakeup);
+    let after = r.flags.map(is_set).filter(|_| own);
+    let s = &mut cpus[target];
+    if r.cpu == r.rq_cpu {
+        s.idle = r.curr_pid == 0;
+    }
+    let one = complete || own && s.waking == Some(r.p.pid);
+    let before = s.set.or(s.accounted).filter(|_| s.open.is_empty() && one);
+    t.rows[i].due = before;
+    if s.idle || after.is_none() {
+        s.open.push(i);
+        (s.set, s.accounted) = (None, None);
+        return;
+    }
+    let open = std::mem::take(&mut s.open);
+    if after == Some(false) && complete {
+        open.iter().for_each(|&of| t.rows[of].asked = Some(false));
+    }
+    t.rows[i].asked = match (before, after) {
+        (_, Some(false)) => Some(false),
+        (Some(false), Some(true)) => Some(true),
+        _ => None,
+    };
+    (s.set, s.accounted) = (after, None);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::trace::{Glimpse, Ran, Row, Side};
+    use super::*;
+
+    const ALL: Flags = Flags { need_resched: false, lazy: false, interrupt: false };
+    const SET: Flags = Flags { need_resched: true, ..ALL };
+
+    fn row(kind: RowKind, on: u16, of: u16, flags: Flags) -> Row {
+        let mut r = Row::new(0, Cpu(on), kind);
+        (r.curr_pid, r.rq_cpu, r.flags) = (100 + i64::from(on), Cpu(of), Some(flags));
+        r.p = Side { pid: 7, ..Side::default() };
+        r
+    }
+    fn trace(rows: Vec<Row>) -> Trace {
+        Trace { rows, nr_cpus: 2, plain: true, ..Trace::default() }
+    }
+    fn glimpse(cpu: u16, before: usize, flags: Flags, accounts: bool) -> Glimpse {
+        let ran = accounts.then_some(Ran { pid: 1, runtime: 1, vruntime: None });
+        let curr_pid = 100 + i64::from(cpu);
+        Glimpse { ts: 0, cpu: Cpu(cpu), before, curr_pid, flags: Some(flags), ran }
+    }
+
+    #[test]
+    fn an_own_row_shows_the_flag_as_its_check_left_it() {
+        let waking = row(RowKind::Waking, 0, 0, ALL);
+        for (flags, due, asked) in [(ALL, Some(false), false), (SET, Some(false), true)] {
+            let mut t = trace(vec![waking.clone(), row(RowKind::Wakeup, 0, 0, flags)]);
+            infer(&mut t);
+            assert_eq!((t.rows[1].due, t.rows[1].asked), (due, Some(asked)));
+        }
+        // It was set before: nobody can tell.
+        let waking = row(RowKind::Waking, 0, 0, SET);
+        let mut t = trace(vec![waking, row(RowKind::Wakeup, 0, 0, SET)]);
+        infer(&mut t);
+        assert_eq!((t.rows[1].due, t.rows[1].asked), (Some(true), None));
+    }
+
+    #[test]
+    fn elsewhere_the_next_event_tells_unless_a_tick_came_between() {
+        let in_irq = Flags { interrupt: true, ..ALL };
+        let wakeup = row(RowKind::Wakeup, 0, 1, ALL);
+        let before = glimpse(1, 0, ALL, true);
+        let tick = glimpse(1, 1, in_irq, true);
+        for (after, asked) in [
+            (vec![glimpse(1, 1, SET, false)], Some(true)),
+            (vec![glimpse(1, 1, ALL, false)], Some(false)),
+            (vec![tick, glimpse(1, 1, SET, false)], Some(false)),
+            (vec![], None),
+        ] {
+            let mut t = trace(vec![wakeup.clone(), row(RowKind::Waking, 0, 0, ALL)]);
+            t.glimpses = std::iter::once(before).chain(after).collect();
+            infer(&mut t);
+            assert_eq!((t.rows[0].due, t.rows[0].asked), (Some(false), asked));
+        }
+    }
+
+    #[test]
+    fn without_accounting_events_a_switch_tells_nothing() {
+        let mut switch = row(RowKind::Switch, 1, 1, ALL);
+        (switch.p.pid, switch.n) = (101, Some(Side { pid: 7, ..Side::default() }));
+        let mut t = trace(vec![row(RowKind::Wakeup, 0, 1, ALL), switch]);
+        infer(&mut t);
+        assert_eq!(t.rows[0].asked, None);
+        t.glimpses = vec![glimpse(1, 0, ALL, true)];
+        infer(&mut t);
+        assert_eq!(t.rows[0].asked, Some(true));
+    }
+}
