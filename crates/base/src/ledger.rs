@@ -55,6 +55,7 @@ funcs! {
     PipeWrite Syscall "pipe_write",
     PipeRead Syscall "pipe_read",
     MutexLock Syscall "mutex_lock",
+    Fget Syscall "fget",
     UnixSend Syscall "unix_stream_sendmsg",
     UnixRecv Syscall "unix_stream_recvmsg",
     Futex Syscall "futex",
@@ -105,6 +106,10 @@ pub enum Resource {
     LlcShared,
     /// A pipe's mutex, or the line it lies on.
     PipeMutex,
+    /// A pipe's slot, and the bytes in its page.
+    PipeData,
+    /// The count of a file that threads share.
+    FileCount,
     /// A socket's lock or lines.
     Socket,
     /// A task's own lines (`task_struct`), or its `pi_lock`.
@@ -115,13 +120,15 @@ pub enum Resource {
 
 impl Resource {
     /// Every resource, in order.
-    pub const ALL: [Resource; 9] = [
+    pub const ALL: [Resource; 11] = [
         Resource::None,
         Resource::RqLock,
         Resource::RqLine,
         Resource::TgLoadAvg,
         Resource::LlcShared,
         Resource::PipeMutex,
+        Resource::PipeData,
+        Resource::FileCount,
         Resource::Socket,
         Resource::TaskLine,
         Resource::Global,
@@ -135,6 +142,8 @@ impl Resource {
             Resource::TgLoadAvg => "tg->load_avg",
             Resource::LlcShared => "sd_llc_shared",
             Resource::PipeMutex => "pipe mutex",
+            Resource::PipeData => "pipe data",
+            Resource::FileCount => "file count",
             Resource::Socket => "socket",
             Resource::TaskLine => "task line",
             Resource::Global => "global line",

@@ -17,6 +17,7 @@ mod idle;
 mod irq;
 mod path;
 pub mod pipe;
+mod pipe_lines;
 mod pipe_ops;
 pub mod program;
 pub mod record;

@@ -17,6 +17,8 @@ use vruntime_machine::{Costs, Machine};
 /// A table of steps.
 type Table = &'static [(Func, fn(&Costs) -> u32)];
 
+/// `fget` and `fput` of a file that threads share, without the transfers of its line.
+const COUNT_FILE: Table = &[(Func::Fget, |m| m.file_count)];
 /// `mutex_lock` of a pipe, without the transfer of its line.
 const LOCK: Table = &[(Func::MutexLock, |m| m.pipe_lock)];
 /// `pipe_write` of up to 128 bytes to a page that is there, and the release of the mutex.
@@ -36,9 +38,10 @@ pub(crate) enum Path {
     Read,
     Exit,
     Enter,
+    CountFile,
 }
 
-const TABLES: [Table; 5] = [LOCK, WRITE, READ, EXIT, ENTER];
+const TABLES: [Table; 6] = [LOCK, WRITE, READ, EXIT, ENTER, COUNT_FILE];
 
 /// How long everything takes while some number of a core's threads are busy.
 #[derive(Clone, Debug)]

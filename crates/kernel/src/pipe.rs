@@ -11,6 +11,7 @@
 //! *Example.* Pages of 4 KiB: a write of 4000 bytes takes a new slot, 96 more are appended to it, 1
 //! more takes the next slot.
 
+use crate::pipe_lines::PipeLines;
 use crate::wait::WaitQueue;
 use vruntime_base::{Cpu, Ns, TaskId};
 
@@ -32,6 +33,8 @@ pub struct Mutex {
     pub spin_tail: Cpu,
     /// Tasks sleeping for it.
     pub sleepers: WaitQueue,
+    /// Where the lines are that it guards.
+    pub lines: PipeLines,
 }
 
 impl Default for Mutex {
@@ -43,6 +46,7 @@ impl Default for Mutex {
             spin_head: Cpu::NONE,
             spin_tail: Cpu::NONE,
             sleepers: WaitQueue::default(),
+            lines: PipeLines::default(),
         }
     }
 }
@@ -96,6 +100,11 @@ impl Pipe {
     #[inline(always)]
     pub fn is_full(&self) -> bool {
         self.head - self.tail >= PIPE_SLOTS as u32
+    }
+    /// Readers and writers work on the same slot.
+    #[inline(always)]
+    pub fn has_one_slot(&self) -> bool {
+        self.head - self.tail <= 1
     }
     /// Stores up to `bytes`; returns how many went in and how many new slots they took.
     #[inline]

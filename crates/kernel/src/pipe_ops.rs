@@ -4,7 +4,8 @@
 //! be woken, lock, copy, unlock and the way to the next system call are one operation.
 //! *Source.* Linux 6.1.192 and 6.12.117, fs/pipe.c; mutexes:
 //! kernel/locking/mutex.c as documented in Documentation/locking/mutex-design.rst.
-//! *Equations.* A waiter gets the mutex one line transfer after its release.
+//! *Equations.* A waiter gets the mutex one line transfer after its release. With the mutex comes
+//! what `pipe_lines` says of slot and data.
 //! *Departures.* D1: a spinner may not overtake one that spins already; whoever sleeps for the
 //! mutex is woken at its release and competes again. D2: pages are never missing. D3: where the
 //! time of the release is known, the owner is through with the pipe, and no known interrupt comes
@@ -37,17 +38,20 @@ impl Sim {
     /// Takes the mutex of the pipe that `p` reads or writes, at `at` (now, or soon).
     pub(crate) fn pipe_lock(&mut self, c: Cpu, p: TaskId, at: Ns) {
         let ch = self.channel_of(p);
-        self.pipe_call(c, p, ch, at);
+        self.pipe_call(c, p, ch, at, false);
     }
 
-    /// See [`Sim::pipe_lock`]; `ch` is the pipe.
+    /// See [`Sim::pipe_lock`]; `ch` is the pipe. The system call may begin here.
     #[inline(always)]
-    pub(crate) fn pipe_call(&mut self, c: Cpu, p: TaskId, ch: ChannelId, at: Ns) {
-        let freed_rule = self.sh.release.pipe_wakes_on_freed_slot;
+    pub(crate) fn pipe_call(&mut self, c: Cpu, p: TaskId, ch: ChannelId, at: Ns, begins: bool) {
+        let rules = self.pipe_rules();
         let no_mutex = self.without.has(Knockout::PipeMutex);
         let (mut hot, channels) = self.split(c, p);
         let Channel::Pipe(pipe) = &mut channels[ch.ix()] else { unreachable!("not a pipe") };
-        let at = at + hot.take(Path::Lock);
+        let mut at = at + hot.take(Path::Lock);
+        if begins {
+            at += hot.get_file(pipe, c, rules);
+        }
         let m = &pipe.mutex;
         if m.free_at > at || m.spin_head.is_some() {
             hot.cpu.no_user();
@@ -55,13 +59,21 @@ impl Sim {
             self.pipe_contended(c, p, ch, at);
             return;
         }
-        let mut at = at;
         if m.last_cpu != c && m.last_cpu.is_some() && !no_mutex {
             let cost = hot.machine.transfer(m.last_cpu, c);
             hot.row.book(Func::MutexLock, Resource::PipeMutex, cost);
             at += cost;
         }
-        hot.pipe_locked(pipe, c, p, ch, at, freed_rule);
+        hot.pipe_locked(pipe, c, p, ch, at, rules);
+    }
+
+    #[inline(always)]
+    fn pipe_rules(&self) -> Rules {
+        Rules {
+            wakes_on_freed_slot: self.sh.release.pipe_wakes_on_freed_slot,
+            data_is_free: self.without.has(Knockout::PipeData),
+            files_are_free: self.without.has(Knockout::FileCount),
+        }
     }
 
     /// The mutex of the pipe is taken: spins if its owner runs, else sleeps.
@@ -300,10 +312,10 @@ impl Sim {
 
     /// A spinner gets the mutex at `at`.
     fn pipe_granted(&mut self, c: Cpu, p: TaskId, ch: ChannelId, at: Ns) {
-        let freed_rule = self.sh.release.pipe_wakes_on_freed_slot;
+        let rules = self.pipe_rules();
         let (mut hot, channels) = self.split(c, p);
         let Channel::Pipe(pipe) = &mut channels[ch.ix()] else { unreachable!("not a pipe") };
-        hot.pipe_locked(pipe, c, p, ch, at, freed_rule);
+        hot.pipe_locked(pipe, c, p, ch, at, rules);
         let (next, free_at) = (pipe.mutex.spin_head, pipe.mutex.free_at);
         if next.is_some() {
             let at = free_at + self.transfer(c, next);
@@ -329,6 +341,7 @@ impl Sim {
         if wake_writer && !self.pipe(ch).is_full() {
             at = self.wake_waiters(c, ch, at, false);
         }
+        let at = at + self.put_file_after(c, p, ch, complete);
         self.tasks[p.ix()].step = if complete { Step::Woken } else { Step::WritePrepare };
         self.plan_wakes(c, at, Frame::Task);
     }
@@ -348,8 +361,20 @@ impl Sim {
         if complete && wake_reader && !self.pipe(ch).is_empty() {
             at = self.wake_waiters(c, ch, at, true);
         }
+        let at = at + self.put_file_after(c, p, ch, complete);
         self.tasks[p.ix()].step = if complete { Step::Woken } else { Step::ReadPrepare };
         self.plan_wakes(c, at, Frame::Task);
+    }
+
+    /// `fput` of a call that wakes someone, if the call is `over`.
+    fn put_file_after(&mut self, c: Cpu, p: TaskId, ch: ChannelId, over: bool) -> Ns {
+        if !over {
+            return Ns::ZERO;
+        }
+        let rules = self.pipe_rules();
+        let (mut hot, channels) = self.split(c, p);
+        let Channel::Pipe(pipe) = &mut channels[ch.ix()] else { return Ns::ZERO };
+        hot.put_file(pipe, c, rules)
     }
 
     /// `wake_up_interruptible_sync_poll`: everyone who waits non-exclusively, and one exclusive.
@@ -404,6 +429,14 @@ impl Sim {
     }
 }
 
+/// What pipes do under the kernel in force, and what is left out.
+#[derive(Clone, Copy)]
+struct Rules {
+    wakes_on_freed_slot: bool,
+    data_is_free: bool,
+    files_are_free: bool,
+}
+
 impl Hot<'_> {
     /// The task `p` holds the mutex from `at` on: copies, and plans the unlock – fused with what
     /// follows if nobody has to be woken there.
@@ -415,12 +448,18 @@ impl Hot<'_> {
         p: TaskId,
         ch: ChannelId,
         at: Ns,
-        freed_rule: bool,
+        rules: Rules,
     ) {
         let (quiet, free_at);
+        let before = pipe.mutex.last_cpu;
+        let machine = self.machine;
+        let transfer = |from: Cpu, to: Cpu| {
+            if from.is_none() || rules.data_is_free { Ns::ZERO } else { machine.transfer(from, to) }
+        };
         if let Op::Write { bytes, .. } = self.k.op {
             let want = bytes - self.k.done;
             let was_empty = pipe.is_empty();
+            let lines = pipe.fetch_for_write(c, before, transfer);
             let (n, new_slots) = pipe.write(want);
             self.k.done += n;
             self.k.was_edge = was_empty;
@@ -428,14 +467,17 @@ impl Hot<'_> {
             self.cpu.func = Func::PipeWrite;
             quiet = n == want && !was_empty && !pipe.poll_usage && !self.k.wake_next;
             let more = new_slots * self.machine.costs.pipe_new_page;
-            free_at = at + self.copied(Path::Write, n, more);
+            free_at = at + self.copied(Path::Write, n, more) + lines;
+            self.row.book(Func::PipeWrite, Resource::PipeData, lines);
         } else {
             let Op::Read { bytes, .. } = self.k.op else { unreachable!("not on a channel") };
             let was_full = pipe.is_full();
+            let lines =
+                if pipe.is_empty() { Ns::ZERO } else { pipe.fetch_for_read(c, before, transfer) };
             let (n, freed) = pipe.read(bytes - self.k.done);
             self.k.done += n;
             self.k.got = n > 0;
-            self.k.was_edge = was_full && (!freed_rule || freed);
+            self.k.was_edge = was_full && (!rules.wakes_on_freed_slot || freed);
             self.k.again = n > 0 && self.k.done < bytes;
             self.k.step = Step::ReadUnlocked;
             self.cpu.func = Func::PipeRead;
@@ -443,7 +485,8 @@ impl Hot<'_> {
             if self.k.done == bytes {
                 self.stats.message(pipe.group, at);
             }
-            free_at = at + self.copied(Path::Read, n, 0);
+            free_at = at + self.copied(Path::Read, n, 0) + lines;
+            self.row.book(Func::PipeRead, Resource::PipeData, lines);
         }
         let m = &mut pipe.mutex;
         m.owner = p;
@@ -452,13 +495,38 @@ impl Hot<'_> {
         self.cpu.mutex = ch;
         if quiet && m.sleepers.is_empty() {
             let func = self.cpu.func;
-            self.syscall_return(free_at);
+            let put = self.put_file(pipe, c, rules);
+            self.syscall_return(free_at + put);
             self.cpu.func = func;
         } else {
             self.cpu.no_user();
             self.cpu.frames[0] = Frame::Task;
             self.cpu.op_end = free_at;
         }
+    }
+
+    /// `fget`: what counting the file costs, if threads share it.
+    #[inline(always)]
+    fn get_file(&mut self, pipe: &mut Pipe, c: Cpu, rules: Rules) -> Ns {
+        if !self.k.shares_files || rules.files_are_free {
+            return Ns::ZERO;
+        }
+        self.take(Path::CountFile) + self.put_file(pipe, c, rules)
+    }
+
+    /// `fput`: what counting the file costs if another CPU has done so since.
+    #[inline(always)]
+    fn put_file(&mut self, pipe: &mut Pipe, c: Cpu, rules: Rules) -> Ns {
+        if !self.k.shares_files || rules.files_are_free {
+            return Ns::ZERO;
+        }
+        let from = pipe.mutex.lines.count_file(c, matches!(self.k.op, Op::Write { .. }));
+        if from == c || from.is_none() {
+            return Ns::ZERO;
+        }
+        let cost = self.machine.transfer(from, c);
+        self.row.book(Func::Fget, Resource::FileCount, cost);
+        cost
     }
 
     /// Books the copy of `n` bytes and `more` work with it; returns the time until the unlock.

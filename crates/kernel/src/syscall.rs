@@ -29,7 +29,7 @@ impl Sim {
         if let (Step::Begin, Op::Write { to: ch, .. } | Op::Read { from: ch, .. }) = (k.step, k.op)
             && matches!(self.channels[ch.ix()], Channel::Pipe(_))
         {
-            self.pipe_call(c, p, ch, self.now);
+            self.pipe_call(c, p, ch, self.now, true);
         } else {
             self.other_step(c, p);
         }

@@ -86,6 +86,8 @@ pub struct KTask {
     pub got: bool,
     /// The program calls `read` again for the rest of its message.
     pub again: bool,
+    /// Threads share its file table: a system call counts the file it works on.
+    pub shares_files: bool,
     /// Waits exclusively.
     pub exclusive: bool,
     /// Time left of the interrupted operation before `step`, at full speed.

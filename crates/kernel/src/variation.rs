@@ -43,6 +43,8 @@ knockouts! {
     TgLoadAvg "tg_load_avg" "reading and writing tg->load_avg",
     LlcShared "sd_llc_shared" "reading and writing sd_llc_shared",
     PipeMutex "pipe_mutex" "waiting for pipe mutexes, and their lines",
+    PipeData "pipe_data" "fetching a pipe's slot and data from where they were last touched",
+    FileCount "file_count" "counting files that threads share (fget, fput)",
     TaskLine "task_line" "fetching the lines of a task from where it was last touched",
     Ipi "ipi" "interrupts between CPUs: sending, delivery, entry",
     IdleExit "idle_exit" "the exit latency of idle states",
@@ -159,6 +161,8 @@ fn leave_out(m: &mut Machine, k: Knockout) {
         Knockout::Smt => m.set_full_speed(),
         Knockout::RqLock
         | Knockout::PipeMutex
+        | Knockout::PipeData
+        | Knockout::FileCount
         | Knockout::TaskLine
         | Knockout::TtwuPending
         | Knockout::ScanLimit => {}

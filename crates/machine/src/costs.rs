@@ -128,6 +128,8 @@ cost_table! {
         syscall_exit,
         /// User part between two system calls of a message loop.
         user_loop,
+        /// fget and fput of a file that threads share, its line local.
+        file_count,
         /// Taking an uncontended pipe mutex.
         pipe_lock,
         /// A pipe write inside the mutex: book-keeping and a copy of up to 128 bytes.

@@ -44,6 +44,8 @@ fn entry(k: Knockout, r: &RunRecord) -> Option<Ns> {
         Knockout::TgLoadAvg => on(r, Resource::TgLoadAvg),
         Knockout::LlcShared => on(r, Resource::LlcShared),
         Knockout::PipeMutex => on(r, Resource::PipeMutex),
+        Knockout::PipeData => on(r, Resource::PipeData),
+        Knockout::FileCount => of(r, Func::Fget),
         Knockout::TaskLine => on(r, Resource::TaskLine),
         Knockout::Ipi => of(r, Func::Ipi),
         Knockout::IdleExit => of(r, Func::IdleExit),

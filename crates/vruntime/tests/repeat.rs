@@ -102,23 +102,22 @@ fn golden_hackbench_on_cfs() {
         "v6.1",
         "hackbench -g 2 -f 4 --pipe --threads -l 2000",
         expect![[r#"
-            time 7650 us
-            switches 6826, voluntary 3885, involuntary 2211; migrations 824
-            wakeups 3964, local 1934, queued 825; ipis 1391; messages 64000
-              3869 switch: blocks
+            time 9638 us
+            switches 9777, voluntary 6801, involuntary 2299; migrations 1025
+            wakeups 6852, local 1972, queued 850; ipis 1548; messages 64000
+              6785 switch: blocks
                 16 switch: exits
-               730 switch: idle: task woken
-              2211 switch: wakeup: vruntime beyond granularity
-                69 placement: idle CPU in scan
-                13 placement: prev idle
-                 5 placement: recent_used_cpu idle
-                 4 placement: target (no scan)
-              3117 placement: target (nothing idle)
-               157 placement: target idle
-                69 migration: idle CPU in scan
-                25 migration: newidle balance, MC
-                 5 migration: recent_used_cpu idle
-               725 migration: target (nothing idle)
+               677 switch: idle: task woken
+              2299 switch: wakeup: vruntime beyond granularity
+               159 placement: idle CPU in scan
+                 5 placement: prev idle
+                 8 placement: recent_used_cpu idle
+              6075 placement: target (nothing idle)
+               182 placement: target idle
+               159 migration: idle CPU in scan
+                36 migration: newidle balance, MC
+                 8 migration: recent_used_cpu idle
+               822 migration: target (nothing idle)
         "#]],
     );
 }
@@ -130,22 +129,22 @@ fn golden_hackbench_on_eevdf() {
         "v6.12",
         "hackbench -g 2 -f 4 --pipe --threads -l 2000",
         expect![[r#"
-            time 7268 us
-            switches 1851, voluntary 1037, involuntary 377; migrations 294
-            wakeups 1048, local 752, queued 466; ipis 326; messages 64000
-              1021 switch: blocks
+            time 7827 us
+            switches 2797, voluntary 1503, involuntary 1087; migrations 742
+            wakeups 1523, local 1073, queued 233; ipis 344; messages 64000
+              1487 switch: blocks
                 16 switch: exits
-               437 switch: idle: task woken
-               377 switch: wakeup: wakee is picked
-                34 placement: idle CPU in scan
-                59 placement: prev idle
-                 1 placement: recent_used_cpu idle
-               435 placement: target (nothing idle)
-                33 placement: target idle
-                34 migration: idle CPU in scan
-                16 migration: newidle balance, MC
-                 1 migration: recent_used_cpu idle
-               243 migration: target (nothing idle)
+               207 switch: idle: task woken
+              1087 switch: wakeup: wakee is picked
+                33 placement: idle CPU in scan
+                40 placement: prev idle
+                 4 placement: recent_used_cpu idle
+              1126 placement: target (nothing idle)
+                31 placement: target idle
+                33 migration: idle CPU in scan
+                11 migration: newidle balance, MC
+                 4 migration: recent_used_cpu idle
+               694 migration: target (nothing idle)
         "#]],
     );
 }
