@@ -25,7 +25,7 @@ pub enum FormatError {
         expected: String,
     },
     /// The text says something else than it should.
-    #[error("{path}:{line}: found {found}; expected {expected}")]
+    #[error("{}: found {found}; expected {expected}", place(path, *line))]
     Syntax {
         /// File.
         path: PathBuf,
@@ -87,8 +87,16 @@ pub struct Diagnostic {
     pub text: String,
 }
 
+/// `file:line`, or the file alone if it is meant as a whole.
+fn place(path: &Path, line: u64) -> String {
+    match line {
+        0 => path.display().to_string(),
+        _ => format!("{}:{line}", path.display()),
+    }
+}
+
 impl std::fmt::Display for Diagnostic {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}:{}: {}", self.path.display(), self.line, self.text)
+        write!(f, "{}: {}", place(&self.path, self.line), self.text)
     }
 }

@@ -1,69 +1,88 @@
-//! Reading `.xz`, damaged files included.
-//!
-//! A whole file goes through the decoder. If that fails, the LZMA2 chunks of the first block are
-//! walked and the longest run of whole chunks that decodes is taken: what stood before the damage.
+//! Reading `.xz`. What stands before damage is read; one that unpacks to an absurd size is damaged.
 
-use std::io::Cursor;
+use lzma_rust2::XzReader;
+use std::io::{self, BufReader, Read};
+
+/// KiB that a file may ask for: twice what `xz -9` does.
+const MEMORY_KIB: u32 = 128 << 10;
+/// No recording or text shrinks to less than a part in this, once it is longer than [`FREE`].
+const RATIO: u64 = 1000;
+const FREE: u64 = 64 << 20;
 
 /// What an `.xz` file holds; with the decoder's complaint if that is not all.
 pub fn decompress(bytes: &[u8]) -> (Vec<u8>, Option<String>) {
     let mut out = Vec::new();
-    match lzma_rs::xz_decompress(&mut Cursor::new(bytes), &mut out) {
-        Ok(()) => (out, None),
-        Err(e) => (prefix(bytes).unwrap_or_default(), Some(format!("{e:?}"))),
+    let read = reader(bytes).read_to_end(&mut out);
+    (out, read.err().map(|e| e.to_string()))
+}
+
+/// What an `.xz` file holds. An error comes after all that stands before the damage.
+pub(crate) fn reader<R: Read>(packed: R) -> impl Read {
+    let packed = BufReader::with_capacity(1 << 16, Counted { of: packed, read: 0 });
+    Unpacked { xz: XzReader::new_mem_limit(packed, true, MEMORY_KIB), given: 0 }
+}
+
+/// Counts what is read through it.
+pub(crate) struct Counted<R> {
+    pub of: R,
+    pub read: u64,
+}
+
+impl<R: Read> Read for Counted<R> {
+    fn read(&mut self, to: &mut [u8]) -> io::Result<usize> {
+        let n = self.of.read(to)?;
+        self.read += n as u64;
+        Ok(n)
     }
 }
 
-/// The text before the damage.
-fn prefix(bytes: &[u8]) -> Option<Vec<u8>> {
-    const STREAM_HEADER: usize = 12;
-    let block_header = (usize::from(*bytes.get(STREAM_HEADER)?) + 1) * 4;
-    let data = bytes.get(STREAM_HEADER + block_header..)?;
-    let ends = chunk_ends(data);
-    ends.iter().rev().find_map(|&end| {
-        let mut whole = data[..end].to_vec();
-        whole.push(0); // end of LZMA2
-        let mut out = Vec::new();
-        lzma_rs::lzma2_decompress(&mut Cursor::new(&whole), &mut out).ok()?;
-        Some(out)
-    })
+struct Unpacked<R: Read> {
+    xz: XzReader<BufReader<Counted<R>>>,
+    given: u64,
 }
 
-/// Where each whole LZMA2 chunk of `data` ends.
-fn chunk_ends(data: &[u8]) -> Vec<usize> {
-    let mut ends = vec![];
-    let mut at = 0;
-    let size = |i: usize| Some(usize::from(*data.get(i)?) << 8 | usize::from(*data.get(i + 1)?));
-    while let Some(&control) = data.get(at) {
-        let length = match control {
-            0 => break,
-            1 | 2 => size(at + 1).map(|n| 3 + n + 1),
-            0x80.. => size(at + 3).map(|n| 5 + usize::from(control >= 0xc0) + n + 1),
-            _ => None,
-        };
-        match length {
-            Some(n) if at + n <= data.len() => at += n,
-            _ => break,
+impl<R: Read> Read for Unpacked<R> {
+    fn read(&mut self, to: &mut [u8]) -> io::Result<usize> {
+        let damaged = |text| io::Error::new(io::ErrorKind::InvalidData, text);
+        let n = self.xz.read(to).map_err(|e| damaged(format!("the .xz is damaged ({e})")))?;
+        self.given += n as u64;
+        if self.given > FREE && self.given / RATIO > self.xz.inner().get_ref().read {
+            return Err(damaged(format!("the .xz unpacks to more than {RATIO} times its size")));
         }
-        ends.push(at);
+        Ok(n)
     }
-    ends
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use lzma_rust2::{XzOptions, XzWriter};
+    use std::io::Write;
+
+    fn packed(bytes: &[u8]) -> Vec<u8> {
+        let mut out = XzWriter::new(vec![], XzOptions::with_preset(1)).unwrap();
+        out.write_all(bytes).unwrap();
+        out.finish().unwrap()
+    }
 
     #[test]
     fn whole_damaged_and_foreign_files() {
         let text: Vec<u8> =
             (0..40_000u32).flat_map(|i| format!("{}\n", i * i).into_bytes()).collect();
-        let mut packed = Vec::new();
-        lzma_rs::xz_compress(&mut Cursor::new(&text), &mut packed).unwrap();
+        let packed = packed(&text);
         assert_eq!(decompress(&packed), (text.clone(), None));
         let (part, complaint) = decompress(&packed[..packed.len() / 2]);
         assert!(text.starts_with(&part) && part.len() > 50_000 && complaint.is_some());
-        assert_eq!(decompress(b"no xz").0, b"");
-        assert_eq!(decompress(b"").0, b"");
+        for foreign in [&b"no xz"[..], b""] {
+            let (part, complaint) = decompress(foreign);
+            assert!(part.is_empty() && complaint.is_some());
+        }
+    }
+
+    #[test]
+    fn zeros_without_end_are_refused() {
+        let (part, complaint) = decompress(&packed(&vec![0; 100 << 20]));
+        assert!(part.len() < 80 << 20);
+        assert_eq!(complaint.unwrap(), "the .xz unpacks to more than 1000 times its size");
     }
 }

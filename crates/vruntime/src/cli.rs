@@ -232,7 +232,7 @@ fn planted(text: &str) -> Result<(String, u32), String> {
 pub enum TraceCommand {
     /// Replay recorded decisions and print how often the model decides as that kernel did
     Check(TraceCheckArgs),
-    /// Figures of a recorded trace: perf.data, text of tracefs or of perf script
+    /// Figures of a recorded trace: perf.data, trace.dat, text of tracefs or of perf script
     Stat(TraceStatArgs),
     /// Compare two recorded traces; the first is the base
     Diff(TraceDiffArgs),
@@ -262,7 +262,7 @@ pub struct TraceDiffArgs {
 /// `vruntime trace stat`
 #[derive(Args)]
 pub struct TraceStatArgs {
-    /// The trace, plain or .xz
+    /// The trace, plain or .xz; - is standard input
     #[arg(value_name = "FILE")]
     pub path: PathBuf,
     /// Only the tasks of this name or thread id

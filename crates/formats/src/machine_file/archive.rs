@@ -1,7 +1,7 @@
 //! Tar archives, and files compressed with gzip, bzip2 or xz.
 
 use super::{FileError, wrong};
-use std::io::{self, Cursor, Read, Write};
+use std::io::{self, Read};
 use std::path::Path;
 
 /// No machine's file comes near, decompressed.
@@ -18,10 +18,7 @@ pub(super) fn read(path: &Path, file: impl Read) -> Result<Vec<u8>, FileError> {
     } else if packed.starts_with(b"BZh") {
         bounded(path, bzip2::read::MultiBzDecoder::new(&packed[..]))
     } else if packed.starts_with(b"\xfd7zXZ\0") {
-        let mut out = Bounded(Vec::new());
-        let result = lzma_rs::xz_decompress(&mut Cursor::new(&packed), &mut out);
-        result.map_err(|e| wrong(path, None, format!("{e:?}"), "a whole .xz file"))?;
-        Ok(out.0)
+        bounded(path, crate::xz::reader(&packed[..]))
     } else {
         Ok(packed)
     }
@@ -35,22 +32,6 @@ fn bounded(path: &Path, from: impl Read) -> Result<Vec<u8>, FileError> {
         return Err(wrong(path, None, format!("more than {MAX_MIB} MiB"), "a machine"));
     }
     Ok(out)
-}
-
-/// Refuses to grow beyond [`MAX_MIB`].
-struct Bounded(Vec<u8>);
-
-impl Write for Bounded {
-    fn write(&mut self, part: &[u8]) -> io::Result<usize> {
-        if (self.0.len() + part.len()) as u64 > MAX_MIB << 20 {
-            return Err(io::Error::other(format!("more than {MAX_MIB} MiB, decompressed")));
-        }
-        self.0.extend_from_slice(part);
-        Ok(part.len())
-    }
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
 }
 
 /// True if `bytes` are a tar archive.

@@ -1,8 +1,8 @@
 //! From events in any order to a `Timeline`.
 
-use super::{Detail, Glimpse, Ran, Recorded};
+use super::{Detail, Glimpse, Glimpses, Ran, Recorded};
 use std::collections::HashMap;
-use vruntime_base::{Cpu, Event, EventKind, Ns, TaskId, TaskRow};
+use vruntime_base::{Cpu, Event, EventKind, Ns, TaskId, TaskRow, Timeline};
 
 /// A task as an event names it.
 #[derive(Clone, Copy, Debug)]
@@ -17,97 +17,262 @@ pub(super) struct Named<'a> {
 pub(super) struct At {
     pub time: u64,
     pub cpu: u16,
-    /// The thread that ran there.
-    pub pid: u32,
+    /// The thread that ran there, where it is known.
+    pub pid: Option<u32>,
+    /// `common_flags`, where they are known.
+    pub flags: Option<u8>,
 }
 
 /// Collects events and the names of their tasks.
+///
+/// A recorder writes the events of each CPU in order, one CPU after another, and marks the ends of
+/// its rounds: an event that comes after a mark is not older than any before the mark before
+/// ([`Builder::round`]). So only two rounds are held in the order of the file.
 #[derive(Default)]
 pub(super) struct Builder {
+    /// In order of time, and complete up to its end.
+    timeline: Timeline,
+    /// Not yet in order.
+    pending: Vec<Event>,
+    /// Older than the end of `timeline`.
+    late: Vec<Event>,
+    /// Latest time, and what it was at the last mark.
+    latest: u64,
+    latest_of_round: u64,
+    /// Events with their details, and the others, if they are asked for.
+    full: Option<Full>,
+    tasks: Vec<Task>,
+    threads: Threads,
+    /// Tasks of idle CPUs, which share thread id 0, by CPU.
+    idle: HashMap<u16, u32>,
+}
+
+#[derive(Default)]
+struct Full {
     events: Vec<(Event, Detail)>,
     glimpses: Vec<Glimpse>,
-    tasks: Vec<TaskRow>,
-    /// By thread id; idle tasks, which share thread id 0, by CPU.
-    ids: HashMap<(u32, u16), u32>,
+}
+
+impl Full {
+    fn order(&self) -> u32 {
+        (self.events.len() + self.glimpses.len()) as u32
+    }
+}
+
+struct Task {
+    row: TaskRow,
+    comm: Vec<u8>,
 }
 
 impl Builder {
+    pub fn new(glimpses: Glimpses) -> Builder {
+        let full = (glimpses == Glimpses::Kept).then(Full::default);
+        Builder { full, ..Builder::default() }
+    }
     fn id(&mut self, pid: u32, cpu: u16) -> u32 {
-        let tasks = &mut self.tasks;
-        *self.ids.entry((pid, if pid == 0 { cpu } else { 0 })).or_insert_with(|| {
-            tasks.push(TaskRow { pid, tgid: pid, prio: 120, ..TaskRow::default() });
-            (tasks.len() - 1) as u32
-        })
+        let next = self.tasks.len() as u32;
+        let id = match pid {
+            0 => *self.idle.entry(cpu).or_insert(next),
+            _ => self.threads.get_or_insert(pid, next),
+        };
+        if id == next {
+            let row = TaskRow { pid, tgid: pid, prio: 120, ..TaskRow::default() };
+            self.tasks.push(Task { row, comm: vec![] });
+        }
+        id
     }
     fn named(&mut self, who: Named, cpu: u16) -> u32 {
         let id = self.id(who.pid, cpu);
-        let row = &mut self.tasks[id as usize];
-        if row.comm.as_bytes() != who.comm {
-            row.comm = String::from_utf8_lossy(who.comm).into_owned();
+        let task = &mut self.tasks[id as usize];
+        if task.comm != who.comm {
+            task.comm.clear();
+            task.comm.extend_from_slice(who.comm);
         }
-        row.prio = who.prio;
+        task.row.prio = who.prio;
         id
     }
     /// `pid` is a thread of process `tgid`.
-    pub fn tgid(&mut self, pid: u32, cpu: u16, tgid: u32) {
-        let id = self.id(pid, cpu);
-        self.tasks[id as usize].tgid = tgid;
+    pub fn tgid(&mut self, pid: u32, tgid: u32) {
+        if pid != 0 {
+            let id = self.id(pid, 0);
+            self.tasks[id as usize].row.tgid = tgid;
+        }
     }
-    fn push(&mut self, at: At, kind: EventKind, task: u32, a: u32, b: u32) {
+    /// `pid` is called `comm`, unless an event says another name.
+    pub fn called(&mut self, pid: u32, comm: &[u8]) {
+        if pid != 0 {
+            let id = self.id(pid, 0);
+            let task = &mut self.tasks[id as usize];
+            if task.comm.is_empty() {
+                task.comm.extend_from_slice(comm);
+            }
+        }
+    }
+    fn push(&mut self, at: At, kind: EventKind, task: u32, a: u32, b: u32, prios: (u8, u8)) {
         let (time, cpu, task) = (Ns(at.time), Cpu(at.cpu), TaskId(task));
-        let detail = Detail { curr: at.pid, order: self.order(), ..Detail::default() };
-        self.events.push((Event { time, cpu, kind, task, a, b, cause: None }, detail));
-    }
-    fn prio(&mut self, prio: u8, next_prio: u8) {
-        if let Some((_, d)) = self.events.last_mut() {
-            (d.prio, d.next_prio) = (prio, next_prio);
+        let event = Event { time, cpu, kind, task, a, b, cause: None };
+        match &mut self.full {
+            None => {
+                self.latest = self.latest.max(at.time);
+                self.pending.push(event);
+            }
+            Some(full) => {
+                let (curr, order) = (at.pid.unwrap_or(0), full.order());
+                let (prio, next_prio) = prios;
+                let detail = Detail { curr, prio, next_prio, flags: at.flags, order };
+                full.events.push((event, detail));
+            }
         }
     }
-    /// The `common_flags` of the event just added.
-    pub fn flags(&mut self, flags: Option<u8>) {
-        if let Some((_, d)) = self.events.last_mut() {
-            d.flags = flags;
-        }
+    /// True if [`Builder::glimpse`] is of use.
+    pub fn keeps_glimpses(&self) -> bool {
+        self.full.is_some()
     }
     /// An event that is not for the timeline still shows its CPU.
-    pub fn glimpse(&mut self, at: At, flags: Option<u8>, ran: Option<Ran>) {
-        let order = self.order();
-        self.glimpses.push(Glimpse { time: at.time, cpu: at.cpu, curr: at.pid, flags, ran, order });
-    }
-    fn order(&self) -> u32 {
-        (self.events.len() + self.glimpses.len()) as u32
+    pub fn glimpse(&mut self, at: At, ran: Option<Ran>) {
+        if let Some(full) = &mut self.full {
+            let (curr, order) = (at.pid.unwrap_or(0), full.order());
+            let At { time, cpu, flags, .. } = at;
+            full.glimpses.push(Glimpse { time, cpu, curr, flags, ran, order });
+        }
     }
     /// `prev` leaves; `state` as `b` of [`EventKind::Switch`].
     pub fn switch(&mut self, at: At, prev: Named, state: u32, next: Named) {
         let prev_id = self.named(prev, at.cpu);
         let next_id = self.named(next, at.cpu);
-        self.push(at, EventKind::Switch, prev_id, next_id, state);
-        self.prio(prev.prio, next.prio);
+        self.push(at, EventKind::Switch, prev_id, next_id, state, (prev.prio, next.prio));
     }
     /// One of the three steps of a wakeup.
     pub fn wake(&mut self, at: At, kind: EventKind, who: Named, target: u32) {
         let task = self.named(who, at.cpu);
-        let waker = if kind == EventKind::Waking { self.id(at.pid, at.cpu) } else { 0 };
-        self.push(at, kind, task, target, waker);
-        self.prio(who.prio, 0);
+        let waker = match (kind, at.pid) {
+            (EventKind::Waking, Some(pid)) => self.id(pid, at.cpu),
+            _ => TaskId::NONE.0,
+        };
+        self.push(at, kind, task, target, waker, (who.prio, 0));
     }
     /// A task is moved.
     pub fn migrate(&mut self, at: At, who: Named, from: u32, to: u32) {
         let task = self.named(who, at.cpu);
-        self.push(at, EventKind::Migrate, task, from, to);
-        self.prio(who.prio, 0);
+        self.push(at, EventKind::Migrate, task, from, to, (who.prio, 0));
     }
-    /// The events in order of time; simultaneous ones as they were found.
-    pub fn finish(mut self) -> Recorded {
-        self.events.sort_by_key(|e| e.0.time);
-        self.glimpses.sort_by_key(|g| g.time);
-        let mut r = Recorded { glimpses: self.glimpses, ..Recorded::default() };
-        r.details.reserve_exact(self.events.len());
-        for (event, detail) in self.events {
-            r.timeline.push(event);
-            r.details.push(detail);
+    /// True if there is no event.
+    pub fn is_empty(&self) -> bool {
+        self.pending.is_empty()
+            && self.timeline.is_empty()
+            && self.full.as_ref().is_none_or(|f| f.events.is_empty())
+    }
+    /// The recorder's mark: what comes now is not older than what was there at the last mark.
+    pub fn round(&mut self) {
+        let until = std::mem::replace(&mut self.latest_of_round, self.latest);
+        self.settle(until);
+    }
+    /// What comes now is not older than what is there.
+    pub fn settle_all(&mut self) {
+        self.settle(self.latest);
+    }
+    fn settle(&mut self, until: u64) {
+        // Stable: simultaneous events stay as they were found.
+        self.pending.sort_by_key(|e| e.time);
+        let n = self.pending.partition_point(|e| e.time.0 <= until);
+        let end = self.timeline.last_time().map_or(0, |t| t.0);
+        for e in self.pending.drain(..n) {
+            match e.time.0 < end {
+                true => self.late.push(e),
+                false => self.timeline.push(e),
+            }
         }
-        r.timeline.name_tasks(self.tasks);
+    }
+    /// Everything in order of time; simultaneous events as they were found.
+    pub fn finish(mut self) -> Recorded {
+        let mut r = Recorded::default();
+        if let Some(mut full) = self.full.take() {
+            full.events.sort_by_key(|e| e.0.time);
+            full.glimpses.sort_by_key(|g| g.time);
+            r.details.reserve_exact(full.events.len());
+            for (event, detail) in full.events {
+                r.timeline.push(event);
+                r.details.push(detail);
+            }
+            r.glimpses = full.glimpses;
+        } else {
+            self.settle(u64::MAX);
+            r.timeline = self.timeline;
+            if !self.late.is_empty() {
+                self.late.sort_by_key(|e| e.time);
+                r.timeline = merged(&r.timeline, &self.late);
+            }
+        }
+        let rows = self
+            .tasks
+            .into_iter()
+            .map(|t| TaskRow { comm: String::from_utf8_lossy(&t.comm).into_owned(), ..t.row });
+        r.timeline.name_tasks(rows.collect());
         r
+    }
+}
+
+/// Both in one order; of simultaneous ones those of `most` come first.
+fn merged(most: &Timeline, late: &[Event]) -> Timeline {
+    let mut out = Timeline::default();
+    let mut late = late.iter().copied().peekable();
+    for e in most.iter() {
+        while let Some(l) = late.next_if(|l| l.time < e.time) {
+            out.push(l);
+        }
+        out.push(e);
+    }
+    late.for_each(|l| out.push(l));
+    out
+}
+
+/// Tasks by thread id: a table in pages up to the kernel's largest thread id, a map beyond it.
+#[derive(Default)]
+struct Threads {
+    pages: Vec<Option<Box<[u32; Threads::PAGE]>>>,
+    beyond: HashMap<u32, u32>,
+}
+
+impl Threads {
+    const PAGE: usize = 256;
+    /// `PID_MAX_LIMIT` of 64-bit kernels.
+    const MAX: u32 = 4 << 20;
+
+    fn get_or_insert(&mut self, pid: u32, new: u32) -> u32 {
+        if pid > Threads::MAX {
+            return *self.beyond.entry(pid).or_insert(new);
+        }
+        let (page, place) = (pid as usize / Threads::PAGE, pid as usize % Threads::PAGE);
+        if self.pages.len() <= page {
+            self.pages.resize_with(page + 1, || None);
+        }
+        let page = self.pages[page].get_or_insert_with(|| Box::new([u32::MAX; Threads::PAGE]));
+        if page[place] == u32::MAX {
+            page[place] = new;
+        }
+        page[place]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rounds_put_events_in_order_and_late_ones_are_not_lost() {
+        let mut b = Builder::default();
+        let add = |b: &mut Builder, times: &[u64]| {
+            for &time in times {
+                let who = Named { pid: 5_000_000, comm: b"x", prio: 120 };
+                b.migrate(At { time, cpu: 0, pid: None, flags: None }, who, 0, 1);
+            }
+            b.round();
+        };
+        for times in [&[10, 30, 5, 20][..], &[40, 35, 15], &[50, 45, 12], &[60]] {
+            add(&mut b, times);
+        }
+        assert!(b.timeline.len() >= 4, "{}", b.timeline.len());
+        let times: Vec<u64> = b.finish().timeline.iter().map(|e| e.time.0).collect();
+        assert_eq!(times, [5, 10, 12, 15, 20, 30, 35, 40, 45, 50, 60]);
     }
 }

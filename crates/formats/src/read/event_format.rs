@@ -12,6 +12,8 @@ pub struct Field {
     pub size: usize,
     /// The field holds offset and length of a string elsewhere in the record.
     pub data_loc: bool,
+    /// The same, the offset counted from the end of the field.
+    pub rel_loc: bool,
 }
 
 /// One event.
@@ -52,7 +54,8 @@ impl EventFormat {
     }
     /// The bits that the kernel prints with one of `letters`, as in `{ 0x10, "X" }`.
     pub fn flag_bits(&self, letters: &str) -> u64 {
-        self.flags().filter(|(_, l)| letters.contains(*l)).map(|(bits, _)| bits).sum()
+        let flags = self.flags().filter(|(_, l)| letters.contains(*l));
+        flags.fold(0, |all, (bits, _)| all | bits)
     }
     /// All bits that are printed with a letter.
     pub fn all_flag_bits(&self) -> u64 {
@@ -61,8 +64,12 @@ impl EventFormat {
     fn flags(&self) -> impl Iterator<Item = (u64, &str)> {
         self.print_fmt.split('{').skip(1).filter_map(|part| {
             let (bits, letter) = part.split('}').next()?.split_once(',')?;
-            let bits = u64::from_str_radix(bits.trim().trim_start_matches("0x"), 16).ok()?;
-            Some((bits, letter.trim().trim_matches('"')))
+            let bits = match bits.trim().strip_prefix("0x") {
+                Some(hex) => u64::from_str_radix(hex, 16),
+                // As kernels before 4.14 print them.
+                None => bits.trim().parse(),
+            };
+            Some((bits.ok()?, letter.trim().trim_matches('"')))
         })
     }
 }
@@ -74,12 +81,14 @@ fn field(line: &str) -> Option<Field> {
     let bare = declared.split('[').next()?.trim();
     // `__data_loc char[] comm`: the name comes after the brackets.
     let data_loc = declared.starts_with("__data_loc");
-    let name = if data_loc { declared } else { bare }.rsplit([' ', '*']).next()?;
+    let rel_loc = declared.starts_with("__rel_loc");
+    let name = if data_loc || rel_loc { declared } else { bare }.rsplit([' ', '*']).next()?;
     Some(Field {
         name: name.to_owned(),
         offset: part("offset:")?.trim().parse().ok()?,
         size: part("size:")?.trim().parse().ok()?,
         data_loc,
+        rel_loc,
     })
 }
 
@@ -100,5 +109,7 @@ mod tests {
         assert!(f.field("why").is_some_and(|f| f.data_loc && f.offset == 24));
         assert_eq!((f.flag_bits("XZ"), f.all_flag_bits()), (0x30, 0x31));
         assert_eq!(EventFormat::parse("name: x\nfield:;offset:;size:"), None);
+        let old = EventFormat::parse("name: x\nID: 1\nprint fmt: { 16, \"Z\" }, { 32, \"X\" }");
+        assert_eq!(old.unwrap().flag_bits("XZ"), 48);
     }
 }

@@ -2,36 +2,67 @@
 //!
 //! | module | is |
 //! |---|---|
+//! | `input` | where bytes come from: a file, a pipe, either compressed |
+//! | `bytes`, `zstd` | numbers of either byte order; compressed parts |
 //! | `event_format` | the kernel's description of an event, for every binary format |
-//! | `perf_data` | perf.data, as a file or a pipe's contents, of either byte order |
+//! | `tracepoint` | raw tracepoint data as events, by those descriptions |
+//! | `tracing_data` | what perf.data and trace.dat have in common |
+//! | `perf_data`, `perf_records` | perf.data, as a file or through a pipe, of either byte order |
+//! | `trace_dat`, `ring_buffer` | trace.dat, versions 6 and 7, and the kernel's pages in it |
 //! | `trace_text` | the text of tracefs `trace` and of `perf script` |
+//! | `builder` | events in any order as a timeline |
 
 mod builder;
+mod bytes;
 pub mod event_format;
+mod input;
 mod perf_data;
+mod perf_records;
+mod ring_buffer;
+mod trace_dat;
 mod trace_text;
+mod tracepoint;
+mod tracing_data;
+mod zstd;
 
 use crate::error::{Diagnostic, FormatError};
+use builder::Builder;
+use input::Input;
+use std::io;
 use std::path::{Path, PathBuf};
 use vruntime_base::Timeline;
 
 /// A recording as read.
 #[derive(Clone, Debug, Default)]
 pub struct Recorded {
-    /// What it is: `perf.data` or `text`.
+    /// What it is, as in `perf.data` or `text`.
     pub format: &'static str,
     /// Its events and tasks.
     pub timeline: Timeline,
-    /// What each event of the timeline tells beyond it.
+    /// What each event of the timeline tells beyond it, if that was asked for.
     pub details: Vec<Detail>,
     /// The other events, in order of time, if they were asked for.
     pub glimpses: Vec<Glimpse>,
     /// The kernel's release, where the file says it.
     pub release: Option<String>,
+    /// The machine's name, where the file says it.
+    pub hostname: Option<String>,
+    /// `uname -m`, where the file says it.
+    pub arch: Option<String>,
+    /// CPUs of the machine, where the file says it.
+    pub nr_cpus: Option<u32>,
     /// Events that the recorder says it lost.
     pub lost: u64,
     /// Damage that was stepped over. The list is bounded.
     pub diagnostics: Vec<Diagnostic>,
+}
+
+impl Recorded {
+    /// With the events of `builder`.
+    fn with(self, builder: Builder) -> Recorded {
+        let Recorded { timeline, details, glimpses, .. } = builder.finish();
+        Recorded { timeline, details, glimpses, ..self }
+    }
 }
 
 /// Bits of `common_flags` (`enum trace_flag_type`), the same in every release.
@@ -91,13 +122,16 @@ pub struct Ran {
 
 /// Where the list of diagnostics ends.
 const DIAGNOSTICS_MAX: usize = 100;
+/// What can be read.
+const EXPECTED: &str = "perf.data, trace.dat, or text of tracefs or of perf script, plain or .xz";
 
-/// Reads a trace, plain or `.xz`. A file that is no trace is an error; damage is a diagnostic.
+/// Reads a trace, plain or `.xz`; `-` is standard input. A file that is no trace is an error;
+/// damage is a diagnostic.
 pub fn open(path: &Path) -> Result<Recorded, FormatError> {
     read(path, Glimpses::Left)
 }
 
-/// As [`open`], with the glimpses.
+/// As [`open`], with details and glimpses.
 pub fn open_in_full(path: &Path) -> Result<Recorded, FormatError> {
     read(path, Glimpses::Kept)
 }
@@ -120,7 +154,7 @@ pub fn traces_in(dir: &Path) -> Result<Vec<PathBuf>, FormatError> {
     Ok(found)
 }
 
-/// Whether events that are not part of a timeline are of interest.
+/// Whether details, and events that are not part of a timeline, are of interest.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Glimpses {
     Left,
@@ -128,47 +162,88 @@ enum Glimpses {
 }
 
 fn read(path: &Path, glimpses: Glimpses) -> Result<Recorded, FormatError> {
-    let mut bytes = std::fs::read(path).map_err(|e| FormatError::io(path, e))?;
-    let mut complaint = None;
-    if bytes.starts_with(b"\xfd7zXZ\0") {
-        (bytes, complaint) = crate::xz::decompress(&bytes);
-    }
-    let (mut recorded, notes) = parse_with(&bytes, glimpses)
-        .map_err(|found| FormatError::syntax(path, 0, found, "perf.data, or text of tracefs"))?;
-    let note = |text| Diagnostic { path: path.to_owned(), line: 0, text };
-    recorded.diagnostics.extend(complaint.map(|e| note(format!("damaged .xz ({e})"))));
-    recorded.diagnostics.extend(notes.0.into_iter().map(note));
+    let name = match path.to_str() {
+        Some("-") => Path::new("standard input"),
+        _ => path,
+    };
+    let refused = |why| match why {
+        Refusal::Io(e) => FormatError::io(name, e),
+        Refusal::Found(found) => FormatError::syntax(name, 0, found, EXPECTED),
+    };
+    let mut input = Input::open(path).map_err(refused)?;
+    let (mut recorded, notes) =
+        parse(&mut input, glimpses).map_err(|e| refused(Refusal::Found(e)))?;
+    let note = |text| Diagnostic { path: name.to_owned(), line: 0, text };
+    recorded.diagnostics.extend(notes.texts().map(note));
     Ok(recorded)
 }
 
-#[cfg(test)]
-fn parse(bytes: &[u8]) -> Result<(Recorded, Notes), String> {
-    parse_with(bytes, Glimpses::Kept)
+/// Why something is not read at all.
+enum Refusal {
+    Io(io::Error),
+    /// What was found instead of a trace.
+    Found(String),
+}
+
+impl From<io::Error> for Refusal {
+    fn from(e: io::Error) -> Refusal {
+        Refusal::Io(e)
+    }
 }
 
 /// Reads the contents of a trace; the error says what was found instead of one.
-fn parse_with(bytes: &[u8], glimpses: Glimpses) -> Result<(Recorded, Notes), String> {
-    if bytes.starts_with(b"PERFILE2") || bytes.starts_with(b"2ELIFREP") {
-        return perf_data::read(bytes, glimpses);
+fn parse(input: &mut Input, glimpses: Glimpses) -> Result<(Recorded, Notes), String> {
+    let start = input.get(0, 16);
+    let read = if start.starts_with(perf_data::MAGIC) || start.starts_with(perf_data::MAGIC_FOREIGN)
+    {
+        perf_data::read(input, glimpses)
+    } else if start.starts_with(tracing_data::MAGIC) {
+        trace_dat::read(input, glimpses)
+    } else {
+        trace_text::read(input, glimpses)
+    };
+    match (read, input.failure()) {
+        (Ok((recorded, mut notes)), failure) => {
+            if let Some((at, e)) = failure {
+                notes.at(*at, e);
+            }
+            if recorded.timeline.is_empty() {
+                notes.at(0, "no event of the scheduler in it");
+            }
+            Ok((recorded, notes))
+        }
+        (Err(_), Some((at, e))) => Err(format!("{at} bytes, then: {e}")),
+        (Err(e), None) => Err(e),
     }
-    if bytes.starts_with(b"\x17\x08Dtracing") {
-        return Err("a trace.dat, which is not read yet".into());
-    }
-    trace_text::read(bytes, glimpses)
 }
 
-/// What is wrong, with byte offsets.
+/// What is wrong, with byte offsets. What is wrong in many places is said once, with the first.
 #[derive(Default)]
-struct Notes(Vec<String>);
+struct Notes {
+    list: Vec<(u64, String, u64)>,
+    not_listed: u64,
+}
 
 impl Notes {
-    fn at(&mut self, offset: usize, text: impl std::fmt::Display) {
-        if self.0.len() < DIAGNOSTICS_MAX {
-            self.0.push(format!("byte {offset}: {text}"));
-        } else if self.0.len() == DIAGNOSTICS_MAX {
-            self.0.pop();
-            self.0.push("more of the same is not listed".into());
+    fn at(&mut self, offset: u64, text: impl std::fmt::Display) {
+        let text = text.to_string();
+        if let Some((_, _, count)) = self.list.iter_mut().find(|(_, t, _)| *t == text) {
+            *count += 1;
+        } else if self.list.len() < DIAGNOSTICS_MAX {
+            self.list.push((offset, text, 1));
+        } else {
+            self.not_listed += 1;
         }
+    }
+    /// As they are shown.
+    fn texts(self) -> impl Iterator<Item = String> {
+        let rest =
+            (self.not_listed > 0).then(|| format!("{} more are not listed", self.not_listed));
+        let shown = self.list.into_iter().map(|(offset, text, count)| match count {
+            1 => format!("byte {offset}: {text}"),
+            n => format!("byte {offset}: {text} (and {} more of the same)", n - 1),
+        });
+        shown.chain(rest)
     }
 }
 

@@ -4,38 +4,103 @@
 //! thread id stands before it on the right, time and event behind it.
 
 use super::builder::{At, Builder, Named};
+use super::input::Input;
 use super::{Glimpses, Notes, Ran, Recorded, flag};
 use vruntime_base::EventKind;
 
-pub(super) fn read(bytes: &[u8], glimpses: Glimpses) -> Result<(Recorded, Notes), String> {
-    let mut builder = Builder::default();
-    let mut notes = Notes::default();
-    let (mut lost, mut lines, mut offset) = (0, 0u64, 0);
-    for raw in bytes.split(|&b| b == b'\n') {
-        let line = String::from_utf8_lossy(raw);
-        if let Some(n) = line.strip_prefix("CPU:").and_then(lost_events) {
-            lost += n;
-            notes.at(offset, format!("the recorder lost {n} events"));
-        } else if let Some(event) = event(&line) {
-            lines += 1;
-            if known(&mut builder, &event, glimpses).is_none() {
-                notes.at(offset, format!("{} without the fields that it should have", event.name));
-            }
-        } else if line.contains(" sched_") {
-            notes.at(offset, "not a whole line of an event; left out");
-        }
-        offset += raw.len() + 1;
+/// No event's line comes near.
+const LINE_MAX: usize = 1 << 16;
+/// The first event comes within so many bytes: no header is longer.
+const HEADER_MAX: u64 = 16 << 20;
+/// Lines are in order of time but for a few, so that not all are held until the end.
+const SETTLE: u64 = 1 << 16;
+
+pub(super) fn read(input: &mut Input, glimpses: Glimpses) -> Result<(Recorded, Notes), String> {
+    let start = input.get(0, LINE_MAX);
+    if start.is_empty() {
+        return Err("nothing".into());
     }
-    if lines == 0 {
+    if memchr::memchr(0, start).is_some() {
+        return Err("bytes that are no text".into());
+    }
+    let mut text = Text { builder: Builder::new(glimpses), ..Text::default() };
+    let mut at = 0;
+    loop {
+        let window = input.window(at, LINE_MAX);
+        let mut used = 0;
+        for end in memchr::memchr_iter(b'\n', window) {
+            text.line(&window[used..end], at + used as u64);
+            used = end + 1;
+        }
+        if used == 0 && window.len() < LINE_MAX {
+            // The last line has no end.
+            text.line(window, at);
+            break;
+        }
+        if used == 0 {
+            let line = at;
+            at = line_end(input, at);
+            text.notes.at(line, format!("a line of {} bytes; left out", at - line));
+        }
+        at += used as u64;
+        if text.events == 0 && at > HEADER_MAX {
+            return Err(format!("no line of an event in the first {} MiB", HEADER_MAX >> 20));
+        }
+    }
+    if text.events == 0 {
         return Err("no line of an event".into());
     }
-    Ok((Recorded { format: "text", lost, ..builder.finish() }, notes))
+    text.found.format = "text";
+    Ok((text.found.with(text.builder), text.notes))
+}
+
+/// Behind the end of the line that `at` is in.
+fn line_end(input: &mut Input, mut at: u64) -> u64 {
+    loop {
+        let window = input.window(at, LINE_MAX);
+        if let Some(end) = memchr::memchr(b'\n', window) {
+            return at + end as u64 + 1;
+        }
+        if window.is_empty() {
+            return at;
+        }
+        at += window.len() as u64;
+    }
+}
+
+#[derive(Default)]
+struct Text {
+    builder: Builder,
+    notes: Notes,
+    found: Recorded,
+    events: u64,
+}
+
+impl Text {
+    fn line(&mut self, raw: &[u8], at: u64) {
+        let line = String::from_utf8_lossy(raw);
+        if let Some(n) = line.strip_prefix("CPU:").and_then(lost_events) {
+            self.found.lost = self.found.lost.saturating_add(n);
+            self.notes.at(at, format!("the recorder lost {n} events"));
+        } else if let Some(event) = event(&line) {
+            self.events += 1;
+            if known(&mut self.builder, &event).is_none() {
+                let text = format!("{} without the fields that it should have", event.name);
+                self.notes.at(at, text);
+            }
+            if self.events.is_multiple_of(SETTLE) {
+                self.builder.settle_all();
+            }
+        } else if line.contains(" sched_") {
+            self.notes.at(at, "not a whole line of an event; left out");
+        }
+    }
 }
 
 struct Line<'a> {
     at: At,
+    pid: u32,
     tgid: Option<u32>,
-    flags: Option<u8>,
     name: &'a str,
     rest: &'a str,
 }
@@ -63,7 +128,7 @@ fn event(line: &str) -> Option<Line<'_>> {
     let (time, flags) = (time(last)?, first.and_then(flags));
     let (name, rest) = fields.trim_start().split_once(": ")?;
     let name = name.rsplit(':').next()?;
-    Some(Line { at: At { time, cpu, pid }, tgid, flags, name, rest })
+    Some(Line { at: At { time, cpu, pid: Some(pid), flags }, pid, tgid, name, rest })
 }
 
 /// `dNh2.`: interrupts off, reschedule wanted, context, and depths of disabling.
@@ -128,10 +193,10 @@ fn ran(rest: &str) -> Option<Ran> {
 }
 
 /// Adds an event of the kinds that a timeline has; `None` if its fields are not as they should be.
-fn known(builder: &mut Builder, line: &Line, glimpses: Glimpses) -> Option<()> {
+fn known(builder: &mut Builder, line: &Line) -> Option<()> {
     let (at, rest) = (line.at, line.rest);
     if let Some(tgid) = line.tgid {
-        builder.tgid(at.pid, at.cpu, tgid);
+        builder.tgid(line.pid, tgid);
     }
     let kind = match line.name {
         "sched_switch" => {
@@ -142,27 +207,23 @@ fn known(builder: &mut Builder, line: &Line, glimpses: Glimpses) -> Option<()> {
                 _ => 0,
             };
             builder.switch(at, task(prev, "prev_")?, state, task(next, "next_")?);
-            builder.flags(line.flags);
             return Some(());
         }
         "sched_migrate_task" => {
             let (from, to) = (number(rest, "orig_cpu=")?, number(rest, "dest_cpu=")?);
             builder.migrate(at, task(rest, "")?, from, to);
-            builder.flags(line.flags);
             return Some(());
         }
         "sched_waking" => EventKind::Waking,
         "sched_wakeup" => EventKind::Wakeup,
         "sched_wakeup_new" => EventKind::WakeupNew,
         name => {
-            if glimpses == Glimpses::Kept {
-                let ran = if name == "sched_stat_runtime" { ran(rest) } else { None };
-                builder.glimpse(at, line.flags, ran);
+            if builder.keeps_glimpses() {
+                builder.glimpse(at, if name == "sched_stat_runtime" { ran(rest) } else { None });
             }
             return Some(());
         }
     };
     builder.wake(at, kind, task(rest, "")?, number(rest, "target_cpu=")?);
-    builder.flags(line.flags);
     Some(())
 }
