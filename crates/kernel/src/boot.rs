@@ -11,7 +11,7 @@
 //! workload's main.
 
 use crate::event::Events;
-use crate::fork::{blank_ktask, blank_task};
+use crate::fork::blank_ktask;
 use crate::frame::CpuSim;
 use crate::pipe::Pipe;
 use crate::program::{Builder, ChannelKind, ProgramId, Regs};
@@ -29,7 +29,7 @@ use vruntime_sched::domains::Domains;
 use vruntime_sched::registry;
 use vruntime_sched::release::Release;
 use vruntime_sched::scheduler::Scheduler;
-use vruntime_sched::task::{Affinities, Policy, Rq, RqLoad, TaskState, TgId};
+use vruntime_sched::task::{Affinities, Policy, Rq, RqLoad, Task, TaskState, TgId};
 
 /// When the workload's first task is woken.
 const FIRST_WAKE: Ns = Ns::from_ms(1);
@@ -135,7 +135,7 @@ impl Sim {
         for i in 0..2 * nr_cpus {
             let cpu = Cpu::from_ix(i % nr_cpus);
             let stopper = i >= nr_cpus;
-            let mut t = blank_task(cpu, nr_cpus);
+            let mut t = Task::new(cpu, nr_cpus);
             t.kthread = true;
             t.affinity = sh.affinities.intern(CpuMask::one(cpu));
             t.nr_cpus_allowed = 1;
@@ -233,7 +233,7 @@ impl Sim {
         }
         let cpu = allowed.first().ok_or(SetupError::NoCpu)?;
         let p = TaskId::from_ix(self.tasks.len());
-        let mut t = blank_task(cpu, nr_cpus);
+        let mut t = Task::new(cpu, nr_cpus);
         t.policy = how.policy;
         t.nice = how.nice;
         t.rt_priority = how.rt_priority;

@@ -16,36 +16,7 @@ use crate::task::{KTask, Step, WaitsFor};
 use crate::{hook, program::ChannelId};
 use vruntime_base::{Cpu, Ns, TaskId};
 use vruntime_sched::fair::SeId;
-use vruntime_sched::task::{AffinityId, Policy, Task, TaskState, TgId};
-
-/// The scheduler's half of a task that does not exist yet.
-pub(crate) fn blank_task(cpu: Cpu, nr_cpus: usize) -> Task {
-    Task {
-        policy: Policy::Normal,
-        nice: 0,
-        rt_priority: 0,
-        state: TaskState::New,
-        on_rq: false,
-        kthread: false,
-        in_iowait: false,
-        cpu,
-        wake_cpu: cpu,
-        recent_used_cpu: cpu,
-        affinity: AffinityId(0),
-        nr_cpus_allowed: nr_cpus as u16,
-        tg: TgId(0),
-        se: SeId::NONE,
-        on_cpu_until: Ns::ZERO,
-        wakee_flips: 0,
-        wakee_flip_decay_ts: 0,
-        last_wakee: TaskId::NONE,
-        mm: 0,
-        util_est_enqueued: 0,
-        util_est_ewma: 0,
-        cfs_tasks_next: TaskId::NONE,
-        cfs_tasks_prev: TaskId::NONE,
-    }
-}
+use vruntime_sched::task::TaskState;
 
 /// The kernel's half of a task that does not exist yet.
 pub(crate) fn blank_ktask(program: ProgramId, regs: Regs, parent: TaskId) -> KTask {

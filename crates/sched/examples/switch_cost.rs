@@ -7,7 +7,6 @@ use vruntime_base::{Cpu, CpuMask, Ledger, Noise, Ns, TaskId};
 use vruntime_machine::Machine;
 use vruntime_sched::cx::{Cx, Shared};
 use vruntime_sched::domains::Domains;
-use vruntime_sched::fair::SeId;
 use vruntime_sched::registry;
 use vruntime_sched::release::Release;
 use vruntime_sched::scheduler::*;
@@ -24,31 +23,7 @@ fn main() {
     let n = machine.topo.nr_cpus();
     let domains = Domains::build(&machine.topo, &release);
     let mut s = registry::scheduler("linux", &machine.topo, &domains, &release).expect("linux");
-    let task = |policy, tg| Task {
-        policy,
-        nice: 0,
-        rt_priority: 0,
-        state: TaskState::Running,
-        on_rq: false,
-        kthread: false,
-        in_iowait: false,
-        cpu: Cpu(0),
-        wake_cpu: Cpu(0),
-        recent_used_cpu: Cpu(0),
-        affinity: AffinityId(0),
-        nr_cpus_allowed: n as u16,
-        tg,
-        se: SeId::NONE,
-        on_cpu_until: Ns::ZERO,
-        wakee_flips: 0,
-        wakee_flip_decay_ts: 0,
-        last_wakee: TaskId::NONE,
-        mm: 0,
-        util_est_enqueued: 0,
-        util_est_ewma: 0,
-        cfs_tasks_next: TaskId::NONE,
-        cfs_tasks_prev: TaskId::NONE,
-    };
+    let task = |policy, tg| Task { policy, tg, state: TaskState::Running, ..Task::new(Cpu(0), n) };
     let rq = |c: usize| Rq {
         curr: TaskId::from_ix(c),
         clock: Ns::ZERO,

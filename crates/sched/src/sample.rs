@@ -2,9 +2,8 @@
 
 use crate::cx::Shared;
 use crate::domains::Domains;
-use crate::fair::SeId;
 use crate::release::*;
-use crate::task::{Affinities, AffinityId, Policy, Rq, RqLoad, Task, TaskState, TgId};
+use crate::task::{Affinities, Rq, RqLoad, Task, TaskState};
 use serde::de::value::MapDeserializer;
 use serde::de::{self, Deserialize, Deserializer, IntoDeserializer, Visitor};
 use vruntime_base::{Cpu, CpuMask, Ledger, Noise, Ns, TaskId};
@@ -191,31 +190,8 @@ pub fn regular(arch: Arch, sockets: u32, cores: u32, smt: u32, cores_per_llc: u3
 
 /// A sleeping nice-0 task that never did anything.
 pub fn task() -> Task {
-    Task {
-        policy: Policy::Normal,
-        nice: 0,
-        rt_priority: 0,
-        state: TaskState::Interruptible,
-        on_rq: false,
-        kthread: false,
-        in_iowait: false,
-        cpu: Cpu(0),
-        wake_cpu: Cpu(0),
-        recent_used_cpu: Cpu(0),
-        affinity: AffinityId(0),
-        nr_cpus_allowed: u16::MAX,
-        tg: TgId(0),
-        se: SeId::NONE,
-        on_cpu_until: Ns::ZERO,
-        wakee_flips: 0,
-        wakee_flip_decay_ts: 0,
-        last_wakee: TaskId::NONE,
-        mm: 0,
-        util_est_enqueued: 0,
-        util_est_ewma: 0,
-        cfs_tasks_next: TaskId::NONE,
-        cfs_tasks_prev: TaskId::NONE,
-    }
+    let state = TaskState::Interruptible;
+    Task { state, nr_cpus_allowed: u16::MAX, ..Task::new(Cpu(0), 1) }
 }
 
 /// A machine on which every cost is `ns`, and a thread of a core with busy siblings keeps its

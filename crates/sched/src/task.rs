@@ -114,6 +114,37 @@ pub struct Task {
     pub cfs_tasks_prev: TaskId,
 }
 
+impl Task {
+    /// A task of the fair class that does not exist yet, on `cpu` and allowed on `nr_cpus` CPUs.
+    pub fn new(cpu: Cpu, nr_cpus: usize) -> Task {
+        Task {
+            policy: Policy::Normal,
+            nice: 0,
+            rt_priority: 0,
+            state: TaskState::New,
+            on_rq: false,
+            kthread: false,
+            in_iowait: false,
+            cpu,
+            wake_cpu: cpu,
+            recent_used_cpu: cpu,
+            affinity: AffinityId(0),
+            nr_cpus_allowed: nr_cpus as u16,
+            tg: TgId(0),
+            se: SeId::NONE,
+            on_cpu_until: Ns::ZERO,
+            wakee_flips: 0,
+            wakee_flip_decay_ts: 0,
+            last_wakee: TaskId::NONE,
+            mm: 0,
+            util_est_enqueued: 0,
+            util_est_ewma: 0,
+            cfs_tasks_next: TaskId::NONE,
+            cfs_tasks_prev: TaskId::NONE,
+        }
+    }
+}
+
 /// What every scheduler knows of a CPU: the part of `struct rq` that is not a class's own.
 #[derive(Clone, Debug)]
 #[repr(C, align(64))]

@@ -10,7 +10,7 @@ use vruntime_base::{Cpu, Ns, TaskId, VTime};
 use vruntime_sched::fair::cfs::PreemptView;
 use vruntime_sched::fair::{CfsId, Fair, SeId};
 use vruntime_sched::release::Release;
-use vruntime_sched::task::{AffinityId, Policy, Task, TaskState, TgId};
+use vruntime_sched::task::{Policy, Task, TaskState, TgId};
 
 const QUEUE: CfsId = CfsId(0);
 
@@ -133,27 +133,9 @@ fn task(e: &Ent, se: SeId) -> Task {
             5 => Policy::Idle,
             _ => Policy::Normal,
         },
-        nice: 0,
-        rt_priority: 0,
         state: TaskState::Running,
         on_rq: true,
-        kthread: false,
-        in_iowait: false,
-        cpu: Cpu(0),
-        wake_cpu: Cpu(0),
-        recent_used_cpu: Cpu(0),
-        affinity: AffinityId(0),
-        nr_cpus_allowed: 1,
-        tg: TgId(0),
         se,
-        on_cpu_until: Ns::ZERO,
-        wakee_flips: 0,
-        wakee_flip_decay_ts: 0,
-        last_wakee: TaskId::NONE,
-        mm: 0,
-        util_est_enqueued: 0,
-        util_est_ewma: 0,
-        cfs_tasks_next: TaskId::NONE,
-        cfs_tasks_prev: TaskId::NONE,
+        ..Task::new(Cpu(0), 1)
     }
 }
