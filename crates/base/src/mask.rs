@@ -14,6 +14,12 @@ pub struct CpuMask {
     words: [u64; WORDS],
 }
 
+impl Default for CpuMask {
+    fn default() -> CpuMask {
+        CpuMask::EMPTY
+    }
+}
+
 impl CpuMask {
     /// The empty set.
     pub const EMPTY: CpuMask = CpuMask { words: [0; WORDS] };

@@ -14,11 +14,40 @@ use crate::text::{Text, need_text, read_text};
 use crate::topology_text::parse_topology;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use vruntime_machine::TopologyMasks;
+use vruntime_base::CpuMask;
+use vruntime_machine::{TopologyMasks, parse_cpulist};
 
-/// Columns that every recording has; others are read as empty where they are missing.
-pub const NEEDED: &[&str] =
-    &["ts_ns", "cpu", "curr_pid", "rq_cpu", "rq_nr_running", "p_pid", "p_vruntime"];
+/// Cells that every row has.
+pub const NEEDED: &[&str] = &["ts_ns", "cpu", "curr_pid", "rq_cpu", "rq_nr_running", "p_pid"];
+
+/// Columns that no decision can do without; others are not known where they are missing.
+pub const COLUMNS: &[&str] = &[
+    "a",
+    "b",
+    "rq_clock_task",
+    "p_prio",
+    "p_weight",
+    "p_vruntime",
+    "p_deadline",
+    "p_vlag_or_vprot",
+    "p_slice",
+    "p_sum_exec",
+    "p_on_rq",
+    "p_sched_delayed",
+    "p_load_avg",
+    "p_tg",
+    "p_cfs_nr_queued",
+    "p_cfs_zero_vruntime",
+    "p_cfs_load_weight",
+    "p_cfs_load_avg",
+    "n_pid",
+    "n_prio",
+    "n_weight",
+    "n_vruntime",
+    "n_deadline",
+    "n_slice",
+    "n_tg",
+];
 
 /// What is known of the machine and its kernel.
 #[derive(Clone, Debug, Default)]
@@ -31,6 +60,10 @@ pub struct Meta {
     pub tunables: BTreeMap<String, String>,
     /// CPUs and what they share; `None` if it was not recorded.
     pub topology: Option<TopologyMasks>,
+    /// The kernel's number of each CPU of `topology`; empty if they are 0, 1, 2 …
+    pub cpu_numbers: Vec<u32>,
+    /// CPUs that the command line kept out of the scheduling domains, by the kernel's number.
+    pub isolated: CpuMask,
     /// CONFIG_HZ, where a file says so.
     pub hz: Option<u32>,
 }
@@ -61,6 +94,13 @@ impl Meta {
             Ok(t)
         };
         let topology = take("topology.txt")?.map(|t| parse_topology(&t)).transpose()?;
+        let cpu_numbers = match &topology {
+            Some(t) if t.numbers.iter().enumerate().any(|(ix, &n)| ix != n as usize) => {
+                t.numbers.clone()
+            }
+            _ => vec![],
+        };
+        let isolated = take("cmdline.txt")?.and_then(|t| isolated(&t.text));
         let features = take("features.txt")?.map_or(String::new(), |t| t.text);
         let tunables = take("sched-tunables.txt")?.map_or(BTreeMap::new(), |t| pairs(&t.text));
         let summary = take("summary.json")?.map_or(String::new(), |t| t.text);
@@ -69,7 +109,9 @@ impl Meta {
             version: version(&summary, &readme),
             features: features.split_whitespace().map(str::to_owned).collect(),
             tunables,
-            topology,
+            topology: topology.map(|t| t.masks),
+            cpu_numbers,
+            isolated: isolated.unwrap_or(CpuMask::EMPTY),
             hz: readme.split("HZ=").nth(1).and_then(|s| leading_number(s).parse().ok()),
         })
     }
@@ -90,6 +132,10 @@ impl Recording {
         let state = need_text(dir, "state.csv")?;
         diagnostics.extend(state.diagnostics.iter().cloned());
         let table = Table::parse(&state, "event", NEEDED, &mut diagnostics)?;
+        if let Some(missing) = COLUMNS.iter().find(|n| !table.has(n)) {
+            let expected = format!("a column {missing}");
+            return Err(FormatError::syntax(&state.path, 1, "no such column", expected));
+        }
         if table.is_empty() {
             return Err(FormatError::syntax(&state.path, 2, "no event", "at least one row"));
         }
@@ -99,7 +145,11 @@ impl Recording {
             parse_stacks(&t, &mut diagnostics)
         });
         let meta = Meta::beside(dir, &mut diagnostics)?;
-        let stacks = stacks.unwrap_or_default();
+        let stacks = stacks.unwrap_or_else(|| {
+            let text = "there is none: nothing tells who asked for a reschedule".to_owned();
+            diagnostics.push(Diagnostic { path: dir.join("state-stacks.txt"), line: 0, text });
+            vec![]
+        });
         Ok(Recording { dir: dir.to_owned(), meta, table, stacks, diagnostics })
     }
 
@@ -107,6 +157,16 @@ impl Recording {
     pub fn name(&self) -> String {
         self.dir.file_name().map_or_else(String::new, |n| n.to_string_lossy().into_owned())
     }
+}
+
+/// `isolcpus=[flag,…]list`, unless its flags leave the scheduling domains out.
+fn isolated(cmdline: &str) -> Option<CpuMask> {
+    let value =
+        cmdline.split_whitespace().filter_map(|w| w.strip_prefix("isolcpus=")).next_back()?;
+    let is_flag = |w: &&str| w.starts_with(|c: char| c.is_ascii_alphabetic());
+    let (flags, list): (Vec<&str>, Vec<&str>) = value.split(',').partition(is_flag);
+    let domains = flags.is_empty() || flags.contains(&"domain");
+    parse_cpulist(&list.join(","), "isolcpus").ok().filter(|_| domains)
 }
 
 fn leading_number(s: &str) -> &str {
@@ -165,6 +225,16 @@ mod tests {
         let readme = "# x\n\nKernel: Debian 6.12.117 (cloud-amd64, unmodified), booted\n";
         assert_eq!(version("", readme).as_deref(), Some("6.12.117"));
         assert_eq!(version("", "no kernel"), None);
+    }
+
+    #[test]
+    fn isolated_cpus_stand_on_the_command_line() {
+        let of = |s: &str| isolated(s).map(|m| m.iter().map(|c| c.0).collect::<Vec<_>>());
+        assert_eq!(of("quiet isolcpus=2,6-7 x=1"), Some(vec![2, 6, 7]));
+        assert_eq!(of("isolcpus=nohz,domain,3"), Some(vec![3]));
+        assert_eq!(of("isolcpus=nohz,3"), None);
+        assert_eq!(of("isolcpus=all"), None);
+        assert_eq!(of("quiet"), None);
     }
 
     #[test]

@@ -7,8 +7,17 @@ use std::collections::BTreeMap;
 use vruntime_base::{Cpu, CpuMask};
 use vruntime_machine::{Arch, TopologyMasks, parse_cpulist};
 
+/// The CPUs of a dump, numbered from 0 without gaps.
+#[derive(Clone, Debug)]
+pub struct DumpedTopology {
+    /// What they share.
+    pub masks: TopologyMasks,
+    /// The kernel's number of each: CPUs that are offline have no entry.
+    pub numbers: Vec<u32>,
+}
+
 /// Reads the dump.
-pub fn parse_topology(t: &Text) -> Result<TopologyMasks, FormatError> {
+pub fn parse_topology(t: &Text) -> Result<DumpedTopology, FormatError> {
     let mut map = BTreeMap::new();
     for (i, line) in t.text.lines().enumerate() {
         if line.trim().is_empty() {
@@ -24,20 +33,25 @@ pub fn parse_topology(t: &Text) -> Result<TopologyMasks, FormatError> {
         };
         map.insert(k.trim(), (i as u64 + 1, v.trim()));
     }
+    let number = |key: &&str| {
+        let (n, rest) = key.strip_prefix("cpu")?.split_once('/')?;
+        (rest == "topology/thread_siblings_list").then_some(n.parse().ok()?)
+    };
+    let mut numbers: Vec<u32> = map.keys().filter_map(number).collect();
+    numbers.retain(|&n| (n as usize) < vruntime_base::MAX_CPUS);
+    numbers.sort_unstable();
     let list = |key: &str| -> Result<Option<CpuMask>, FormatError> {
         let Some(&(line, v)) = map.get(key) else { return Ok(None) };
-        parse_cpulist(v, key).map(Some).map_err(|_| {
+        let all = parse_cpulist(v, key).map_err(|_| {
             FormatError::syntax(&t.path, line, format!("\"{v}\""), "a list such as 0-3,8")
-        })
+        })?;
+        let online = |&n: &usize| numbers.get(n).is_some_and(|&c| all.has(Cpu(c as u16)));
+        Ok(Some((0..numbers.len()).filter(online).map(Cpu::from_ix).collect()))
     };
-    let mut nr = 0;
-    while map.contains_key(format!("cpu{nr}/topology/thread_siblings_list").as_str()) {
-        nr += 1;
-    }
-    if nr == 0 {
+    if numbers.is_empty() {
         return Err(FormatError::missing(
             &t.path,
-            "cpu0/topology/thread_siblings_list",
+            "cpu*/topology/thread_siblings_list",
             "a dump of /sys/devices/system/cpu/cpu*/topology",
         ));
     }
@@ -50,8 +64,8 @@ pub fn parse_topology(t: &Text) -> Result<TopologyMasks, FormatError> {
         nodes: vec![],
         node_distance: vec![],
     };
-    for c in 0..nr {
-        let own = CpuMask::one(Cpu::from_ix(c));
+    for (ix, c) in numbers.iter().enumerate() {
+        let own = CpuMask::one(Cpu::from_ix(ix));
         let at = |k: &str| format!("cpu{c}/topology/{k}");
         out.smt.push(list(&at("thread_siblings_list"))?.unwrap_or(own));
         let package = list(&at("package_cpus_list"))?.or(list(&at("core_siblings_list"))?);
@@ -76,7 +90,7 @@ pub fn parse_topology(t: &Text) -> Result<TopologyMasks, FormatError> {
         out.llc.push(llc.unwrap_or(own));
     }
     read_nodes(&mut out, &map, &list)?;
-    Ok(out)
+    Ok(DumpedTopology { masks: out, numbers })
 }
 
 fn read_nodes(
@@ -90,15 +104,52 @@ fn read_nodes(
         .collect();
     numbers.sort_unstable();
     numbers.dedup();
-    for n in numbers {
-        let Some(cpus) = list(&format!("node{n}/cpulist"))? else { continue };
+    // Nodes of memory alone have a place in the rows of distances, and no other.
+    let mut has_cpus = Vec::new();
+    for &n in &numbers {
+        let cpus = list(&format!("node{n}/cpulist"))?.unwrap_or(CpuMask::EMPTY);
+        has_cpus.push(!cpus.is_empty());
+        if cpus.is_empty() {
+            continue;
+        }
         let row = map.get(format!("node{n}/distance").as_str()).map_or("10", |v| v.1);
         out.nodes.push((n, cpus));
         out.node_distance.push(row.split_whitespace().filter_map(|d| d.parse().ok()).collect());
+    }
+    for row in out.node_distance.iter_mut().filter(|r| r.len() == has_cpus.len()) {
+        let mut keep = has_cpus.iter();
+        row.retain(|_| keep.next() == Some(&true));
     }
     if out.nodes.is_empty() {
         out.nodes.push((0, CpuMask::first_n(out.smt.len())));
         out.node_distance.push(vec![10]);
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cpus_that_are_offline_and_nodes_of_memory_alone_leave_no_gap() {
+        let mut text = String::from(
+            "node0/cpulist:0-1\nnode0/distance:10 20 30\nnode1/cpulist:\n\
+             node1/distance:20 10 40\nnode2/cpulist:4-5\nnode2/distance:30 40 10\n",
+        );
+        for (c, core) in [(0, "0-1"), (1, "0-1"), (4, "4"), (5, "5")] {
+            text += &format!("cpu{c}/topology/thread_siblings_list:{core}\n");
+            text += &format!("cpu{c}/topology/package_cpus_list:0-5\n");
+        }
+        let t = Text { path: "topology.txt".into(), text, diagnostics: vec![] };
+        let d = parse_topology(&t).unwrap();
+        assert_eq!(d.numbers, [0, 1, 4, 5]);
+        let all = CpuMask::first_n(4);
+        assert_eq!(d.masks.package, [all; 4]);
+        assert_eq!(d.masks.smt[1], CpuMask::first_n(2));
+        assert_eq!(d.masks.smt[2], CpuMask::one(Cpu(2)));
+        assert_eq!(d.masks.nodes.iter().map(|n| n.0).collect::<Vec<_>>(), [0, 2]);
+        assert_eq!(d.masks.node_distance, [[10, 30], [30, 10]]);
+        assert!(vruntime_machine::Topology::from_masks(&d.masks).is_ok());
+    }
 }

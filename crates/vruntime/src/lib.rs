@@ -8,6 +8,7 @@ pub mod bench;
 pub mod calibrate;
 pub mod cli;
 pub mod commands;
+pub mod cpu_numbers;
 pub mod duration;
 pub mod explain;
 pub mod failure;

@@ -1,6 +1,6 @@
 //! A recording as `shadow` replays it: columns by name become plain rows.
 
-use vruntime_base::Cpu;
+use crate::cpu_numbers::CpuNumbers;
 use vruntime_formats::recording::Recording;
 use vruntime_formats::table::{Column, EMPTY, Table};
 use vruntime_kernel::shadow::trace::{Parent, Row, RowKind, Side, Trace};
@@ -104,7 +104,7 @@ impl SideColumns {
 }
 
 /// All rows of `r` in order of time, and what is said about rows that were left out.
-pub fn trace(r: &Recording, nr_cpus: usize) -> (Trace, Vec<String>) {
+pub fn trace(r: &Recording, cpus: &CpuNumbers) -> (Trace, Vec<String>) {
     let t = &r.table;
     let col = |n: &str| t.column(n);
     let (p, n) = (SideColumns::new(t, "p"), SideColumns::new(t, "n"));
@@ -128,13 +128,13 @@ pub fn trace(r: &Recording, nr_cpus: usize) -> (Trace, Vec<String>) {
     for i in 0..t.len() {
         let get = |c: Column| Some(t.get(i, c)).filter(|&v| v != EMPTY);
         let n0 = |c: Column| get(c).unwrap_or(0);
-        let cpu_of =
-            |c: Column| usize::try_from(n0(c)).ok().filter(|&x| x < nr_cpus).map(Cpu::from_ix);
+        let cpu_of = |c: Column| cpus.cpu(n0(c));
         let (Some(on), Some(of)) = (cpu_of(cpu), cpu_of(rq_cpu)) else {
             let (c, q) = (n0(cpu), n0(rq_cpu));
             left_out.push(format!(
-                "state.csv:{}: CPU {c}, queue {q}; expected CPUs below {nr_cpus}; row left out",
-                t.line(i)
+                "state.csv:{}: CPU {c}, queue {q}; expected one of {} CPUs; row left out",
+                t.line(i),
+                cpus.count()
             ));
             continue;
         };
@@ -151,16 +151,16 @@ pub fn trace(r: &Recording, nr_cpus: usize) -> (Trace, Vec<String>) {
         let Some(side) = p.read(t, i) else { continue };
         rows.push(Row {
             curr_pid: n0(curr_pid),
-            a: n0(a),
-            b: n0(b),
+            a: if kind == RowKind::Switch { n0(a) } else { cpus.number(n0(a)) },
+            b: if kind == RowKind::Migrate { cpus.number(n0(b)) } else { n0(b) },
             rq_cpu: of,
             nr_running: get(nr_running),
             nr_switches: get(nr_switches),
             clock_task: get(clock_task),
             wakee_flips: get(wakee_flips),
             curr_wakee_flips: get(curr_wakee_flips),
-            wake_cpu: get(wake_cpu),
-            recent_used_cpu: get(recent),
+            wake_cpu: get(wake_cpu).map(|c| cpus.number(c)),
+            recent_used_cpu: get(recent).map(|c| cpus.number(c)),
             on_cpu: get(onflags).map(|f| f & 1 != 0),
             curr_flags: get(curr_flags),
             curr_nr_cpus_allowed: get(curr_allowed),
@@ -173,5 +173,16 @@ pub fn trace(r: &Recording, nr_cpus: usize) -> (Trace, Vec<String>) {
         });
     }
     rows.sort_by_key(|r| r.ts);
-    (Trace { rows, stacks: r.stacks.clone(), nr_cpus, ..Trace::default() }, left_out)
+    let (nr_cpus, isolated) = (cpus.count(), cpus.mask(&r.meta.isolated));
+    (
+        Trace {
+            rows,
+            stacks: r.stacks.clone(),
+            nr_cpus,
+            isolated,
+            plain: r.stacks.is_empty(),
+            ..Trace::default()
+        },
+        left_out,
+    )
 }

@@ -1,5 +1,6 @@
 //! A plain trace as `shadow` replays it: events become rows without state.
 
+use crate::cpu_numbers::CpuNumbers;
 use vruntime_base::{Cpu, EventKind};
 use vruntime_formats::read::{Recorded, flag};
 use vruntime_kernel::shadow::answers;
@@ -8,8 +9,9 @@ use vruntime_kernel::shadow::trace::{Flags, Glimpse, Ran, Row, RowKind, Side, Tr
 /// `prev_state` of a task that sleeps or is dead.
 const ASLEEP: i64 = 1;
 
-/// All events of `r` that a machine of `nr_cpus` can have, and the number of the others.
-pub fn plain_trace(r: &Recorded, nr_cpus: usize) -> (Trace, usize) {
+/// All events of `r` on the CPUs `cpus`, and the number of the others.
+pub fn plain_trace(r: &Recorded, cpus: &CpuNumbers) -> (Trace, usize) {
+    let nr_cpus = cpus.count();
     let mut running: Vec<i64> = vec![0; nr_cpus];
     let told = r.details.iter().any(|d| d.curr != 0);
     let mut left_out = 0;
@@ -19,10 +21,10 @@ pub fn plain_trace(r: &Recorded, nr_cpus: usize) -> (Trace, usize) {
     for (i, e) in r.timeline.iter().enumerate() {
         let d = r.details.get(i).copied().unwrap_or_default();
         while let Some(g) = glimpses.next_if(|g| (g.time, g.order) < (e.time.0, d.order)) {
-            if usize::from(g.cpu) < nr_cpus {
+            if let Some(cpu) = cpus.cpu(i64::from(g.cpu)) {
                 between.push(Glimpse {
                     ts: g.time,
-                    cpu: Cpu(g.cpu),
+                    cpu,
                     before: rows.len(),
                     curr_pid: i64::from(g.curr),
                     flags: g.flags.map(flags),
@@ -34,31 +36,34 @@ pub fn plain_trace(r: &Recorded, nr_cpus: usize) -> (Trace, usize) {
                 });
             }
         }
-        let is_cpu = |n: u32| (n as usize) < nr_cpus;
+        let cpu = cpus.cpu(i64::from(e.cpu.0));
+        let (from, to) = (cpus.cpu(i64::from(e.a)), cpus.cpu(i64::from(e.b)));
         let known = match e.kind {
-            EventKind::Migrate => is_cpu(e.a) && is_cpu(e.b),
+            EventKind::Migrate => from.is_some() && to.is_some(),
             EventKind::Switch | EventKind::NeedResched => true,
-            _ => is_cpu(e.a),
+            _ => from.is_some(),
         };
-        if e.cpu.ix() >= nr_cpus || !known {
+        let (Some(cpu), true) = (cpu, known) else {
             left_out += 1;
             continue;
-        }
+        };
+        let number = |c: Option<Cpu>| c.map_or(-1, |c| i64::from(c.0));
+        let (from, to) = (number(from), number(to));
         let side = |id: u32, prio: u8| -> Side {
             let pid = r.timeline.tasks().get(id as usize).map_or(0, |t| i64::from(t.pid));
             Side { pid, prio: i64::from(prio), ..Side::default() }
         };
         let (kind, a, b) = match e.kind {
             EventKind::Switch => (RowKind::Switch, 0, if e.b == 1 { 0 } else { ASLEEP }),
-            EventKind::Waking => (RowKind::Waking, i64::from(e.a), 0),
-            EventKind::Wakeup => (RowKind::Wakeup, i64::from(e.a), 0),
-            EventKind::WakeupNew => (RowKind::WakeupNew, i64::from(e.a), 0),
-            EventKind::Migrate => (RowKind::Migrate, i64::from(e.a), i64::from(e.b)),
+            EventKind::Waking => (RowKind::Waking, from, 0),
+            EventKind::Wakeup => (RowKind::Wakeup, from, 0),
+            EventKind::WakeupNew => (RowKind::WakeupNew, from, 0),
+            EventKind::Migrate => (RowKind::Migrate, from, to),
             EventKind::NeedResched => continue,
         };
         let p = side(e.task.0, d.prio);
         let n = (kind == RowKind::Switch).then(|| side(e.a, d.next_prio));
-        let here = &mut running[e.cpu.ix()];
+        let here = &mut running[cpu.ix()];
         let curr_pid = match kind {
             RowKind::Switch => p.pid,
             _ if told => i64::from(d.curr),
@@ -66,8 +71,8 @@ pub fn plain_trace(r: &Recorded, nr_cpus: usize) -> (Trace, usize) {
         };
         *here = n.map_or(*here, |n| n.pid);
         let rq_cpu = match kind {
-            RowKind::Switch => e.cpu,
-            _ => Cpu(e.a as u16),
+            RowKind::Switch => cpu,
+            _ => Cpu(from as u16),
         };
         rows.push(Row {
             curr_pid,
@@ -78,7 +83,7 @@ pub fn plain_trace(r: &Recorded, nr_cpus: usize) -> (Trace, usize) {
             n,
             flags: d.flags.map(flags),
             line: i as u64 + 1,
-            ..Row::new(e.time.0, e.cpu, kind)
+            ..Row::new(e.time.0, cpu, kind)
         });
     }
     let mut trace = Trace { rows, nr_cpus, glimpses: between, plain: true, ..Trace::default() };

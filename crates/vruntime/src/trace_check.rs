@@ -5,6 +5,7 @@
 //! with the true values, from a plain trace with those that can be rebuilt; of several plain traces
 //! the fullest is taken, and where there is none, the plain columns of `state.csv`.
 
+use crate::cpu_numbers::CpuNumbers;
 use crate::replay;
 use crate::replay_plain::plain_trace;
 use std::path::{Path, PathBuf};
@@ -118,6 +119,10 @@ impl Found {
             (None, None) => return Err(FormatError::missing(&self.path, "topology", OPTION_M)),
         };
         let nr_cpus = topology.nr_cpus();
+        let cpus = match given.topology {
+            Some(_) => CpuNumbers::without_gaps(nr_cpus),
+            None => CpuNumbers::of(&self.meta, nr_cpus),
+        };
         let expression = match given.kernel {
             Some(e) => e.to_owned(),
             None => expression_of(&self.path, &self.meta, nr_cpus)?,
@@ -130,7 +135,7 @@ impl Found {
         let mut affinity = false;
         let mut plain = None;
         if let Some(r) = &self.state {
-            let (trace, left_out) = replay::trace(r, nr_cpus);
+            let (trace, left_out) = replay::trace(r, &cpus);
             self.diagnostics.extend(left_out);
             affinity = trace.rows.iter().any(|r| r.p_nr_cpus_allowed.is_some());
             found = shadow::check(&trace, &topology, &release);
@@ -138,7 +143,8 @@ impl Found {
             plain = Some(("state.csv".to_owned(), trace));
         }
         if let Some((path, recorded)) = &self.plain {
-            let (trace, foreign) = plain_trace(recorded, nr_cpus);
+            let (mut trace, foreign) = plain_trace(recorded, &cpus);
+            trace.isolated = cpus.mask(&self.meta.isolated);
             self.diagnostics.extend(recorded.diagnostics.iter().map(ToString::to_string));
             if foreign > 0 {
                 let said = format!("{foreign} events on CPUs outside of 0-{}", nr_cpus - 1);
@@ -272,6 +278,14 @@ fn assumptions(meta: &Meta, affinity: bool) -> Vec<String> {
     }
     if meta.features.is_empty() {
         v.push("features are not recorded; the release's defaults are used".to_owned());
+    }
+    if let (Some(first), Some(last)) = (meta.cpu_numbers.first(), meta.cpu_numbers.last()) {
+        let n = meta.cpu_numbers.len();
+        v.push(format!("{n} of the CPUs {first}-{last} were online; here they are 0-{}", n - 1));
+    }
+    if !meta.isolated.is_empty() {
+        let list: Vec<String> = meta.isolated.iter().map(|c| c.0.to_string()).collect();
+        v.push(format!("CPUs {} are isolated: in no scheduling domain", list.join(", ")));
     }
     if meta.hz.is_none() {
         v.push("HZ is not recorded; the release file's is used".to_owned());

@@ -31,7 +31,8 @@ impl Judge {
         let report = trace_check(std::slice::from_ref(&path), Given::default()).unwrap();
         let recording = Recording::open(&path).unwrap();
         let topology = Topology::from_masks(recording.meta.topology.as_ref().unwrap()).unwrap();
-        let (trace, _) = vruntime::replay::trace(&recording, topology.nr_cpus());
+        let cpus = vruntime::cpu_numbers::CpuNumbers::without_gaps(topology.nr_cpus());
+        let (trace, _) = vruntime::replay::trace(&recording, &cpus);
         let release = kernel(&report.recordings[0].release).unwrap().release;
         let mut judge = Judge { trace, topology, release, base: 0 };
         judge.base = judge.contradictions(&judge.release);

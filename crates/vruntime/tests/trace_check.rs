@@ -82,6 +82,57 @@ fn a_cut_recording_is_read_as_far_as_it_goes() {
     assert!(report.text().contains("damaged .xz"), "{}", report.text());
 }
 
+/// A copy of a recording whose `state.csv` lacks some columns.
+fn without_columns(name: &str, drop: &[&str]) -> PathBuf {
+    let dir = folder(name, &["README.md", "topology.txt.xz", "state-stacks.txt.xz"]);
+    let state = vruntime_formats::text::read_text(&recording(V6_1), "state.csv").unwrap().unwrap();
+    let mut lines = state.text.lines().map(|l| l.split(',').collect::<Vec<_>>());
+    let head = lines.next().unwrap();
+    let keep: Vec<bool> = head.iter().map(|n| !drop.contains(n)).collect();
+    assert_eq!(keep.iter().filter(|k| !**k).count(), drop.len(), "{drop:?}");
+    let mut text = String::new();
+    for cells in std::iter::once(head).chain(lines) {
+        let cells: Vec<&str> = cells.iter().zip(&keep).filter(|c| *c.1).map(|c| *c.0).collect();
+        text += &(cells.join(",") + "\n");
+    }
+    fs::write(dir.join("state.csv"), text).unwrap();
+    dir
+}
+
+#[test]
+fn a_column_that_is_needed_is_named_if_it_is_missing() {
+    for column in ["p_prio", "p_tg", "n_weight", "rq_clock_task"] {
+        let dir = without_columns("needed", &[column]);
+        let e = trace_check(&[dir], Given::default()).unwrap_err().to_string();
+        assert!(e.ends_with(&format!("expected a column {column}")), "{e}");
+    }
+}
+
+/// What is not recorded is not known; it is never taken to be zero.
+#[test]
+fn columns_that_are_missing_leave_decisions_undetermined_not_wrong() {
+    for (i, drop) in [
+        &["wakee_flips", "curr_wakee_flips", "recent_used_cpu"][..],
+        &["curr_flags", "curr_nr_cpus_allowed", "p_nr_cpus_allowed", "p_flags", "onflags"],
+        &["rq_nr_switches", "rq_avg_idle", "p_util_est", "n_util_est", "p_par_weight", "p_depth"],
+    ]
+    .iter()
+    .enumerate()
+    {
+        let dir = without_columns(&format!("optional-{i}"), drop);
+        let report = trace_check(&[dir], Given::default()).unwrap();
+        for kind in ["placement", "wakeup_preemption", "pick"] {
+            let k = report.kind(kind).unwrap();
+            at_least(&format!("{kind} without {drop:?}"), k.agree, k.determined, 980, 400);
+        }
+    }
+    let dir = folder("no-stacks", &["README.md", "topology.txt.xz", "state.csv.xz"]);
+    let report = trace_check(&[dir], Given::default()).unwrap();
+    assert_eq!(report.kind("wakeup_preemption").unwrap().determined, 0);
+    assert!(report.kind("pick").unwrap().determined > 1000);
+    assert!(report.text().contains("state-stacks.txt:0: there is none"), "{}", report.text());
+}
+
 fn folder(name: &str, files: &[&str]) -> PathBuf {
     let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
     let _ = fs::remove_dir_all(&dir);

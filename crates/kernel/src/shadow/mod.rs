@@ -62,7 +62,7 @@ pub fn check(trace: &Trace, topology: &Topology, release: &Release) -> ShadowRes
     let loads = Loads::new(trace);
     let tasks = Tasks::new(trace, &wakes);
     let (idle, loads, tasks) = (&idle, &loads, &tasks);
-    let domains = &Domains::build(topology, release);
+    let domains = &Domains::build_without(topology, release, &trace.isolated);
     let facts = Facts { trace, topology, domains, release, wakes: &wakes, idle, loads, tasks };
     let next = next_rows(trace);
     let decider = Decider::new(release, trace.nr_cpus);

@@ -96,6 +96,9 @@ impl<'a> Placements<'a> {
     /// `c` has become idle at `r`: `update_idle_core`.
     pub fn note_idle(&mut self, r: &Row) {
         let t = self.f.topology;
+        if !self.f.domains.sd_llc(r.cpu).is_some() {
+            return;
+        }
         let mut others = t.smt(r.cpu).iter().filter(|&s| s != r.cpu);
         let slack = r.ts; // the siblings are read just before the row
         let states: Vec<_> =
@@ -364,14 +367,14 @@ impl PlacementView for View<'_, '_> {
         self.span("h_load of the waker", self.select.curr_pid, Some(range))
     }
     fn waker_flips(&mut self) -> u32 {
-        let n = self.select.curr_wakee_flips.unwrap_or(0) as u64;
         let more = self.select.flips_more.0 as u64;
-        self.span("wakee_flips", self.select.curr_pid, Some((n, n + more))) as u32
+        let range = self.select.curr_wakee_flips.map(|n| (n as u64, n as u64 + more));
+        self.span("wakee_flips", self.select.curr_pid, range) as u32
     }
     fn wakee_flips(&mut self) -> u32 {
-        let n = self.select.wakee_flips.unwrap_or(0) as u64;
         let more = self.select.flips_more.1 as u64;
-        self.span("wakee_flips", self.select.p.pid, Some((n, n + more))) as u32
+        let range = self.select.wakee_flips.map(|n| (n as u64, n as u64 + more));
+        self.span("wakee_flips", self.select.p.pid, range) as u32
     }
     fn waker_is_per_cpu_kthread(&mut self) -> bool {
         let known = self.p.f.tasks.waker_is_per_cpu_kthread(self.select);
@@ -388,7 +391,7 @@ impl PlacementView for View<'_, '_> {
         self.k.truth(u, told, known)
     }
     fn recent_used_cpu(&mut self) -> Cpu {
-        if self.p.f.trace.rebuilt {
+        if self.p.f.trace.rebuilt || self.waking.recent_used_cpu.is_none() {
             return self.rebuilt_recent();
         }
         let known = 0..self.p.f.trace.nr_cpus as i64;

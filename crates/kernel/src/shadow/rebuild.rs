@@ -112,7 +112,15 @@ pub fn rebuild(t: &Trace, k: &Release) -> Trace {
     // What the order of rows says about the call chain of a move (see `migrate`).
     let mut stacks = t.stacks.clone();
     stacks.push(vec!["try_to_wake_up".to_owned()]);
-    Trace { rows, stacks, rebuilt: true, nr_cpus: t.nr_cpus, glimpses: vec![], plain: t.plain }
+    Trace {
+        rows,
+        stacks,
+        rebuilt: true,
+        nr_cpus: t.nr_cpus,
+        isolated: t.isolated,
+        glimpses: vec![],
+        plain: t.plain,
+    }
 }
 
 impl Rebuilder<'_> {

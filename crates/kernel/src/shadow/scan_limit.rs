@@ -13,7 +13,7 @@ use super::loads::decay;
 use super::queues::Queues;
 use super::trace::Row;
 use vruntime_base::Cpu;
-use vruntime_machine::Topology;
+use vruntime_machine::{LlcId, Topology};
 use vruntime_sched::domains::Domains;
 
 /// Utilisation of a CPU when last seen.
@@ -43,15 +43,17 @@ impl ScanLimits {
     /// Nothing is known.
     pub fn new(t: &Topology, d: &Domains, shown: bool) -> ScanLimits {
         let mut llcs: Vec<Llc> = Vec::new();
-        for c in t.all().iter() {
-            let ix = t.llc_id(c).ix();
-            if llcs.len() <= ix {
-                let id = d.sd_llc(c);
-                let pct = if id.is_some() { u64::from(d.sd(id).imbalance_pct) } else { 117 };
-                let cpus: Vec<Cpu> = t.llc(c).iter().collect();
-                let range = (0, cpus.len() as u64);
-                llcs.push(Llc { cpus, pct, range });
-            }
+        for l in 0..t.nr_llcs() {
+            let all = t.llc_cpus(LlcId::from_ix(l));
+            // Isolated CPUs are in no domain.
+            let id = all.iter().map(|c| d.sd_llc(c)).find(|id| id.is_some());
+            let (pct, span) = match id {
+                Some(id) => (u64::from(d.sd(id).imbalance_pct), d.sd(id).span),
+                None => (117, *all),
+            };
+            let cpus: Vec<Cpu> = span.iter().collect();
+            let range = (0, cpus.len() as u64);
+            llcs.push(Llc { cpus, pct, range });
         }
         ScanLimits { llcs, utils: vec![None; t.nr_cpus()], shown }
     }

@@ -3,7 +3,7 @@
 //! Values that a recording may lack are `Option`; the replay treats `None` as not known, never as
 //! zero.
 
-use vruntime_base::Cpu;
+use vruntime_base::{Cpu, CpuMask};
 
 /// Bit of the flag on x86 (6.13 on).
 const TIF_NEED_RESCHED_LAZY: i64 = 5;
@@ -243,6 +243,8 @@ pub struct Trace {
     pub nr_cpus: usize,
     /// The state was rebuilt from plain columns ([`super::rebuild`]).
     pub rebuilt: bool,
+    /// CPUs in no scheduling domain.
+    pub isolated: CpuMask,
     /// Other events, in order.
     pub glimpses: Vec<Glimpse>,
     /// Calls of `resched_curr` have no rows: what the kernel asked is told by [`Row::asked`].
@@ -279,6 +281,9 @@ impl Trace {
     }
     /// The call chain shows a wakeup (as opposed to a move by the balancer or the stopper).
     pub fn in_wakeup(&self, r: &Row) -> bool {
+        if self.stack(r).is_empty() {
+            return !r.p.on_rq;
+        }
         self.has_frame(r, "try_to_wake_up") || self.has_frame(r, "wake_up_new_task")
     }
 }

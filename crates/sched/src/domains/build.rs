@@ -38,6 +38,12 @@ struct Raw {
 impl Domains {
     /// Builds the domains of all CPUs.
     pub fn build(topo: &Topology, k: &Release) -> Domains {
+        Domains::build_without(topo, k, &CpuMask::EMPTY)
+    }
+
+    /// Builds the domains with the CPUs `isolated` (`isolcpus=`) in none of them.
+    pub fn build_without(topo: &Topology, k: &Release, isolated: &CpuMask) -> Domains {
+        let on = &Spans { topo, active: topo.all().minus(isolated) };
         let levels = levels(topo, k);
         let mut d = Domains {
             sds: Vec::new(),
@@ -53,14 +59,15 @@ impl Domains {
         // The domain at (level, lowest CPU of the span, node of an overlapping level), if built.
         let mut known: Vec<Vec<Option<SdId>>> = vec![vec![None; topo.nr_cpus()]; levels.len()];
         for c in topo.all().iter() {
-            for raw in attach(raw_chain(topo, &levels, c)) {
+            let chain = if isolated.has(c) { vec![] } else { raw_chain(on, &levels, c) };
+            for raw in attach(chain) {
                 let key = match levels[raw.level].kind {
-                    Kind::Numa(_) => topo.node_cpus(topo.node(c)).first(),
+                    Kind::Numa(_) => on.of(Kind::Node, c).first(),
                     _ => raw.span.first(),
                 };
                 let slot = &mut known[raw.level][key.expect("spans are not empty").ix()];
                 let id = *slot.get_or_insert_with(|| {
-                    d.sds.push(domain(topo, &levels, &raw, c, k));
+                    d.sds.push(domain(on, &levels, &raw, c, k));
                     SdId::from_ix(d.sds.len() - 1)
                 });
                 d.ids.push(id);
@@ -171,16 +178,26 @@ fn numa_distances(topo: &Topology) -> Vec<u32> {
     v
 }
 
-fn span_of(topo: &Topology, kind: Kind, c: Cpu) -> CpuMask {
-    match kind {
-        Kind::Smt => *topo.smt(c),
-        Kind::L2 => *topo.l2(c),
-        Kind::Llc => *topo.llc(c),
-        Kind::Node => *topo.node_cpus(topo.node(c)),
-        Kind::Numa(d) => (0..topo.nr_nodes())
-            .map(NodeId::from_ix)
-            .filter(|n| topo.node_distance(topo.node(c), *n) <= d)
-            .fold(CpuMask::EMPTY, |m, n| m.or(topo.node_cpus(n))),
+/// The CPUs of a level that are not isolated.
+struct Spans<'a> {
+    topo: &'a Topology,
+    active: CpuMask,
+}
+
+impl Spans<'_> {
+    fn of(&self, kind: Kind, c: Cpu) -> CpuMask {
+        let topo = self.topo;
+        let all = match kind {
+            Kind::Smt => *topo.smt(c),
+            Kind::L2 => *topo.l2(c),
+            Kind::Llc => *topo.llc(c),
+            Kind::Node => *topo.node_cpus(topo.node(c)),
+            Kind::Numa(d) => (0..topo.nr_nodes())
+                .map(NodeId::from_ix)
+                .filter(|n| topo.node_distance(topo.node(c), *n) <= d)
+                .fold(CpuMask::EMPTY, |m, n| m.or(topo.node_cpus(n))),
+        };
+        all.and(&self.active)
     }
 }
 
@@ -202,17 +219,17 @@ fn flags_of(topo: &Topology, level: &Level) -> SdFlags {
 }
 
 /// All levels of `c` with `imb_numa_nr`, which is computed before any level is dropped.
-fn raw_chain(topo: &Topology, levels: &[Level], c: Cpu) -> Vec<Raw> {
+fn raw_chain(on: &Spans, levels: &[Level], c: Cpu) -> Vec<Raw> {
     let mut chain: Vec<Raw> = Vec::new();
     for (level, l) in levels.iter().enumerate() {
-        let span = span_of(topo, l.kind, c);
+        let span = on.of(l.kind, c);
         let weight = span.weight() as u32;
         let below = chain.last().map_or(1, |r| r.weight);
         chain.push(Raw {
             level,
             span,
             weight,
-            flags: flags_of(topo, l),
+            flags: flags_of(on.topo, l),
             imb_numa_nr: 0,
             one_group: weight == below && level > 0 || weight == 1,
         });
@@ -266,7 +283,7 @@ fn attach(chain: Vec<Raw>) -> Vec<Raw> {
     kept
 }
 
-fn domain(topo: &Topology, levels: &[Level], raw: &Raw, c: Cpu, k: &Release) -> Domain {
+fn domain(on: &Spans, levels: &[Level], raw: &Raw, c: Cpu, k: &Release) -> Domain {
     let f = raw.flags;
     let (imbalance_pct, cache_nice_tries) = if f.has(SdFlags::SHARE_CPUCAPACITY) {
         (110, 0)
@@ -283,16 +300,16 @@ fn domain(topo: &Topology, levels: &[Level], raw: &Raw, c: Cpu, k: &Release) -> 
         imbalance_pct,
         cache_nice_tries,
         imb_numa_nr: raw.imb_numa_nr,
-        groups: groups(topo, levels, raw, c),
+        groups: groups(on, levels, raw, c),
         level: raw.level as u8,
     }
 }
 
 /// The groups in order of the ring: by first member; those of a NUMA level from `c`'s own on.
-fn groups(topo: &Topology, levels: &[Level], raw: &Raw, c: Cpu) -> Vec<Group> {
+fn groups(on: &Spans, levels: &[Level], raw: &Raw, c: Cpu) -> Vec<Group> {
     let below = |m: Cpu| match raw.level {
         0 => CpuMask::one(m),
-        l => span_of(topo, levels[l - 1].kind, m),
+        l => on.of(levels[l - 1].kind, m),
     };
     let numa = matches!(levels[raw.level].kind, Kind::Numa(_));
     let start = if numa { c.ix() } else { 0 };
@@ -302,7 +319,7 @@ fn groups(topo: &Topology, levels: &[Level], raw: &Raw, c: Cpu) -> Vec<Group> {
         if covered.has(m) {
             continue;
         }
-        let span = if numa { overlapping_group(topo, levels, raw, m) } else { below(m) };
+        let span = if numa { overlapping_group(on, levels, raw, m) } else { below(m) };
         covered = covered.or(&span);
         let balance_mask =
             if numa { span.iter().filter(|b| below(*b) == span).collect() } else { span };
@@ -319,7 +336,7 @@ fn groups(topo: &Topology, levels: &[Level], raw: &Raw, c: Cpu) -> Vec<Group> {
 }
 
 /// The group around `m`: its widest span below this level that stays inside the domain.
-fn overlapping_group(topo: &Topology, levels: &[Level], raw: &Raw, m: Cpu) -> CpuMask {
-    let spans = (0..raw.level).rev().map(|l| span_of(topo, levels[l].kind, m));
+fn overlapping_group(on: &Spans, levels: &[Level], raw: &Raw, m: Cpu) -> CpuMask {
+    let spans = (0..raw.level).rev().map(|l| on.of(levels[l].kind, m));
     spans.into_iter().find(|s| s.is_subset(&raw.span)).unwrap_or(CpuMask::one(m))
 }
