@@ -4,15 +4,16 @@
 //! be woken, lock, copy, unlock and the way to the next system call are one operation.
 //! *Source.* Linux 6.1.192 and 6.12.117, fs/pipe.c; mutexes:
 //! kernel/locking/mutex.c as documented in Documentation/locking/mutex-design.rst.
-//! *Equations.* A waiter gets the mutex one line transfer after its release. With the mutex comes
-//! what `pipe_lines` says of slot and data.
+//! *Equations.* A free mutex costs the transfer of its line. A spinner gets it three transfers
+//! after its release: the owner's store takes the line from the spinner that looks at it, the
+//! spinner looks again, and takes it. With the mutex comes what `pipe_lines` says of slot and data.
 //! *Departures.* D1: a spinner may not overtake one that spins already; whoever sleeps for the
 //! mutex is woken at its release and competes again. D2: pages are never missing. D3: where the
 //! time of the release is known, the owner is through with the pipe, and no known interrupt comes
 //! first, a spinner is granted the mutex in advance, in the same operation; an IPI in that time (a
 //! microsecond or less) finds it holding, not spinning.
 //! *Example.* Two senders meet on one pipe: the second spins until the first one's `free_at`, plus
-//! one line transfer.
+//! three line transfers.
 
 use crate::frame::Frame;
 use crate::hot::Hot;
@@ -23,6 +24,7 @@ use crate::sim::{Channel, Sim};
 use crate::task::{Step, WaitsFor};
 use crate::variation::Knockout;
 use vruntime_base::{Cpu, Func, Ns, Resource, TaskId};
+use vruntime_machine::HANDOVER;
 use vruntime_sched::task::TaskState;
 
 impl Sim {
@@ -67,6 +69,11 @@ impl Sim {
         hot.pipe_locked(pipe, c, p, ch, at, rules);
     }
 
+    /// From the release of a mutex by `from` until the spinner `to` has it.
+    fn handover(&self, from: Cpu, to: Cpu) -> Ns {
+        Ns(HANDOVER * self.transfer(from, to).0)
+    }
+
     #[inline(always)]
     fn pipe_rules(&self) -> Rules {
         Rules {
@@ -94,7 +101,7 @@ impl Sim {
         // this operation does to it.
         let owner_is_through = self.tasks[owner.ix()].step == Step::Begin;
         if alone && owner_is_through && free_at <= self.cpus[last.ix()].interrupt_at() {
-            let granted = at.max(free_at + self.transfer(last, c));
+            let granted = at.max(free_at + self.handover(last, c));
             if granted < self.cpus[c.ix()].interrupt_at() {
                 self.waited(c, Func::MutexLock, Resource::PipeMutex, granted - at);
                 self.pipe_granted(c, p, ch, granted);
@@ -118,7 +125,7 @@ impl Sim {
             let granted = if free_at >= Ns::NEVER {
                 None
             } else {
-                Some((free_at + self.transfer(last, c)).max(at))
+                Some((free_at + self.handover(last, c)).max(at))
             };
             self.plan_spin(c, ch, at, granted);
         } else {
@@ -144,7 +151,7 @@ impl Sim {
             self.mutex_block(c, p, ch, now);
         } else {
             let at = if head == c && free_at < Ns::NEVER {
-                free_at + self.transfer(last, c)
+                free_at + self.handover(last, c)
             } else {
                 Ns::NEVER
             };
@@ -194,7 +201,7 @@ impl Sim {
             }
             let free_at = m.free_at;
             if next.is_some() && free_at < Ns::NEVER {
-                let at = free_at.max(self.now) + self.transfer(c, next);
+                let at = free_at.max(self.now) + self.handover(c, next);
                 self.grant_spin(next, at);
             }
             return;
@@ -273,7 +280,7 @@ impl Sim {
         m.free_at = free_at;
         let head = m.spin_head;
         if head.is_some() {
-            let at = free_at.max(self.now) + self.transfer(c, head);
+            let at = free_at.max(self.now) + self.handover(c, head);
             self.grant_spin(head, at);
         }
     }
@@ -318,7 +325,7 @@ impl Sim {
         hot.pipe_locked(pipe, c, p, ch, at, rules);
         let (next, free_at) = (pipe.mutex.spin_head, pipe.mutex.free_at);
         if next.is_some() {
-            let at = free_at + self.transfer(c, next);
+            let at = free_at + self.handover(c, next);
             self.grant_spin(next, at);
         }
     }

@@ -34,7 +34,7 @@ pub use costs::{CostRow, CostSpec, Costs};
 pub use idle::{IdleSpec, IdleState};
 pub use line::{Line, LineKind};
 pub use lines::{LineCost, Lines};
-pub use lock::{Lock, LockQueue, Request};
+pub use lock::{HANDOVER, Lock, LockQueue, Request};
 pub use machine::{Machine, MachineSpec, SCHEMA, Source};
 pub use spec_error::{SpecError, nearest_name};
 pub use topology::{Arch, Distance, LlcId, NodeId, PackageId, Topology, TopologyMasks};

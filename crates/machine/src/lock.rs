@@ -5,13 +5,14 @@
 //! over. The grant is an event of the waiter, so what the holder does inside is evaluated at the
 //! grant and nested waits come out right.
 //! **Source.** Linux `kernel/locking/qspinlock.c` (MCS queue, one hand-over per release).
-//! **Equations.** Free: `cost = T(last owner → cpu)`. Held: `grant = release + T(holder → first
-//! waiter)`, where T is one line transfer. The next waiter's grant time is known when the new
+//! **Equations.** Free: `cost = T(last owner → cpu)`. Held: `grant = release + 3 · T(holder → first
+//! waiter)`, where T is one line transfer: the release takes the line from the waiter that looks at
+//! it, the waiter looks again, and takes it. The next waiter's grant time is known when the new
 //! holder has announced its release.
 //! **Departures.** D1: the pending bit and lock stealing by a CPU that spins at the right moment
 //! are not modelled. D2: waiters do not slow the holder down.
 //! **Example.** T = 50. CPU 0 gets the lock at 0 and announces release at 300. CPU 1 asks at 100:
-//! granted at 350. CPU 2 asks at 120; CPU 1 announces 650: granted at 700.
+//! granted at 450. CPU 2 asks at 120; CPU 1 announces 750: granted at 900.
 
 use vruntime_base::{Cpu, Ns};
 
@@ -27,6 +28,9 @@ pub struct Lock {
     head: Cpu,
     tail: Cpu,
 }
+
+/// Line transfers from the release of a lock until a CPU that spins for it has it.
+pub const HANDOVER: u64 = 3;
 
 /// Release time of a holder that has not announced it.
 const UNKNOWN: u64 = u64::MAX;
@@ -189,7 +193,7 @@ impl Lock {
 
     #[inline]
     fn grant_time(&self, transfer: impl Fn(Cpu, Cpu) -> Ns) -> Ns {
-        Ns(self.free_at) + transfer(self.owner, self.head)
+        Ns(self.free_at + HANDOVER * transfer(self.owner, self.head).0)
     }
 }
 
@@ -209,16 +213,16 @@ mod tests {
         assert_eq!(free, Request::Granted { cost: Ns(0) });
         assert_eq!(l.hold(&q, Cpu(0), Ns(300), fifty), None);
         let first = l.request(&mut q, Cpu(1), Ns(100), fifty);
-        assert_eq!(first, Request::Wait { grant_at: Some(Ns(350)) });
+        assert_eq!(first, Request::Wait { grant_at: Some(Ns(450)) });
         let second = l.request(&mut q, Cpu(2), Ns(120), fifty);
         assert_eq!(second, Request::Wait { grant_at: None });
         assert_eq!(l.waiters(&q).collect::<Vec<_>>(), [Cpu(1), Cpu(2)]);
-        l.granted(&mut q, Cpu(1), Ns(350));
-        assert_eq!(l.hold(&q, Cpu(1), Ns(650), fifty), Some((Cpu(2), Ns(700))));
-        l.granted(&mut q, Cpu(2), Ns(700));
-        assert_eq!(l.hold(&q, Cpu(2), Ns(800), fifty), None);
-        assert!(l.is_held(Ns(799)) && !l.is_held(Ns(800)));
-        let far = l.request(&mut q, Cpu(3), Ns(800), fifty);
+        l.granted(&mut q, Cpu(1), Ns(450));
+        assert_eq!(l.hold(&q, Cpu(1), Ns(750), fifty), Some((Cpu(2), Ns(900))));
+        l.granted(&mut q, Cpu(2), Ns(900));
+        assert_eq!(l.hold(&q, Cpu(2), Ns(1000), fifty), None);
+        assert!(l.is_held(Ns(999)) && !l.is_held(Ns(1000)));
+        let far = l.request(&mut q, Cpu(3), Ns(1000), fifty);
         assert_eq!(far, Request::Granted { cost: Ns(50) });
     }
 
@@ -228,8 +232,8 @@ mod tests {
         l.request(&mut q, Cpu(0), Ns(0), fifty);
         let waits = l.request(&mut q, Cpu(1), Ns(10), fifty);
         assert_eq!(waits, Request::Wait { grant_at: None });
-        assert_eq!(l.hold(&q, Cpu(0), Ns(100), fifty), Some((Cpu(1), Ns(150))));
-        assert_eq!(l.extend(&q, Ns(140), fifty), Some((Cpu(1), Ns(190))));
+        assert_eq!(l.hold(&q, Cpu(0), Ns(100), fifty), Some((Cpu(1), Ns(250))));
+        assert_eq!(l.extend(&q, Ns(140), fifty), Some((Cpu(1), Ns(290))));
     }
 
     #[test]
@@ -246,7 +250,7 @@ mod tests {
     }
 
     /// CPUs ask at random times for random spans; who gets it when must equal what a plain list
-    /// of requests gives: start = max(ask, end of the one before) + transfer.
+    /// of requests gives: start = ask + transfer, or end of the one before + hand-over.
     #[test]
     fn equals_a_naive_queue() {
         for seed in 0..200 {
@@ -267,7 +271,8 @@ mod tests {
             while expected.len() < 60 {
                 let &(t, c, k) = next_ask.iter().min().unwrap();
                 let cpu = Cpu::from_ix(c);
-                let start = t.max(free_at) + transfer(last, cpu).0;
+                let way = transfer(last, cpu).0;
+                let start = if t < free_at { free_at + HANDOVER * way } else { t + way };
                 let end = start + span(c, k);
                 asks.push((t, cpu, end - start));
                 expected.push((cpu, start));

@@ -102,22 +102,22 @@ fn golden_hackbench_on_cfs() {
         "v6.1",
         "hackbench -g 2 -f 4 --pipe --threads -l 2000",
         expect![[r#"
-            time 9638 us
-            switches 9777, voluntary 6801, involuntary 2299; migrations 1025
-            wakeups 6852, local 1972, queued 850; ipis 1548; messages 64000
-              6785 switch: blocks
+            time 11224 us
+            switches 11265, voluntary 6210, involuntary 2674; migrations 886
+            wakeups 6274, local 3933, queued 2498; ipis 1570; messages 64000
+              6194 switch: blocks
                 16 switch: exits
-               677 switch: idle: task woken
-              2299 switch: wakeup: vruntime beyond granularity
-               159 placement: idle CPU in scan
-                 5 placement: prev idle
-                 8 placement: recent_used_cpu idle
-              6075 placement: target (nothing idle)
-               182 placement: target idle
-               159 migration: idle CPU in scan
-                36 migration: newidle balance, MC
-                 8 migration: recent_used_cpu idle
-               822 migration: target (nothing idle)
+              2381 switch: idle: task woken
+              2674 switch: wakeup: vruntime beyond granularity
+               102 placement: idle CPU in scan
+                23 placement: prev idle
+                 7 placement: recent_used_cpu idle
+              3781 placement: target (nothing idle)
+              1831 placement: target idle
+               102 migration: idle CPU in scan
+                35 migration: newidle balance, MC
+                 7 migration: recent_used_cpu idle
+               742 migration: target (nothing idle)
         "#]],
     );
 }
@@ -129,22 +129,23 @@ fn golden_hackbench_on_eevdf() {
         "v6.12",
         "hackbench -g 2 -f 4 --pipe --threads -l 2000",
         expect![[r#"
-            time 7827 us
-            switches 2797, voluntary 1503, involuntary 1087; migrations 742
-            wakeups 1523, local 1073, queued 233; ipis 344; messages 64000
-              1487 switch: blocks
+            time 8595 us
+            switches 2476, voluntary 1345, involuntary 709; migrations 175
+            wakeups 1375, local 850, queued 449; ipis 442; messages 64000
+              1329 switch: blocks
                 16 switch: exits
-               207 switch: idle: task woken
-              1087 switch: wakeup: wakee is picked
-                33 placement: idle CPU in scan
-                40 placement: prev idle
-                 4 placement: recent_used_cpu idle
-              1126 placement: target (nothing idle)
-                31 placement: target idle
-                33 migration: idle CPU in scan
-                11 migration: newidle balance, MC
-                 4 migration: recent_used_cpu idle
-               694 migration: target (nothing idle)
+               422 switch: idle: task woken
+               708 switch: wakeup: wakee is picked
+                 1 switch: woken before it slept
+                34 placement: idle CPU in scan
+               123 placement: prev idle
+                 3 placement: recent_used_cpu idle
+               736 placement: target (nothing idle)
+                59 placement: target idle
+                34 migration: idle CPU in scan
+                22 migration: newidle balance, MC
+                 3 migration: recent_used_cpu idle
+               116 migration: target (nothing idle)
         "#]],
     );
 }
