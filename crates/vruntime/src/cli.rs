@@ -232,10 +232,38 @@ fn planted(text: &str) -> Result<(String, u32), String> {
 pub enum TraceCommand {
     /// Replay recorded decisions and print how often the model decides as that kernel did
     Check(TraceCheckArgs),
+    /// What made a switch, a wakeup or a migration: the rule and the state that it saw
+    Why(TraceWhyArgs),
     /// Figures of a recorded trace: perf.data, trace.dat, text of tracefs or of perf script
     Stat(TraceStatArgs),
     /// Compare two recorded traces; the first is the base
     Diff(TraceDiffArgs),
+}
+
+/// `vruntime trace why`
+#[derive(Args)]
+pub struct TraceWhyArgs {
+    /// A recording: a directory, or a plain trace of a real kernel or of `run --trace`
+    #[arg(value_name = "FILE|DIR")]
+    pub path: PathBuf,
+    /// Only decisions about this task: thread id or name
+    #[arg(long, value_name = "TASK")]
+    pub task: Option<String>,
+    /// The moment nearest to this one, in seconds as the trace has them
+    #[arg(long, value_name = "TIME")]
+    pub at: Option<String>,
+    /// The rules by count
+    #[arg(long)]
+    pub top: bool,
+    /// Kernel expression to decide as, instead of the release that a recording names
+    #[arg(short, long, value_name = "KERNEL")]
+    pub kernel: Option<String>,
+    /// Machine that the recording is from, if no topology.txt stands beside it: as for `run`
+    #[arg(short, long, value_name = "TOPOLOGY")]
+    pub machine: Option<String>,
+    /// Print one JSON object
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// `vruntime trace diff`
@@ -427,6 +455,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> Result<Done, Failure> {
         Command::Study(args) => commands::study::study(&args),
         Command::Explain(args) => commands::explain::explain(&args),
         Command::Trace(TraceCommand::Check(args)) => trace::check(&args),
+        Command::Trace(TraceCommand::Why(args)) => trace::why(&args),
         Command::Trace(TraceCommand::Stat(args)) => trace::stat(&args),
         Command::Trace(TraceCommand::Diff(args)) => trace::diff(&args),
         Command::Record(args) => record::record(&args),

@@ -20,6 +20,7 @@ pub mod replay;
 pub mod replay_plain;
 pub mod trace_check;
 mod trace_file;
+pub mod trace_why;
 
 pub use vruntime_base as base;
 pub use vruntime_formats as formats;

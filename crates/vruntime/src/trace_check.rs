@@ -8,12 +8,14 @@
 use crate::cpu_numbers::CpuNumbers;
 use crate::replay;
 use crate::replay_plain::plain_trace;
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use vruntime_formats::error::FormatError;
 use vruntime_formats::kernel_file::{builtin_kernels, kernel};
 use vruntime_formats::read::{self, Recorded};
 use vruntime_formats::recording::{Meta, Recording};
 use vruntime_kernel::shadow;
+use vruntime_kernel::shadow::explain::Explained;
 use vruntime_kernel::shadow::trace::Trace;
 use vruntime_machine::Topology;
 use vruntime_report::check::{CheckReport, RecordingCheck, Source};
@@ -37,8 +39,7 @@ pub struct Given<'a> {
 pub fn trace_check(paths: &[PathBuf], given: Given) -> Result<CheckReport, FormatError> {
     let mut checks = Vec::new();
     for path in paths {
-        let found = if path.is_dir() { Found::in_dir(path)? } else { Found::file(path)? };
-        checks.push(found.check(given)?);
+        checks.push(Found::open(path)?.check(given)?);
     }
     let rules: Vec<&str> = idle_sibling::RULES.iter().map(|c| c.name).collect();
     Ok(CheckReport::new(checks, &rules))
@@ -55,6 +56,10 @@ struct Found {
 }
 
 impl Found {
+    fn open(path: &Path) -> Result<Found, FormatError> {
+        if path.is_dir() { Found::in_dir(path) } else { Found::file(path) }
+    }
+
     fn file(path: &Path) -> Result<Found, FormatError> {
         let recorded = read::open_in_full(path)?;
         let mut diagnostics = vec![];
@@ -106,7 +111,8 @@ impl Found {
         Ok(Found { path, name, meta, state, plain, diagnostics })
     }
 
-    fn check(mut self, given: Given) -> Result<RecordingCheck, FormatError> {
+    /// The machine and the kernel, as `given` or as recorded.
+    fn setting(&self, given: Given) -> Result<Setting, FormatError> {
         if given.kernel.is_none() {
             series(&self.path, &self.meta)?;
         }
@@ -130,35 +136,50 @@ impl Found {
         let release: Release = kernel(&expression)
             .map_err(|e| FormatError::syntax(&self.path, 0, e.to_string(), "a kernel expression"))?
             .release;
+        Ok(Setting { topology, cpus, expression, release })
+    }
+
+    /// The rows with the kernel's own state.
+    fn true_rows(&mut self, s: &Setting) -> Option<Trace> {
+        let (trace, left_out) = replay::trace(self.state.as_ref()?, &s.cpus);
+        self.diagnostics.extend(left_out);
+        Some(trace)
+    }
+
+    /// The rows of the plain trace, and its file's name.
+    fn plain_rows(&mut self, s: &Setting) -> Result<Option<(String, Trace)>, FormatError> {
+        let Some((path, recorded)) = &self.plain else { return Ok(None) };
+        let (mut trace, foreign) = plain_trace(recorded, &s.cpus);
+        trace.isolated = s.cpus.mask(&self.meta.isolated);
+        self.diagnostics.extend(recorded.diagnostics.iter().map(ToString::to_string));
+        if foreign > 0 {
+            let nr_cpus = s.cpus.count();
+            let said = format!("{foreign} events on CPUs outside of 0-{}", nr_cpus - 1);
+            if foreign * 1000 > recorded.timeline.len() * FOREIGN_PERMILLE {
+                let expected = format!("events of a machine of {nr_cpus} CPUs; -m names another");
+                return Err(FormatError::syntax(path, 0, said, expected));
+            }
+            self.diagnostics.push(format!("{}: {said}; left out", path.display()));
+        }
+        Ok(Some((last_part(path), trace)))
+    }
+
+    fn check(mut self, given: Given) -> Result<RecordingCheck, FormatError> {
+        let setting = self.setting(given)?;
+        let (topology, release) = (&setting.topology, &setting.release);
         let mut found = shadow::result::ShadowResult::default();
         let mut sources = vec![];
-        let mut affinity = false;
+        let mut affinity = self.state.is_none();
         let mut plain = None;
-        if let Some(r) = &self.state {
-            let (trace, left_out) = replay::trace(r, &cpus);
-            self.diagnostics.extend(left_out);
+        if let Some(trace) = self.true_rows(&setting) {
             affinity = trace.rows.iter().any(|r| r.p_nr_cpus_allowed.is_some());
-            found = shadow::check(&trace, &topology, &release);
+            found = shadow::check(&trace, topology, release);
             sources.push(Source::new("true", "state.csv"));
             plain = Some(("state.csv".to_owned(), trace));
         }
-        if let Some((path, recorded)) = &self.plain {
-            let (mut trace, foreign) = plain_trace(recorded, &cpus);
-            trace.isolated = cpus.mask(&self.meta.isolated);
-            self.diagnostics.extend(recorded.diagnostics.iter().map(ToString::to_string));
-            if foreign > 0 {
-                let said = format!("{foreign} events on CPUs outside of 0-{}", nr_cpus - 1);
-                if foreign * 1000 > recorded.timeline.len() * FOREIGN_PERMILLE {
-                    let expected =
-                        format!("events of a machine of {nr_cpus} CPUs; -m names another");
-                    return Err(FormatError::syntax(path, 0, said, expected));
-                }
-                self.diagnostics.push(format!("{}: {said}; left out", path.display()));
-            }
-            plain = Some((last_part(path), trace));
-        }
+        plain = self.plain_rows(&setting)?.or(plain);
         if let Some((file, trace)) = &plain {
-            let rebuilt = rebuilt(trace, &topology, &release);
+            let rebuilt = rebuilt(trace, topology, release);
             found.kinds.extend(rebuilt.kinds);
             found.disagreements.extend(rebuilt.disagreements);
             sources.push(Source::new("reconstructed", file));
@@ -166,14 +187,63 @@ impl Found {
         Ok(RecordingCheck {
             name: self.name,
             version: self.meta.version.clone().unwrap_or_else(|| "unknown".into()),
-            release: expression,
+            release: setting.expression,
             kinds: found.kinds,
             disagreements: found.disagreements,
-            assumptions: assumptions(&self.meta, self.state.is_none() || affinity),
+            assumptions: assumptions(&self.meta, affinity),
             diagnostics: self.diagnostics,
             sources,
         })
     }
+}
+
+/// What a recording is judged against.
+struct Setting {
+    topology: Topology,
+    cpus: CpuNumbers,
+    expression: String,
+    release: Release,
+}
+
+/// Every decision of a recording in words.
+#[derive(Clone, Debug, Default)]
+pub struct Explanation {
+    /// Name of its file or directory.
+    pub name: String,
+    /// Release that our code decided as, with overrides.
+    pub release: String,
+    /// `true` or `reconstructed`.
+    pub state: &'static str,
+    /// In order of the recording.
+    pub decisions: Vec<Explained>,
+    /// Names of tasks by thread id.
+    pub names: BTreeMap<i64, String>,
+    /// Damage that was stepped over.
+    pub diagnostics: Vec<String>,
+}
+
+/// Explains the recording in `path`: from the kernel's own state where it is recorded.
+pub fn trace_explain(path: &Path, given: Given) -> Result<Explanation, FormatError> {
+    let mut opened = Found::open(path)?;
+    let setting = opened.setting(given)?;
+    let named = |r: &Recorded| -> BTreeMap<i64, String> {
+        r.timeline.tasks().iter().map(|t| (i64::from(t.pid), t.comm.clone())).collect()
+    };
+    let names = opened.plain.as_ref().map(|(_, r)| named(r)).unwrap_or_default();
+    let (state, trace) = match (opened.true_rows(&setting), opened.plain_rows(&setting)?) {
+        (Some(trace), _) => ("true", trace),
+        (None, Some((_, t))) => ("reconstructed", shadow::rebuild::rebuild(&t, &setting.release)),
+        (None, None) => ("reconstructed", Trace::default()),
+    };
+    let (_, decisions) = shadow::explain(&trace, &setting.topology, &setting.release);
+    Ok(Explanation {
+        name: opened.name,
+        release: setting.expression,
+        state,
+        decisions,
+        names,
+        diagnostics: opened.diagnostics,
+    })
 }
 
 /// The check from what a plain trace lets one rebuild.
@@ -225,6 +295,9 @@ fn series(path: &Path, meta: &Meta) -> Result<String, FormatError> {
              it, or -k KERNEL",
         )
     })?;
+    if kernel(version).is_ok() {
+        return Ok(version.clone()); // A model run names its kernel expression.
+    }
     let mut parts = version.split('.');
     let series = format!("v{}.{}", parts.next().unwrap_or(""), parts.next().unwrap_or(""));
     if builtin_kernels().iter().any(|(n, _)| *n == series) {

@@ -51,6 +51,7 @@ fn every_name_is_documented() {
         "show kernel v6.1".into(),
         "show workload hackbench".into(),
         format!("trace check {}", recording.display()),
+        format!("trace why {} --at 12.1", recording.display()),
     ] {
         let words = command.split(' ').map(|w| w.replace('\u{a0}', " "));
         let output =

@@ -16,10 +16,12 @@
 //! | `answers` | what a plain trace tells of the kernel's requests |
 //! | `decide` | the decision code of the fair class, asked about a level |
 //! | `placement`, `preempt`, `pick`, `tick` | the kinds of decision |
+//! | `explain` | decisions in words |
 //! | `result` | what a check found |
 
 pub mod answers;
 pub mod decide;
+pub mod explain;
 pub mod idle;
 pub mod known;
 pub mod levels;
@@ -38,6 +40,7 @@ pub mod trace;
 pub mod wakes;
 
 use decide::Decider;
+use explain::{Explained, Found};
 use idle::{Idleness, next_rows};
 use loads::Loads;
 use pick::Picks;
@@ -55,6 +58,26 @@ use wakes::Wakes;
 
 /// Replays `trace`, recorded on a machine of `topology` that ran `release`.
 pub fn check(trace: &Trace, topology: &Topology, release: &Release) -> ShadowResult {
+    replay(trace, topology, release, None)
+}
+
+/// As [`check`], with every decision in words.
+pub fn explain(
+    trace: &Trace,
+    topology: &Topology,
+    release: &Release,
+) -> (ShadowResult, Vec<Explained>) {
+    let mut log = vec![];
+    let found = replay(trace, topology, release, Some(&mut log));
+    (found, log)
+}
+
+fn replay(
+    trace: &Trace,
+    topology: &Topology,
+    release: &Release,
+    mut log: Option<&mut Vec<Explained>>,
+) -> ShadowResult {
     let wakes = Wakes::new(trace);
     let slack = typical_wakeup_ns(trace, &wakes);
     let clear_first = release.ttwu_pending_clear == TtwuPendingClear::BeforeEnqueue;
@@ -78,13 +101,29 @@ pub fn check(trace: &Trace, topology: &Topology, release: &Release) -> ShadowRes
         ticks.note(r, &queues);
         if inside {
             ticks.check(r, &queues);
+            if let Some(log) = &mut log {
+                let mut found = Found::of(&mut ticks.counts, &ticks.disagreements);
+                log.extend(explain::tick(&mut found, r, &queues.cpus[r.cpu.ix()]));
+                log.extend(explain::migration(trace, r, &queues));
+            }
         }
         let here = &mut resched_rows[r.cpu.ix()];
         match r.kind {
-            RowKind::SelectRq if inside => placements.check(i, &queues),
+            RowKind::SelectRq if inside => {
+                placements.check(i, &queues);
+                if let Some(log) = &mut log {
+                    let mut found = Found::of(&mut placements.fast, &placements.disagreements);
+                    log.extend(explain::placement(&mut found, &facts, i, &queues));
+                }
+            }
             RowKind::Wakeup | RowKind::WakeupNew => {
                 if inside {
                     preempts.check(i, here, &queues);
+                    if let Some(log) = &mut log {
+                        let kernel = preempts.kernel;
+                        let mut found = Found::of(&mut preempts.counts, &preempts.disagreements);
+                        log.extend(explain::preemption(&mut found, kernel, r, &queues));
+                    }
                 }
                 queues.preempted(trace, r, &preempts.asked(i, here), release);
                 here.clear();
@@ -92,6 +131,10 @@ pub fn check(trace: &Trace, topology: &Topology, release: &Release) -> ShadowRes
             RowKind::Switch => {
                 if inside {
                     picks.check(r, &queues);
+                    if let Some(log) = &mut log {
+                        let mut found = Found::of(&mut picks.counts, &picks.disagreements);
+                        log.extend(explain::pick(&mut found, r, &queues));
+                    }
                 }
                 here.clear();
             }

@@ -12,7 +12,7 @@ use super::known::{Asker, Assumed, Unknown, explore};
 use super::loads::Loads;
 use super::queues::Queues;
 use super::rebuild::SYNC_NOT_KNOWN;
-use super::result::{Disagreement, KindResult};
+use super::result::{Disagreement, KindResult, Outcome};
 use super::scan_limit::ScanLimits;
 use super::tasks::{Allowed, SeenOn, Tasks};
 use super::trace::{Row, RowKind, Trace};
@@ -142,6 +142,8 @@ impl<'a> Placements<'a> {
             let agrees = o.guess.choice == kernel;
             self.fast.count(agrees, nontrivial, o.guess.rule.name);
             *self.fast.rules.entry(o.guess.affine.name.into()).or_default() += 1;
+            let rule = format!("{}, {}", o.guess.affine.name, o.guess.rule.name);
+            self.fast.last = Some(Outcome::Rule(rule, agrees));
             if !agrees {
                 let state = self.state_text(&q, r, waking, own, queues);
                 self.disagreements.push(Disagreement {

@@ -35,6 +35,8 @@ pub struct Preempts<'a> {
     next: &'a [Option<usize>],
     slack: u64,
     new_flags_only: bool,
+    /// What the kernel did at the activation checked last, if that is known.
+    pub kernel: Option<bool>,
     /// Counts.
     pub counts: KindResult,
     /// Disagreements.
@@ -53,7 +55,8 @@ impl<'a> Preempts<'a> {
         let counts = KindResult::new("wakeup_preemption");
         let asks = |r: &&Row| r.kind == RowKind::NeedResched;
         let new_flags_only = t.rows.iter().filter(asks).any(|r| t.shows_new_flags(r));
-        Preempts { t, k, decider, next, slack, new_flags_only, counts, disagreements: vec![] }
+        let disagreements = vec![];
+        Preempts { t, k, decider, next, slack, new_flags_only, kernel: None, counts, disagreements }
     }
 
     /// Rows of `resched_curr` that belong to the check of activation `at`: those that the check
@@ -96,6 +99,7 @@ impl<'a> Preempts<'a> {
         let s = &q.cpus[r.rq_cpu.ix()];
         let asked = self.asked(at, before);
         let kernel = if self.t.plain { r.asked } else { Some(!asked.is_empty()) };
+        self.kernel = kernel;
         let wakee = &r.p;
         let Some(curr) = s.curr else {
             return self.counts.miss(&[RUNNING]);

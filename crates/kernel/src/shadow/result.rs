@@ -24,6 +24,18 @@ pub struct KindResult {
     pub rules: BTreeMap<String, u64>,
     /// Undetermined decisions by the value that was missing (one decision can miss several).
     pub unknowns: BTreeMap<String, u64>,
+    /// The decision counted last.
+    #[serde(skip)]
+    pub last: Option<Outcome>,
+}
+
+/// How one decision ended.
+#[derive(Clone, Debug)]
+pub enum Outcome {
+    /// Determined: by this rule, and whether that is what the kernel did.
+    Rule(String, bool),
+    /// Undetermined: what is missing.
+    Missing(Vec<&'static str>),
 }
 
 impl KindResult {
@@ -47,6 +59,7 @@ impl KindResult {
     }
     /// Counts one determined decision.
     pub fn count(&mut self, agrees: bool, nontrivial: bool, rule: &str) {
+        self.last = Some(Outcome::Rule(rule.to_owned(), agrees));
         self.determined += 1;
         self.agree += u64::from(agrees);
         self.nontrivial += u64::from(nontrivial);
@@ -56,9 +69,11 @@ impl KindResult {
     /// Counts one undetermined decision.
     pub fn miss<'a>(&mut self, names: impl IntoIterator<Item = &'a &'static str>) {
         self.undetermined += 1;
-        for n in names {
+        let names: Vec<&'static str> = names.into_iter().copied().collect();
+        for n in &names {
             *self.unknowns.entry((*n).to_owned()).or_default() += 1;
         }
+        self.last = Some(Outcome::Missing(names));
     }
 }
 

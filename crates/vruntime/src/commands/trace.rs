@@ -1,25 +1,59 @@
 //! `vruntime trace`
 
-use crate::cli::{TraceCheckArgs, TraceDiffArgs, TraceStatArgs};
+use crate::cli::{TraceCheckArgs, TraceDiffArgs, TraceStatArgs, TraceWhyArgs};
 use crate::failure::{Done, Failure};
 use crate::machine_choice::machine;
-use crate::trace_check::{Given, trace_check};
+use crate::trace_check::{Given, trace_check, trace_explain};
+use crate::trace_why::{self, Question, moment};
 use serde_json::json;
 use std::fmt::Write;
 use std::path::Path;
 use vruntime_formats::kernel_file::kernel;
 use vruntime_formats::read::{self, Recorded};
+use vruntime_machine::Topology;
 use vruntime_measure::{CauseTables, TimelineStats, timeline_causes, timeline_stats, trace_diff};
 use vruntime_report::blocks::{Columns, all_causes_text};
 use vruntime_report::trace_diff_text;
 
+/// The CPUs that `-m` names. A wrong kernel expression is a mistake of the command line, not of a
+/// recording.
+fn setting(
+    kernel_word: Option<&str>,
+    machine_word: Option<&str>,
+) -> Result<Option<Topology>, Failure> {
+    kernel_word.map(kernel).transpose()?;
+    let machine = machine_word.map(machine).transpose()?;
+    let topology = machine.map(|m| m.topology.build(m.arch)).transpose();
+    topology.map_err(|e| Failure::Input(e.to_string()))
+}
+
+/// What made a decision of a recording.
+pub fn why(args: &TraceWhyArgs) -> Result<Done, Failure> {
+    let topology = setting(args.kernel.as_deref(), args.machine.as_deref())?;
+    let at = args.at.as_deref().map(moment).transpose();
+    let at = at.map_err(|e| Failure::Usage(format!("--at {e}")))?;
+    let question = Question { task: args.task.clone(), at };
+    let given = Given { kernel: args.kernel.as_deref(), topology: topology.as_ref() };
+    let found = trace_explain(&args.path, given).map_err(|e| Failure::Input(e.to_string()))?;
+    if args.json {
+        let decisions = trace_why::select(&found, &question).map_err(Failure::Usage)?;
+        let all: Vec<_> = decisions.iter().copied().cloned().collect();
+        return Ok(Done::json(&json!({
+            "schema": "vruntime/trace-why/1",
+            "name": found.name,
+            "release": found.release,
+            "state": found.state,
+            "diagnostics": found.diagnostics,
+            "rules": super::to_json(&trace_why::rules(&all))?,
+            "decisions": super::to_json(&all)?,
+        })));
+    }
+    trace_why::text(&found, &question, args.top).map(Done::new).map_err(Failure::Usage)
+}
+
 /// Replays recorded decisions through the model's own code.
 pub fn check(args: &TraceCheckArgs) -> Result<Done, Failure> {
-    // A wrong expression is a mistake of the command line, not of a recording.
-    args.kernel.as_deref().map(kernel).transpose()?;
-    let machine = args.machine.as_deref().map(machine).transpose()?;
-    let topology = machine.map(|m| m.topology.build(m.arch)).transpose();
-    let topology = topology.map_err(|e| Failure::Input(e.to_string()))?;
+    let topology = setting(args.kernel.as_deref(), args.machine.as_deref())?;
     let given = Given { kernel: args.kernel.as_deref(), topology: topology.as_ref() };
     let report = trace_check(&args.paths, given).map_err(|e| Failure::Input(e.to_string()))?;
     if args.markdown {
