@@ -14,6 +14,8 @@ pub mod task;
 pub mod ttwu_queue;
 
 #[cfg(test)]
+mod mutants;
+#[cfg(test)]
 mod sample;
 
 /// Declares the modules of schedulers and lists what each calls `ENTRY`.

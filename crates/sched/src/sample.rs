@@ -6,14 +6,41 @@ use crate::release::*;
 use crate::task::{Affinities, Rq, RqLoad, Task, TaskState};
 use serde::de::value::MapDeserializer;
 use serde::de::{self, Deserialize, Deserializer, IntoDeserializer, Visitor};
+use std::cell::Cell;
 use vruntime_base::{Cpu, CpuMask, Ledger, Noise, Ns, TaskId};
 use vruntime_machine::{
     Arch, Caches, Cost, CostSpec, IdleSpec, Machine, MachineSpec, Numbering, Regular, SCHEMA,
     Topology, TopologySpec,
 };
 
+thread_local! {
+    /// What a test of mutants changes in every release of this module.
+    pub static MUTATION: Cell<Option<fn(&mut Release)>> = const { Cell::new(None) };
+}
+
+fn mutated(mut k: Release) -> Release {
+    if let Some(change) = MUTATION.get() {
+        change(&mut k);
+    }
+    k
+}
+
 /// 6.1.192 as Debian builds it.
 pub fn v6_1() -> Release {
+    mutated(facts_6_1())
+}
+
+/// 6.12.117 as Debian builds it.
+pub fn v6_12() -> Release {
+    mutated(facts_6_12())
+}
+
+/// 6.18.2 as Debian builds it.
+pub fn v6_18() -> Release {
+    mutated(facts_6_18())
+}
+
+fn facts_6_1() -> Release {
     Release {
         name: "v6.1".into(),
         version: "6.1.192".into(),
@@ -105,8 +132,7 @@ pub fn v6_1() -> Release {
     }
 }
 
-/// 6.12.117 as Debian builds it.
-pub fn v6_12() -> Release {
+fn facts_6_12() -> Release {
     Release {
         name: "v6.12".into(),
         version: "6.12.117".into(),
@@ -141,12 +167,11 @@ pub fn v6_12() -> Release {
         group_reweight: GroupReweight::IfLoadedAndChanged,
         idle_shortcut: true,
         base_slice_ns: 700_000,
-        ..v6_1()
+        ..facts_6_1()
     }
 }
 
-/// 6.18.2 as Debian builds it.
-pub fn v6_18() -> Release {
+fn facts_6_18() -> Release {
     Release {
         name: "v6.18".into(),
         version: "6.18.2".into(),
@@ -161,7 +186,7 @@ pub fn v6_18() -> Release {
         balance_counts_delayed: false,
         new_task_util_scaled: true,
         pipe_wakes_on_freed_slot: true,
-        ..v6_12()
+        ..facts_6_12()
     }
 }
 

@@ -48,6 +48,85 @@ fn cfs_the_period_counts_the_tasks_of_all_groups() {
     )
 }
 
+/// Weights 88761 and nine of 1024: of a period of 10 · 1.5 = 15 ms A has 13.6 ms, which 14 ticks
+/// would exceed. 6.5 counts the latency of 12 ms at the most: 13 ticks.
+#[test]
+fn cfs_the_tick_caps_the_slice_at_the_latency() {
+    check(
+        "uma-2 v6.5+hz=1000-start_debit, 40 ms
+        A on 0 nice -20: run 60ms
+        B on 0: run 40ms
+        C on 0: run 40ms
+        D on 0: run 40ms
+        E on 0: run 40ms
+        F on 0: run 40ms
+        G on 0: run 40ms
+        H on 0: run 40ms
+        I on 0: run 40ms
+        J on 0: run 40ms",
+        expect![[r#"
+                  0         10        20        30
+            cpu 0 .AAAAAAAAAAAAABBCCDDEEFFGGHHIIJJAAAAAAAA
+            cpu 1 ........................................
+               1.0 ms  cpu 0: . -> A: idle: task woken
+              14.0 ms  cpu 0: A -> B: tick: slice used up
+              16.0 ms  cpu 0: B -> C: tick: slice used up
+              18.0 ms  cpu 0: C -> D: tick: slice used up
+              20.0 ms  cpu 0: D -> E: tick: slice used up
+              22.0 ms  cpu 0: E -> F: tick: slice used up
+              24.0 ms  cpu 0: F -> G: tick: slice used up
+              26.0 ms  cpu 0: G -> H: tick: slice used up
+              28.0 ms  cpu 0: H -> I: tick: slice used up
+              30.0 ms  cpu 0: I -> J: tick: slice used up
+              32.0 ms  cpu 0: J -> A: tick: slice used up
+            placed 10 x pinned
+        "#]],
+    )
+}
+
+/// Ticks of 1 ms, slice 1.5 ms. Fork gives a new task half of it, but up to 6.10 the enqueue places
+/// it once more, as no new task: two ticks from the first slice on (6.12: one at first).
+#[test]
+fn eevdf_a_new_task_had_a_whole_slice_up_to_6_10() {
+    check(
+        "uma-2 v6.10+hz=1000, 12 ms
+        A on 0: run 10ms
+        B on 0: run 10ms",
+        expect![[r#"
+                  0         10
+            cpu 0 .AABBAABBAAB
+            cpu 1 ............
+               1.0 ms  cpu 0: . -> A: idle: task woken
+               3.0 ms  cpu 0: A -> B: slice ended
+               5.0 ms  cpu 0: B -> A: slice ended
+               7.0 ms  cpu 0: A -> B: slice ended
+               9.0 ms  cpu 0: B -> A: slice ended
+              11.0 ms  cpu 0: A -> B: slice ended
+            placed 2 x pinned
+        "#]],
+    )
+}
+
+/// The same with the first EEVDF.
+#[test]
+fn eevdf_a_new_task_had_a_whole_slice_from_the_beginning() {
+    check(
+        "uma-2 v6.6+hz=1000, 8 ms
+        A on 0: run 10ms
+        B on 0: run 10ms",
+        expect![[r#"
+                  0
+            cpu 0 .AABBAAB
+            cpu 1 ........
+               1.0 ms  cpu 0: . -> A: idle: task woken
+               3.0 ms  cpu 0: A -> B: slice ended
+               5.0 ms  cpu 0: B -> A: slice ended
+               7.0 ms  cpu 0: A -> B: slice ended
+            placed 2 x pinned
+        "#]],
+    )
+}
+
 /// A is SCHED_IDLE, but where the paths of A and B meet stands A's group, which is not: B has to
 /// wait for the tick. In 6.6 the task alone counted and B would run at once.
 #[test]

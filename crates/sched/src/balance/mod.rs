@@ -25,7 +25,7 @@ mod pass;
 mod periodic;
 pub mod stats;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 use crate::cx::Cx;
 use crate::domains::Domains;

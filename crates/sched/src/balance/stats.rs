@@ -244,7 +244,7 @@ pub fn nr_idle_scan(sum_util: u64, llc_weight: u32, imbalance_pct: u32) -> u32 {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
 
     /// W, average utilisation, pct.
@@ -290,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn utilisation_of_a_cpu() {
+    pub(crate) fn utilisation_of_a_cpu() {
         let l = RqLoad { util_avg: 300, util_est: 500, ..RqLoad::default() };
         let k = crate::sample::v6_1();
         assert_eq!(cpu_util(&k, &l), 500);

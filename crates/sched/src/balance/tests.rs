@@ -1,4 +1,4 @@
 //! Decisions of load balancing, each small enough to check by hand.
 
-mod find;
-mod passes;
+pub(crate) mod find;
+pub(crate) mod passes;

@@ -19,7 +19,7 @@ pub mod affine;
 pub mod idle_sibling;
 mod sim;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 use super::migration_limit::KEEP_PREV;
 use crate::domains::{Domains, SdFlags};

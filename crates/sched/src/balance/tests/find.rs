@@ -151,7 +151,7 @@ fn siblings_share_tasks_evenly() {
 }
 
 #[test]
-fn a_busy_cpu_spreads_too_up_to_6_5() {
+pub(crate) fn a_busy_cpu_spreads_too_up_to_6_5() {
     // 6.12: the sibling imbalance is zero for a busy puller.
     let f = "llcs=2 dst=0 busy nr=0:1,4:1,5:1,6:1,7:1";
     check_in(&v6_1(), f, "4-7: 1 task from 4");
@@ -174,7 +174,7 @@ fn spare_capacity_takes_utilisation_from_an_overloaded_group() {
 }
 
 #[test]
-fn runnable_time_boosts_the_choice_of_the_queue_from_6_5_on() {
+pub(crate) fn runnable_time_boosts_the_choice_of_the_queue_from_6_5_on() {
     let f = "llcs=2 nr=4:2,5:2,6:2,7:2 util=4:990,5:995,6:800,7:800 \
              runnable=4:1000,5:960,6:800,7:800";
     // 995 wins in 6.1, max(990, 1000) in 6.12.
@@ -209,7 +209,7 @@ fn smt_cores_are_a_type_of_their_own_from_6_6_on() {
 }
 
 #[test]
-fn fully_busy_ties() {
+pub(crate) fn fully_busy_ties() {
     // Two LLCs with four tasks each besides the local one; the pull is the same.
     let f = "llcs=3 nr=4:1,5:1,6:1,7:1,8:1,9:1,10:1,11:1";
     check_in(&v6_1(), f, "4-7: 2 task from 4");
@@ -235,7 +235,7 @@ fn overloaded_groups_by_load() {
 }
 
 #[test]
-fn two_overloaded_groups_are_compared_by_load() {
+pub(crate) fn two_overloaded_groups_are_compared_by_load() {
     // Loads 8·1024 and 12·1024 over 4096: avg 2048 and 3072, domain 2560.
     // min((3072 − 2560)·4096, (2560 − 2048)·4096)/1024 = 2048.
     let f = "llcs=2 nr=0:2,1:2,2:2,3:2,4:3,5:3,6:3,7:3";
@@ -282,7 +282,7 @@ fn a_weaker_type_is_left_alone() {
 }
 
 #[test]
-fn numa_nodes_leave_a_pair_alone() {
+pub(crate) fn numa_nodes_leave_a_pair_alone() {
     // Two sockets of eight CPUs in one LLC each: imb_numa_nr = 8 >> 3 = 1.
     let s = |nr: &str| format!("sockets=2 cores=8 level=NUMA {nr}");
     // local.nr + 1 = 1 ≤ 1: a difference of 2 is forgiven, 3 is not.
@@ -305,7 +305,7 @@ fn overload_is_noticed() {
 }
 
 #[test]
-fn delayed_tasks_count_where_the_release_counts_them() {
+pub(crate) fn delayed_tasks_count_where_the_release_counts_them() {
     let k = Release { balance_counts_delayed: false, ..v6_12() };
     let mut sh = shared(&crate::sample::regular(Arch::X86, 1, 4, 1, 4), k.clone());
     sh.loads[1].h_nr_queued = 3;

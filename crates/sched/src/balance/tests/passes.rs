@@ -3,7 +3,7 @@
 //! Every cost is 0 ns unless said otherwise. Tasks have nice 0; the first of a CPU runs, the last
 //! has waited longest.
 
-mod detach;
+pub(crate) mod detach;
 
 use crate::balance::{Balancer, IdleType, LbStats, SdState};
 use crate::cx::{Cx, Shared};
@@ -280,6 +280,41 @@ fn newidle_remembers_that_it_found_the_queue_empty() {
     assert_eq!(lab.state(0, 0).nr_balance_failed, 0);
 }
 
+/// Two caches; a wakeup for CPU 0 arrives while its first pass takes time. Up to 6.6 that ends the
+/// walk; from 6.10 on the next level is asked, and refuses.
+#[test]
+pub(crate) fn newidle_looks_further_unless_refused() {
+    for (k, passes) in [(no_dice(), 0), (Release { ni_random: false, ..v6_12() }, 1)] {
+        let mut lab = Lab::new(&k, 2, 4, 1, 10);
+        lab.tasks(4, 1);
+        lab.sh.domains.overload = true;
+        let step = lab.at(0, |b, f, cx| b.begin(f, cx, Cpu(0), BalanceKind::Newidle));
+        assert_eq!(step, BalanceStep::Pass);
+        lab.sh.rqs[0].ttwu_pending = true;
+        while lab.balancer.is_active(Cpu(0)) {
+            lab.at(0, |b, f, cx| b.resume(f, cx, Cpu(0)));
+        }
+        let lb = lab.lb(0, 1, IdleType::Newidle);
+        assert_eq!((lb.count, lb.balanced), (passes, passes));
+    }
+}
+
+/// The dearest pass so far took 1 us; one without a task counts as 1.5 us in 6.18, where the cost
+/// itself, here nothing, counts before.
+#[test]
+pub(crate) fn a_failure_costs_half_as_much_again_in_6_18() {
+    for (k, cost) in [(no_dice(), 1000), (crate::sample::v6_18(), 1500)] {
+        let mut lab = Lab::new(&k, 1, 4, 1, 0);
+        lab.tasks(2, 1);
+        lab.sh.domains.overload = true;
+        lab.state(0, 0).max_newidle_lb_cost = 1000;
+        // So that the cost does not decay at once.
+        lab.state(0, 0).last_decay = 250;
+        assert_eq!(lab.newidle(0), "done 0");
+        assert_eq!(lab.state(0, 0).max_newidle_lb_cost, cost);
+    }
+}
+
 #[test]
 fn ni_random_skips_by_its_ratio() {
     let mut lab = Lab::new(&v6_1(), 1, 4, 1, 0);
@@ -342,7 +377,7 @@ fn a_task_pinned_elsewhere_in_the_group_goes_there() {
 }
 
 #[test]
-fn a_busy_cpu_balances_late_and_only_as_the_first_of_its_group() {
+pub(crate) fn a_busy_cpu_balances_late_and_only_as_the_first_of_its_group() {
     let mut lab = Lab::new(&no_dice(), 1, 4, 1, 0);
     lab.tasks(0, 1);
     lab.tasks(1, 1);
@@ -398,7 +433,7 @@ fn one_cpu_of_a_group_balances() {
 }
 
 #[test]
-fn a_whole_idle_core_goes_first_from_6_6_on() {
+pub(crate) fn a_whole_idle_core_goes_first_from_6_6_on() {
     // Cores {0,1} {2,3} | {4,5} {6,7}; 1 runs a task. PKG: 6.1 takes CPU 0, 6.12 CPU 2.
     for (k, who) in [(v6_1(), 0u16), (v6_12(), 2)] {
         let mut lab = Lab::new(&k, 2, 2, 2, 0);

@@ -185,4 +185,4 @@ fn check_target(fixture: &str, cpu: u16, rule: &str) {
 }
 
 mod affine;
-mod idle_sibling;
+pub(crate) mod idle_sibling;

@@ -119,7 +119,7 @@ fn protection_holds_while_eligible() {
 }
 
 #[test]
-fn an_eligible_next_buddy_comes_first() {
+pub(crate) fn an_eligible_next_buddy_comes_first() {
     let mut b = board();
     b.wait(10, 12);
     let late = b.wait(9, 50);
@@ -419,8 +419,21 @@ fn reweight_keeps_what_is_owed() {
     assert_eq!(b.fair.ses[a.ix()].vlag, 1500);
 }
 
+/// Slices of 3 ms: a lag of 12 counts as 6, from 6.10 on; at twice the weight that is 3.
 #[test]
-fn a_group_has_the_shortest_slice_below_it() {
+pub(crate) fn reweight_clamps_what_is_owed() {
+    let mut b = board();
+    let a = b.wait(8, 11);
+    b.wait(32, 35);
+    let v = b.fair.mean_vruntime(CfsId(0));
+    assert_eq!(v, VTime(20 * MS));
+    let weight = b.fair.ses[a.ix()].weight;
+    b.fair.reweight_eevdf(&b.release, a, Some(v), 2 * weight);
+    assert_eq!(b.fair.ses[a.ix()].vruntime, VTime(17 * MS));
+}
+
+#[test]
+pub(crate) fn a_group_has_the_shortest_slice_below_it() {
     let mut lab = Lab::new(sample::v6_12(), "uma-8");
     let g = lab.hook(Cpu(0), |s, cx| s.task_group_new(cx, TgId(0)));
     lab.spawn(Cpu(0), 0, g);

@@ -2,10 +2,10 @@
 //! sequences of hooks.
 
 mod cfs;
-mod eevdf;
-mod groups;
+pub(crate) mod eevdf;
+pub(crate) mod groups;
 mod swarm;
-mod vprot;
+pub(crate) mod vprot;
 
 use super::{CfsId, Entity, Fair, SeId};
 use crate::cx::{Cx, Shared};

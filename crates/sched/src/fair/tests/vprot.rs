@@ -77,7 +77,7 @@ fn protection_holds_with_and_without_parity() {
 
 /// Used up is the request, or before it the protection.
 #[test]
-fn the_tick_ends_what_is_unprotected() {
+pub(crate) fn the_tick_ends_what_is_unprotected() {
     let mut b = board();
     b.waits_for(10, 16, 2);
     let c = b.runs_for(10, 16, 6);
@@ -152,7 +152,7 @@ fn a_waiting_entity_is_reweighted_by_placement() {
 /// The same while A runs: it counts, with its new weight, in V = (8·2048 + 12·1024)/3072 = 9.333,
 /// and once more in what its lag is scaled by: v = V − 1·(3072 + 2048)/3072 = 7.667.
 #[test]
-fn the_running_entity_is_weighed_twice() {
+pub(crate) fn the_running_entity_is_weighed_twice() {
     let (mut lab, a, _) = pair();
     let se = lab.sh.tasks[a.ix()].se;
     lab.hook(Cpu(0), |s, cx| s.fair.set_next_entity(cx, se));

@@ -36,7 +36,7 @@ fn threads_of_a_core_share_their_cache() {
 }
 
 #[test]
-fn buddies_are_hot_for_a_busy_puller() {
+pub(crate) fn buddies_are_hot_for_a_busy_puller() {
     let mut lab = Lab::new(&no_dice(), 1, 4, 1, 0);
     let ids = lab.tasks(2, 4);
     lab.tasks(0, 1);
@@ -49,18 +49,72 @@ fn buddies_are_hot_for_a_busy_puller() {
 }
 
 #[test]
-fn per_cpu_kthreads_stay() {
+pub(crate) fn per_cpu_kthreads_stay() {
     let mut lab = Lab::new(&no_dice(), 1, 4, 1, 0);
     let ids = lab.tasks(2, 2);
     lab.sh.tasks[ids[1].ix()].kthread = true;
     lab.pin(ids[1], &[2]);
     lab.newidle(0);
     assert_eq!(lab.moved(), [""; 0]);
+    // Nor do they make the group of {0,1} imbalanced for the level above, as a pinned task would.
+    for (kthread, flag) in [(true, false), (false, true)] {
+        let mut lab = Lab::new(&no_dice(), 1, 2, 2, 0);
+        let p = lab.tasks(1, 2)[1];
+        lab.sh.tasks[p.ix()].kthread = kthread;
+        lab.pin(p, &[1]);
+        lab.newidle(0);
+        let mc = lab.slot(0, 1);
+        assert_eq!(lab.balancer.tables.imbalanced(&lab.sh.domains, mc), [flag, false]);
+    }
+}
+
+/// Of six tasks the four at the tail, the running one first, are pinned, and a pass may look at
+/// four: it ends with nothing. 6.5 and 6.6 do not count while all that was seen is pinned, and take
+/// the fifth.
+#[test]
+pub(crate) fn pinned_tasks_use_up_the_scan() {
+    for spares in [false, true] {
+        let mut k = Release { nr_migrate: 4, ..no_dice() };
+        k.loop_max_spares_pinned ^= spares;
+        let mut lab = Lab::new(&k, 1, 4, 1, 0);
+        let ids = lab.tasks(2, 6);
+        ids[..4].iter().for_each(|p| lab.pin(*p, &[2]));
+        lab.newidle(0);
+        let taken =
+            if spares { vec![format!("{} 2→0 newidle balance, MC", ids[4])] } else { vec![] };
+        assert_eq!(lab.moved(), taken);
+    }
+}
+
+/// Group {4..7} overloaded, 96 of utilisation to spare on this side; a task of 256, half of what
+/// the first left, fits after two failures, 256 >> 2 = 64, where failures count.
+#[test]
+pub(crate) fn failures_shrink_the_utilisation_that_must_fit() {
+    for shifted in [true, false] {
+        let mut k = no_dice();
+        k.migrate_util_shifted ^= !shifted;
+        let mut lab = Lab::new(&k, 2, 4, 1, 0);
+        (4..8).for_each(|c| drop(lab.tasks(c, 2)));
+        for c in 0..4 {
+            lab.sh.loads[c].util_avg = 1000;
+            let a = &mut lab.fair.cfs[c].avg;
+            (a.util_avg, a.last_update_time) = (1000, lab.now);
+        }
+        let pkg = lab.slot(0, 1);
+        for failed in [1, 2] {
+            let state = lab.balancer.state_mut(pkg);
+            (state.nr_balance_failed, state.last_balance) = (failed, 0);
+            lab.sh.rqs[0].avg_idle = Ns::from_ms(1);
+            lab.newidle(0);
+            let moved = lab.moved().len();
+            assert_eq!(moved, usize::from(shifted && failed == 2), "{failed} failures");
+        }
+    }
 }
 
 /// 0.1 ms of virtual time apart: only what is behind the mean is eligible.
 #[test]
-fn a_first_pass_leaves_ineligible_tasks() {
+pub(crate) fn a_first_pass_leaves_ineligible_tasks() {
     for (k, failed, moves) in [(v6_18(), 0, 1), (v6_18(), 1, 2), (v6_12(), 0, 2)] {
         let mut lab = Lab::new(&Release { ni_random: false, ..k }, 1, 4, 1, 0);
         let ids = lab.tasks(2, 6);
@@ -83,7 +137,7 @@ fn a_first_pass_leaves_ineligible_tasks() {
 
 /// Balancing by tasks, not load: a newidle pull of one of two waiting ones.
 #[test]
-fn tasks_in_delayed_dequeue_are_passed_over() {
+pub(crate) fn tasks_in_delayed_dequeue_are_passed_over() {
     for (k, pulled) in [(v6_18(), 2), (v6_12(), 1)] {
         let mut lab = Lab::new(&Release { ni_random: false, ..k }, 1, 4, 1, 0);
         let ids = lab.tasks(2, 3);

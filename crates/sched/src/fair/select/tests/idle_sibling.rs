@@ -20,7 +20,7 @@ fn prev_idle() {
 }
 
 #[test]
-fn kthread_stacking() {
+pub(crate) fn kthread_stacking() {
     check("this=1 prev=1 kthread idle=2", 1, "stacked on per-CPU kthread");
     check("this=1 prev=1 kthread idle=2 nr=1:2", 2, "idle CPU in scan");
     check("this=1 prev=1 kthread irq idle=2", 2, "idle CPU in scan");
