@@ -6,8 +6,9 @@
 
 use crate::balance::stats::tests as stats;
 use crate::balance::tests::{find, passes};
-use crate::fair::tests::{eevdf, groups, vprot};
-use crate::release::{GroupReweight, KthreadStacking, NumaImbalance, Release, SliceProtection};
+use crate::fair::select::tests::core_cpu_sibling;
+use crate::fair::tests::{cfs, eevdf, groups, vprot};
+use crate::release::*;
 use crate::sample::MUTATION;
 use std::panic::catch_unwind;
 
@@ -28,9 +29,13 @@ macro_rules! mutants {
 }
 
 mutants! {
+    active_balance_any_type => passes::early::active_balance_for_utilisation_and_its_pause;
+    active_balance_backs_off => passes::early::active_balance_for_utilisation_and_its_pause;
     balance_counts_delayed => find::delayed_tasks_count_where_the_release_counts_them;
     balance_prefers_idle_core => passes::a_whole_idle_core_goes_first_from_6_6_on;
+    busy_factor = 16 => passes::early::a_busy_cpu_balances_at_twice_the_interval;
     busy_factor = 32 => passes::a_busy_cpu_balances_late_and_only_as_the_first_of_its_group;
+    busy_interval_less_one => passes::early::a_busy_cpu_balances_at_twice_the_interval;
     cache_hot_buddy => passes::detach::buddies_are_hot_for_a_busy_puller;
     detach_first_wants_eligible => passes::detach::a_first_pass_leaves_ineligible_tasks;
     detach_skips_delayed => passes::detach::tasks_in_delayed_dequeue_are_passed_over;
@@ -39,24 +44,53 @@ mutants! {
     group_reweight = GroupReweight::Always => groups::an_empty_queue_reads_the_sum;
     group_reweight = GroupReweight::IfChanged => groups::an_empty_queue_reads_the_sum;
     group_reweight = GroupReweight::IfLoadedAndChanged => groups::an_empty_queue_reads_the_sum;
+    idle_search = IdleSearch::CoreCpuSibling =>
+        crate::fair::select::tests::idle_sibling::sibling_of_prev_before_the_scan;
+    idle_search = IdleSearch::SiblingFirst => core_cpu_sibling::core_then_cpu_then_sibling;
+    idle_sleeper_granularity => cfs::a_sched_idle_sleeper_gets_less_credit_from_6_1_on;
+    imbalance_pct = 117 => find::a_group_with_more_load_takes_none_from_5_7_on;
     imbalance_pct = 125 => find::two_overloaded_groups_are_compared_by_load;
     keep_percpu_kthreads => passes::detach::per_cpu_kthreads_stay;
+    kthread_stacking = KthreadStacking::Always =>
+        crate::fair::select::tests::idle_sibling::kthread_stacking;
+    kthread_stacking = KthreadStacking::InTask =>
+        crate::fair::select::tests::idle_sibling::kthread_stacking;
     kthread_stacking = KthreadStacking::Absent =>
         crate::fair::select::tests::idle_sibling::kthread_stacking;
+    local_load_checks = LocalLoadChecks::None =>
+        find::a_group_with_more_load_takes_none_from_5_7_on;
+    local_load_checks = LocalLoadChecks::Busiest =>
+        find::a_group_with_more_load_takes_none_from_5_7_on;
+    local_load_checks = LocalLoadChecks::BusiestAndAverage =>
+        find::a_group_with_more_load_takes_none_from_5_7_on;
     loop_max_spares_pinned => passes::detach::pinned_tasks_use_up_the_scan;
+    migrate_load_halved => passes::early::half_a_tasks_load_must_fit;
     migrate_util_shifted => passes::detach::failures_shrink_the_utilisation_that_must_fit;
     new_task_util_scaled => groups::a_new_task_is_expected_to_use_half_of_what_is_left;
     newidle_failure_costs_more => passes::a_failure_costs_half_as_much_again_in_6_18;
+    newidle_fixed_guard => passes::early::newidle_needs_half_a_millisecond;
+    newidle_sees_wakeups => passes::early::newidle_does_not_see_queued_wakeups;
     newidle_stops_on_refusal => passes::newidle_looks_further_unless_refused;
     numa_imbalance = NumaImbalance::None => find::numa_nodes_leave_a_pair_alone;
+    numa_imbalance = NumaImbalance::Pair => find::numa_nodes_leave_a_pair_alone;
+    numa_imbalance = NumaImbalance::ImbNumaNr => find::numa_nodes_leave_a_pair_alone;
+    overloaded_by_runnable => find::waiting_overloads_a_group_from_5_7_on;
     pick_buddy => eevdf::an_eligible_next_buddy_comes_first;
+    recent_used_on_hit => core_cpu_sibling::recent_used_cpu_is_written_when_it_helped;
     reweight_clamps_lag => eevdf::reweight_clamps_what_is_owed;
     reweight_places_again => vprot::the_running_entity_is_weighed_twice;
+    scan_counts_forbidden => core_cpu_sibling::forbidden_cpus_count_in_5_5;
+    sched_idle_last => crate::fair::idlest::tests::a_sched_idle_cpu_comes_after_idle_ones_in_5_5;
     sibling_imbalance_by_cores => find::a_busy_cpu_spreads_too_up_to_6_5;
+    sis_prop => core_cpu_sibling::the_scan_is_limited_by_what_it_is_worth;
     slice_protection = SliceProtection::Deadline => vprot::the_tick_ends_what_is_unprotected;
+    spare_tie_by_tasks => find::spare_groups_by_tasks_from_5_7_on;
     tg_load_avg_ratelimit => groups::the_ratelimit_limits_writes_not_reads;
+    threads_never_hot => passes::early::a_task_is_hot_on_its_core_too;
     util_boosted_by_runnable => find::runnable_time_boosts_the_choice_of_the_queue_from_6_5_on;
     util_est => stats::utilisation_of_a_cpu;
+    util_imbalance_in_llc => find::inside_the_cache_5_x_moves_utilisation;
+    util_queue_of_two => find::utilisation_comes_from_a_queue_of_two_from_5_7_on;
     util_est_single => groups::the_estimate_of_a_task_that_had_to_wait;
 }
 

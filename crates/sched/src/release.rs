@@ -84,6 +84,28 @@ pub enum SliceProtection {
     Vprot,
 }
 
+/// Which searches `select_idle_sibling` makes, and in which order.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum IdleSearch {
+    /// An idle core, an idle CPU, an idle sibling of the target; each from the target on (5.x).
+    CoreCpuSibling,
+    /// An idle sibling of prev, then one walk for a core or a CPU from the next CPU on (5.12 on).
+    SiblingFirst,
+}
+
+/// What keeps a group that is not overloaded from taking load of one that is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum LocalLoadChecks {
+    /// Nothing (5.5).
+    None,
+    /// More load than the busiest group (5.7).
+    Busiest,
+    /// That, or more than the domain (6.1 on).
+    BusiestAndAverage,
+}
+
 macro_rules! release {
     ($($(#[doc = $doc:literal])* $name:ident : $ty:ty,)*) => {
         /// One kernel release with all overrides applied. See the module text.
@@ -138,6 +160,9 @@ release! {
     alt_period: bool,
     /// CFS: at the tick a slice counts as at most `latency_ns` (6.5).
     tick_slice_capped: bool,
+    /// CFS: a SCHED_IDLE sleeper's credit is `min_granularity_ns` instead of `latency_ns` (6.1
+    /// on).
+    idle_sleeper_granularity: bool,
     /// CFS: a slice is at least `min_granularity_ns`.
     base_slice: bool,
     /// EEVDF: keep the lag over a sleep.
@@ -192,6 +217,8 @@ release! {
     /// On the on_rq path, no preemption check while the task is still running (6.5 on).
     ttwu_runnable_skip_curr: bool,
 
+    /// Limit the idle scan by the expected idle time over what a scan costs (5.x).
+    sis_prop: bool,
     /// Limit the idle scan by the utilisation of the LLC.
     sis_util: bool,
     /// `wake_affine` looks at idle CPUs.
@@ -206,10 +233,16 @@ release! {
     wa_sync_minus_delayed: bool,
     /// Stacking on per-CPU kthreads.
     kthread_stacking: KthreadStacking,
+    /// Which searches for an idle CPU there are: `core-cpu-sibling` or `sibling-first`.
+    idle_search: IdleSearch,
+    /// A CPU with only SCHED_IDLE tasks is second choice in a search (5.5).
+    sched_idle_last: bool,
+    /// CPUs that the task may not use count in the limited scan (5.5).
+    scan_counts_forbidden: bool,
+    /// `recent_used_cpu` is written when it helps, and the waker's after an affine wakeup (5.x).
+    recent_used_on_hit: bool,
     /// Search the cluster (shared L2) before the LLC (6.7 on).
     cluster_scan: bool,
-    /// The scan loop ends only when the count falls to exactly zero (up to 6.6).
-    scan_stops_at_zero: bool,
     /// `find_idlest_group` sums only the CPUs the task may use (long-term back-port).
     idlest_group_allowed_only: bool,
     /// Utilisation estimate.
@@ -221,12 +254,39 @@ release! {
 
     /// NI_RANDOM: skip newidle passes at random, by their success.
     ni_random: bool,
+    /// Newidle balancing is over when a wakeup is queued for the CPU (5.8 on).
+    newidle_sees_wakeups: bool,
+    /// Newidle: at least `migration_cost_ns` of idle time must be expected, not the cost of the
+    /// lowest domain (5.x).
+    newidle_fixed_guard: bool,
+    /// The interval of a busy CPU is a tick less (6.1 on).
+    busy_interval_less_one: bool,
     /// Interval of a busy CPU = interval of an idle one times this.
     busy_factor: u32,
     /// Imbalance percentage of levels that share no cache.
     imbalance_pct: u32,
     /// NUMA imbalance left alone.
     numa_imbalance: NumaImbalance,
+    /// A group is overloaded by waiting tasks too, not by utilisation only (5.7 on).
+    overloaded_by_runnable: bool,
+    /// Of two groups with as many idle CPUs the one with more tasks is busier (5.7 on).
+    spare_tie_by_tasks: bool,
+    /// Spare capacity is filled by utilisation also where the cache is shared (5.x).
+    util_imbalance_in_llc: bool,
+    /// What keeps a group that is not overloaded from taking load: `none`, `busiest`,
+    /// `busiest-and-average`.
+    local_load_checks: LocalLoadChecks,
+    /// A queue that gives utilisation has two tasks (5.7 on).
+    util_queue_of_two: bool,
+    /// A task fits into an imbalance of half its load; failures beyond `cache_nice_tries` lift
+    /// that (5.x).
+    migrate_load_halved: bool,
+    /// Between threads of a core no task is cache hot (5.12 on).
+    threads_never_hot: bool,
+    /// Active balance also where load or utilisation was to be moved (5.x).
+    active_balance_any_type: bool,
+    /// An active balance doubles the interval, and the next pass moves hot tasks (5.x).
+    active_balance_backs_off: bool,
     /// `should_we_balance` prefers a whole idle core (6.6 on).
     balance_prefers_idle_core: bool,
     /// A core with several busy threads is a group type of its own (6.6 on).

@@ -30,6 +30,16 @@ pub fn v6_1() -> Release {
     mutated(facts_6_1())
 }
 
+/// 5.5-rc5 as Debian builds it.
+pub fn v5_5() -> Release {
+    mutated(facts_5_5())
+}
+
+/// 5.7.14 as Debian builds it.
+pub fn v5_7() -> Release {
+    mutated(facts_5_7())
+}
+
 /// 6.12.117 as Debian builds it.
 pub fn v6_12() -> Release {
     mutated(facts_6_12())
@@ -57,6 +67,7 @@ fn facts_6_1() -> Release {
         cache_hot_buddy: true,
         wakeup_preemption: true,
         alt_period: true,
+        idle_sleeper_granularity: true,
         base_slice: true,
         tick_slice_capped: false,
         place_lag: false,
@@ -82,6 +93,7 @@ fn facts_6_1() -> Release {
         ttwu_on_cpu_handover: true,
         ttwu_runnable_full: true,
         ttwu_runnable_skip_curr: false,
+        sis_prop: false,
         sis_util: true,
         wa_idle: true,
         wa_weight: true,
@@ -89,16 +101,31 @@ fn facts_6_1() -> Release {
         wa_idle_prev: true,
         wa_sync_minus_delayed: false,
         kthread_stacking: KthreadStacking::InTask,
+        idle_search: IdleSearch::SiblingFirst,
+        sched_idle_last: false,
+        scan_counts_forbidden: false,
+        recent_used_on_hit: false,
         cluster_scan: false,
-        scan_stops_at_zero: true,
         idlest_group_allowed_only: true,
         util_est: true,
         util_est_single: false,
         util_boosted_by_runnable: false,
         ni_random: true,
+        newidle_sees_wakeups: true,
+        newidle_fixed_guard: false,
+        busy_interval_less_one: true,
         busy_factor: 16,
         imbalance_pct: 117,
         numa_imbalance: NumaImbalance::ImbNumaNr,
+        overloaded_by_runnable: true,
+        spare_tie_by_tasks: true,
+        util_imbalance_in_llc: false,
+        local_load_checks: LocalLoadChecks::BusiestAndAverage,
+        util_queue_of_two: true,
+        migrate_load_halved: false,
+        threads_never_hot: true,
+        active_balance_any_type: false,
+        active_balance_backs_off: false,
         balance_prefers_idle_core: false,
         smt_balance: false,
         config_preemption: true,
@@ -132,6 +159,59 @@ fn facts_6_1() -> Release {
     }
 }
 
+fn facts_5_7() -> Release {
+    Release {
+        name: "v5.7".into(),
+        version: "5.7.14".into(),
+        alt_period: false,
+        idle_sleeper_granularity: false,
+        base_slice: false,
+        ttwu_queue_within: TtwuQueueWithin::Never,
+        ttwu_list_order: TtwuListOrder::Lifo,
+        ttwu_on_cpu_handover: false,
+        sis_prop: true,
+        sis_util: false,
+        wa_idle_prev: false,
+        kthread_stacking: KthreadStacking::Always,
+        idle_search: IdleSearch::CoreCpuSibling,
+        recent_used_on_hit: true,
+        idlest_group_allowed_only: false,
+        ni_random: false,
+        newidle_sees_wakeups: false,
+        newidle_fixed_guard: true,
+        busy_interval_less_one: false,
+        busy_factor: 32,
+        imbalance_pct: 125,
+        numa_imbalance: NumaImbalance::Pair,
+        util_imbalance_in_llc: true,
+        local_load_checks: LocalLoadChecks::Busiest,
+        migrate_load_halved: true,
+        threads_never_hot: false,
+        active_balance_any_type: true,
+        active_balance_backs_off: true,
+        config_preemption: false,
+        migrate_util_shifted: false,
+        keep_percpu_kthreads: false,
+        ..facts_6_1()
+    }
+}
+
+fn facts_5_5() -> Release {
+    Release {
+        name: "v5.5".into(),
+        version: "5.5-rc5".into(),
+        kthread_stacking: KthreadStacking::Absent,
+        sched_idle_last: true,
+        scan_counts_forbidden: true,
+        numa_imbalance: NumaImbalance::None,
+        overloaded_by_runnable: false,
+        spare_tie_by_tasks: false,
+        local_load_checks: LocalLoadChecks::None,
+        util_queue_of_two: false,
+        ..facts_5_7()
+    }
+}
+
 fn facts_6_12() -> Release {
     Release {
         name: "v6.12".into(),
@@ -155,7 +235,6 @@ fn facts_6_12() -> Release {
         ttwu_runnable_skip_curr: true,
         wa_sync_minus_delayed: true,
         cluster_scan: true,
-        scan_stops_at_zero: false,
         util_est_single: true,
         util_boosted_by_runnable: true,
         balance_prefers_idle_core: true,

@@ -199,6 +199,95 @@ fn a_wakeup_across_a_cache_goes_through_the_wake_list() {
     )
 }
 
+/// In 6.1 such a wakeup takes the list within a cache too, as A's CPU runs nothing. In 5.7 B takes
+/// the lock of the queue.
+#[test]
+fn a_wakeup_within_the_cache_took_the_lock() {
+    check(
+        "uma-2 v5.7, 6 ms
+        A on 1: wait 0, run 500us
+        B on 0: until 3ms, wake 0, run 1ms
+        print wakeups_queued",
+        expect![[r#"
+                  0
+            cpu 0 ...B..
+            cpu 1 ...A..
+               1.0 ms  cpu 1: . -> A: idle: task woken
+               1.0 ms  cpu 0: . -> B: idle: task woken
+               1.0 ms  cpu 0: B -> .: blocks
+               1.0 ms  cpu 1: A -> .: blocks
+               3.0 ms  cpu 0: . -> B: idle: task woken
+               3.1 ms  cpu 1: . -> A: idle: task woken
+               3.6 ms  cpu 1: A -> .: exits
+               4.1 ms  cpu 0: B -> .: exits
+            placed 4 x pinned
+            wakeups_queued: 0
+        "#]],
+    )
+}
+
+/// Both are on the list before CPU 1 is out of its idle state. First come, first enqueued: A, which
+/// then is as owed as C and has the same deadline.
+#[test]
+fn the_wake_list_is_served_in_order() {
+    check(
+        "2x1x1 v6.12, 72 ms
+        A on 1: wait 0, run 1ms
+        C on 1: wait 1, run 1ms
+        B on 0: until 65ms, wake 0, wake 1, run 1ms
+        print wakeups_queued",
+        expect![[r#"
+                  0         10        20        30        40        50        60        70
+            cpu 0 .................................................................B......
+            cpu 1 .................................................................AC.....
+               1.1 ms  cpu 0: . -> B: idle: task woken
+               1.1 ms  cpu 0: B -> .: blocks
+               1.1 ms  cpu 1: . -> A: idle: task woken
+               1.1 ms  cpu 1: A -> C: blocks
+               1.1 ms  cpu 1: C -> .: blocks
+              65.1 ms  cpu 0: . -> B: idle: task woken
+              65.1 ms  cpu 1: . -> A: idle: task woken
+              66.1 ms  cpu 0: B -> .: exits
+              66.2 ms  cpu 1: A -> C: exits
+              67.3 ms  cpu 1: C -> .: exits
+            placed 6 x pinned
+            wakeups_queued: 2
+        "#]],
+    )
+}
+
+/// The same list newest first. D ran on CPU 1 meanwhile, so that both sleepers are placed at the
+/// same point, half a latency before the queue's reference point.
+#[test]
+fn the_wake_list_was_served_newest_first() {
+    check(
+        "2x1x1 v5.7, 72 ms
+        A on 1: wait 0, run 1ms
+        C on 1: wait 1, run 1ms
+        D on 1: until 5ms, run 30ms
+        B on 0: until 65ms, wake 0, wake 1, run 1ms",
+        expect![[r#"
+                  0         10        20        30        40        50        60        70
+            cpu 0 .................................................................B......
+            cpu 1 .....DDDDDDDDDDDDDDDDDDDDDDDDDDDDDD..............................CA.....
+               1.1 ms  cpu 0: . -> B: idle: task woken
+               1.1 ms  cpu 1: . -> A: idle: task woken
+               1.1 ms  cpu 0: B -> .: blocks
+               1.1 ms  cpu 1: A -> C: blocks
+               1.1 ms  cpu 1: C -> D: blocks
+               1.1 ms  cpu 1: D -> .: blocks
+               5.1 ms  cpu 1: . -> D: idle: task woken
+              35.2 ms  cpu 1: D -> .: exits
+              65.1 ms  cpu 0: . -> B: idle: task woken
+              65.1 ms  cpu 1: . -> C: idle: task woken
+              66.1 ms  cpu 0: B -> .: exits
+              66.2 ms  cpu 1: C -> A: exits
+              67.3 ms  cpu 1: A -> .: exits
+            placed 8 x pinned
+        "#]],
+    )
+}
+
 /// The second message finds A on its way to sleep, still on its CPU: the wakeup is handed to that
 /// CPU without waiting for it, and without a choice of CPU.
 #[test]

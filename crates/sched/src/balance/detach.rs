@@ -89,6 +89,15 @@ fn fits(env: &mut Env, state: &SdState, fair: &mut Fair, cx: &mut Cx, p: TaskId)
             env.imbalance.amount -= 1;
             return true;
         }
+        MigrationType::Load if cx.sh.release.migrate_load_halved => {
+            let load = fair.task_h_load(cx, p).max(1) as i64;
+            let tries = cx.sh.domains.at(env.slot).cache_nice_tries;
+            if load / 2 > env.imbalance.amount && state.nr_balance_failed <= tries {
+                return false;
+            }
+            env.imbalance.amount -= load;
+            return true;
+        }
         MigrationType::Load => (fair.task_h_load(cx, p).max(1) as i64, shift),
         MigrationType::Util => {
             let shift = if cx.sh.release.migrate_util_shifted { shift } else { 0 };
@@ -161,7 +170,8 @@ fn waits(env: &Env, fair: &Fair, sh: &Shared, p: TaskId) -> bool {
 /// `task_hot`.
 fn task_hot(env: &Env, fair: &Fair, sh: &Shared, p: TaskId) -> bool {
     let t = sh.task(p);
-    let smt = sh.domains.at(env.slot).flags.has(SdFlags::SHARE_CPUCAPACITY);
+    let smt = sh.release.threads_never_hot
+        && sh.domains.at(env.slot).flags.has(SdFlags::SHARE_CPUCAPACITY);
     if !t.policy.is_fair() || t.policy == Policy::Idle || smt {
         return false;
     }

@@ -16,7 +16,7 @@ use super::IdleType;
 use super::stats::{DomainStats, GroupStats, GroupType, Question, cpu_util, h_nr};
 use crate::cx::Shared;
 use crate::domains::SdFlags;
-use crate::release::{NumaImbalance, Release};
+use crate::release::{LocalLoadChecks, NumaImbalance, Release};
 use vruntime_base::Cpu;
 
 /// What is counted when tasks are moved.
@@ -135,7 +135,7 @@ fn calculate_imbalance(
     }
     if local.kind == GroupType::HasSpare {
         let shares_llc = q.sd.flags.has(SdFlags::SHARE_LLC);
-        if busiest.kind > GroupType::FullyBusy && !shares_llc {
+        if busiest.kind > GroupType::FullyBusy && (k.util_imbalance_in_llc || !shares_llc) {
             let amount = local.group_capacity.saturating_sub(local.group_util) as i64;
             if amount == 0 && q.idle != IdleType::NotIdle {
                 return task(1);
@@ -154,7 +154,10 @@ fn calculate_imbalance(
     let avg = average(sds);
     if local.kind < GroupType::Overloaded {
         local.avg_load = local.group_load * 1024 / local.group_capacity;
-        if local.avg_load >= busiest.avg_load || local.avg_load >= avg {
+        let checks = k.local_load_checks;
+        if (checks != LocalLoadChecks::None && local.avg_load >= busiest.avg_load)
+            || (checks == LocalLoadChecks::BusiestAndAverage && local.avg_load >= avg)
+        {
             return load(0);
         }
     }
@@ -203,7 +206,7 @@ pub fn find_busiest_queue(
         let much = match imbalance.kind {
             MigrationType::Load if nr == 1 && l.load_avg as i64 > imbalance.amount => continue,
             MigrationType::Load => l.load_avg,
-            MigrationType::Util if nr <= 1 => continue,
+            MigrationType::Util if nr <= 1 && k.util_queue_of_two => continue,
             MigrationType::Util => {
                 let boost = if k.util_boosted_by_runnable { l.runnable_avg } else { 0 };
                 u64::from(cpu_util(k, l).max(boost).min(1024))

@@ -37,7 +37,7 @@ pub(super) fn begin(run: &mut Run, w: &mut World, cx: &mut Cx) -> bool {
     let cpu = run.cpu;
     cx.charge(Func::Newidle, cx.machine.costs.newidle_base);
     run.pulled = 0;
-    if cx.sh.rq(cpu).ttwu_pending {
+    if cx.sh.release.newidle_sees_wakeups && cx.sh.rq(cpu).ttwu_pending {
         return false;
     }
     cx.sh.rqs[cpu.ix()].idle_stamp = cx.sh.rq(cpu).clock;
@@ -46,7 +46,12 @@ pub(super) fn begin(run: &mut Run, w: &mut World, cx: &mut Cx) -> bool {
     let has_domain = !cx.sh.domains.of(cpu).is_empty();
     let avg_idle = cx.sh.rq(cpu).avg_idle.0;
     run.newidle.next_balance = cx.jiffies() + 60 * u64::from(cx.sh.release.hz);
-    if !has_domain || !cx.sh.domains.overload || avg_idle < w.t.sds[first].max_newidle_lb_cost {
+    let worth = if cx.sh.release.newidle_fixed_guard || !has_domain {
+        cx.sh.release.migration_cost_ns
+    } else {
+        w.t.sds[first].max_newidle_lb_cost
+    };
+    if !has_domain || !cx.sh.domains.overload || avg_idle < worth {
         if has_domain {
             update_next_balance(run, w, cx, first);
         }
@@ -127,7 +132,8 @@ pub(super) fn after_pass(run: &mut Run, w: &mut World, cx: &Cx, moved: u32) {
 }
 
 fn has_work(cx: &Cx, cpu: Cpu) -> bool {
-    cx.sh.loads[cpu.ix()].nr_running > 0 || cx.sh.rq(cpu).ttwu_pending
+    cx.sh.loads[cpu.ix()].nr_running > 0
+        || (cx.sh.release.newidle_sees_wakeups && cx.sh.rq(cpu).ttwu_pending)
 }
 
 /// Keeps the larger of the old and the new cost, at most `limit`, or lets the old one decay. True

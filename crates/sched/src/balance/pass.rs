@@ -66,7 +66,11 @@ pub(super) fn advance(run: &mut Run, w: &mut World, cx: &mut Cx) -> BalanceStep 
             }
             Phase::PushArranged => Ask(BalanceStep::Stopper(run.env.src_cpu), Phase::PushAsked),
             Phase::PushAsked => {
-                settle(run, w, cx);
+                if cx.sh.release.active_balance_backs_off {
+                    back_off(run, w, cx);
+                } else {
+                    settle(run, w, cx);
+                }
                 end(run, cx, 0)
             }
         };
@@ -208,6 +212,9 @@ pub(super) fn should_we_balance(
         return false;
     }
     if idle == IdleType::Newidle {
+        if !sh.release.newidle_sees_wakeups {
+            return true;
+        }
         return sh.loads[dst.ix()].nr_running == 0 && !sh.rq(dst).ttwu_pending;
     }
     let group = &sd.groups[sd.group_of(dst)];
@@ -294,7 +301,7 @@ fn moved_or_failed(run: &mut Run, w: &mut World, cx: &mut Cx) -> GoesTo {
 
 fn need_active_balance(run: &Run, w: &World, sh: &Shared) -> bool {
     let tries = sh.domains.at(run.env.slot).cache_nice_tries;
-    run.env.imbalance.kind == MigrationType::Task
+    (sh.release.active_balance_any_type || run.env.imbalance.kind == MigrationType::Task)
         && w.t.sds[run.env.slot].nr_balance_failed > tries + 2
 }
 
@@ -319,6 +326,19 @@ fn arrange_push(run: &mut Run, cx: &mut Cx) -> Phase {
 /// There was an imbalance: the interval returns to its minimum.
 fn settle(run: &mut Run, w: &mut World, cx: &Cx) {
     w.t.sds[run.env.slot].balance_interval = cx.sh.domains.at(run.env.slot).min_interval();
+}
+
+/// A push was asked for: the interval doubles if it was asked for here, and the next pass moves hot
+/// tasks.
+fn back_off(run: &mut Run, w: &mut World, cx: &Cx) {
+    let sd = cx.sh.domains.at(run.env.slot);
+    let state = &mut w.t.sds[run.env.slot];
+    state.nr_balance_failed = sd.cache_nice_tries + 1;
+    if cx.sh.rq(run.env.src_cpu).push_cpu != run.on {
+        state.balance_interval = sd.min_interval();
+    } else if state.balance_interval < sd.max_interval() {
+        state.balance_interval *= 2;
+    }
 }
 
 /// Nothing to do, or somebody else's business.

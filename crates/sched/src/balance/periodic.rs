@@ -5,7 +5,7 @@
 //! **Source.** Linux 6.1.192 and 6.12.117, kernel/sched/fair.c: `rebalance_domains` (6.12:
 //! `sched_balance_domains`), `get_sd_balance_interval`.
 //! **Equations.** interval = balance_interval ms, times busy_factor if busy; in jiffies, rounded
-//! up; less one if busy; within 1 … hz·cpus/10.
+//! up; less one if busy (6.1 on); within 1 … hz·cpus/10.
 //! **Departures.** D1: updating the CPU's blocked averages takes no lock.
 //! **Example.** 16 CPUs share a cache, 250 Hz: idle 16 ms = 4 jiffies, busy 256 ms = 64 − 1
 //! jiffies.
@@ -32,7 +32,8 @@ pub(super) fn interval(sh: &Shared, balance_interval: u32, busy: bool) -> u64 {
     let factor = if busy { u64::from(sh.release.busy_factor) } else { 1 };
     let jiffies = (u64::from(balance_interval) * factor * hz).div_ceil(1000);
     let longest = (hz * sh.rqs.len() as u64 / 10).max(1);
-    jiffies.saturating_sub(u64::from(busy)).clamp(1, longest)
+    let less = u64::from(busy && sh.release.busy_interval_less_one);
+    jiffies.saturating_sub(less).clamp(1, longest)
 }
 
 /// The softirq after a tick.

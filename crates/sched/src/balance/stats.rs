@@ -108,6 +108,12 @@ pub fn cpu_util(k: &Release, l: &RqLoad) -> u32 {
     util.min(1024)
 }
 
+/// Runnable time of a CPU, where the classification looks at it.
+#[inline(always)]
+pub fn runnable(k: &Release, l: &RqLoad) -> u64 {
+    if k.overloaded_by_runnable { l.runnable_avg.into() } else { 0 }
+}
+
 /// Fair tasks of a CPU as the balancer counts them.
 #[inline(always)]
 pub fn h_nr(k: &Release, l: &RqLoad) -> u32 {
@@ -169,7 +175,7 @@ fn sum_group(sh: &Shared, q: &Question, group: &Group) -> (GroupStats, bool) {
         let l = &sh.loads[c.ix()];
         s.group_load += l.load_avg;
         s.group_util += u64::from(cpu_util(k, l));
-        s.group_runnable += u64::from(l.runnable_avg);
+        s.group_runnable += runnable(k, l);
         s.sum_h_nr_running += h_nr(k, l);
         s.sum_nr_running += l.nr_running;
         overload |= l.nr_running > 1;
@@ -217,21 +223,23 @@ fn pick_busiest(
         GroupType::Overloaded => s.avg_load > busiest.avg_load,
         GroupType::Imbalanced => false,
         GroupType::SmtBalance if s.idle_cpus != 0 || busiest.idle_cpus != 0 => {
-            more_spare(s, busiest)
+            more_spare(k, s, busiest)
         }
         GroupType::SmtBalance | GroupType::FullyBusy => {
             let smt = sd.groups[*b].flags.has(SdFlags::SHARE_CPUCAPACITY);
             s.avg_load > busiest.avg_load
                 || (s.avg_load == busiest.avg_load && k.fully_busy_tie_takes_later && !smt)
         }
-        GroupType::HasSpare => more_spare(s, busiest),
+        GroupType::HasSpare => more_spare(k, s, busiest),
     }
 }
 
 /// Fewer idle CPUs, or as many and more tasks.
-fn more_spare(s: &GroupStats, busiest: &GroupStats) -> bool {
+fn more_spare(k: &Release, s: &GroupStats, busiest: &GroupStats) -> bool {
     s.idle_cpus < busiest.idle_cpus
-        || (s.idle_cpus == busiest.idle_cpus && s.sum_nr_running > busiest.sum_nr_running)
+        || (s.idle_cpus == busiest.idle_cpus
+            && k.spare_tie_by_tasks
+            && s.sum_nr_running > busiest.sum_nr_running)
 }
 
 /// `update_idle_cpu_scan`: CPUs that an idle scan may examine.

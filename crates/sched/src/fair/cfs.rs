@@ -285,8 +285,8 @@ impl Fair {
                 v = v.plus(e.virtual_time(self.sched_slice(release, se)) as i64);
             }
         } else {
-            let mut credit =
-                if self.se_is_idle(se) { self.tun.min_granularity } else { self.tun.latency };
+            let small = release.idle_sleeper_granularity && self.se_is_idle(se);
+            let mut credit = if small { self.tun.min_granularity } else { self.tun.latency };
             if release.gentle_fair_sleepers {
                 credit /= 2;
             }

@@ -14,11 +14,11 @@
 //! two idle CPUs against none, and of those the one that went idle last is taken.
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 use super::Fair;
 use crate::balance::imbalance::adjust_numa_imbalance;
-use crate::balance::stats::{GroupStats, GroupType, cpu_util, group_classify};
+use crate::balance::stats::{GroupStats, GroupType, cpu_util, group_classify, runnable};
 use crate::cx::{Cx, Shared};
 use crate::domains::{Domain, Group, SdFlags};
 use crate::release::NumaImbalance;
@@ -249,7 +249,7 @@ fn wakeup_stats(
         let nr_running = l.nr_running - here;
         s.group_load += l.load_avg;
         s.group_util += u64::from(cpu_util(&sh.release, &l));
-        s.group_runnable += u64::from(l.runnable_avg);
+        s.group_runnable += runnable(&sh.release, &l);
         s.sum_h_nr_running += l.h_nr_queued - here;
         s.sum_nr_running += nr_running;
         let rq = sh.rq(c);
@@ -273,10 +273,15 @@ fn find_idlest_group_cpu(sh: &Shared, g: &Group, allowed: &CpuMask, this_cpu: Cp
     }
     let mut least = (u64::MAX, this_cpu);
     let mut shallowest = None;
+    let mut sched_idle = None;
     let mut latest = Ns::ZERO;
     for &c in cpus.iter().filter(|c| allowed.has(**c)) {
         if sh.sched_idle_cpu(c) {
-            return Placement { cpu: c, rule: &SCHED_IDLE };
+            if !sh.release.sched_idle_last {
+                return Placement { cpu: c, rule: &SCHED_IDLE };
+            }
+            sched_idle = sched_idle.or(Some(c));
+            continue;
         }
         if sh.idle_cpu(c) {
             // D2.
@@ -290,6 +295,9 @@ fn find_idlest_group_cpu(sh: &Shared, g: &Group, allowed: &CpuMask, this_cpu: Cp
     }
     match shallowest {
         Some(cpu) => Placement { cpu, rule: &IDLE },
+        None if sched_idle.is_some() => {
+            Placement { cpu: sched_idle.unwrap_or(this_cpu), rule: &SCHED_IDLE }
+        }
         None => Placement { cpu: least.1, rule: &LEAST_LOADED },
     }
 }

@@ -242,6 +242,8 @@ pub struct Fair {
     pub vprot: bool,
     /// Tunables of this machine.
     pub tun: Tunables,
+    /// SIS_PROP: what a scan for an idle CPU costs the CPU, ns.
+    pub avg_scan_cost: Vec<u64>,
     /// Entities of tasks that are gone.
     free_ses: Vec<SeId>,
     /// Entity of each task.
@@ -365,6 +367,7 @@ impl Fair {
             zero_vruntime: release.zero_vruntime,
             vprot: release.slice_protection == SliceProtection::Vprot,
             tun: Tunables::new(release, nr_cpus),
+            avg_scan_cost: vec![0; nr_cpus],
             free_ses: Vec::new(),
             se_of_task: Vec::new(),
             moves: Vec::new(),

@@ -16,6 +16,7 @@
 //! "prev idle".
 
 pub mod affine;
+mod core_cpu_sibling;
 pub mod idle_sibling;
 mod sim;
 #[cfg(test)]
@@ -78,6 +79,14 @@ pub trait PlacementView {
     fn has_idle_cores(&mut self, c: Cpu) -> bool;
     /// `sd_llc_shared->nr_idle_scan` of `c`'s LLC.
     fn nr_idle_scan(&mut self, c: Cpu) -> u32;
+    /// `rq->avg_idle` of the waker's CPU and the `avg_scan_cost` of its LLC, ns (SIS_PROP).
+    fn scan_budget(&mut self) -> (u64, u64) {
+        (1_000_000, 0)
+    }
+    /// The waker's CPU's clock, ns: what a scan costs is measured by it (SIS_PROP).
+    fn clock_ns(&mut self) -> u64 {
+        0
+    }
     /// The wakee has used up its moves ([`super::migration_limit`]).
     fn moved_lately(&mut self) -> bool {
         false
@@ -93,6 +102,10 @@ pub trait PlacementView {
 pub struct Effects {
     /// Write `p->recent_used_cpu`.
     pub recent_used_cpu: Option<Cpu>,
+    /// Write `current->recent_used_cpu`, the waker's.
+    pub waker_recent_cpu: Option<Cpu>,
+    /// SIS_PROP: a scan that did not end at its limit took so long, ns, besides examining CPUs.
+    pub scan_ns: Option<u64>,
     /// Clear `has_idle_cores` of this CPU's LLC.
     pub clear_idle_cores: Option<Cpu>,
     /// CPUs examined by the scan.
@@ -151,6 +164,10 @@ pub fn select_task_rq<S: PlacementView + Facts>(s: &mut S, q: &WakeQuery) -> Dec
     }
     let (target, affine) = target(s, q);
     let (choice, rule) = idle_sibling::select_idle_sibling(s, q, target, &mut effects);
+    let want_affine = affine.id != WIDE.id && affine.id != WAKER_NOT_ALLOWED.id;
+    if s.k().recent_used_on_hit && want_affine {
+        effects.waker_recent_cpu = Some(q.this_cpu);
+    }
     Decision { choice, rule, target, affine, effects }
 }
 
@@ -250,6 +267,8 @@ pass_on! {
     recent_used_cpu() -> Cpu;
     has_idle_cores(c: Cpu) -> bool;
     nr_idle_scan(c: Cpu) -> u32;
+    scan_budget() -> (u64, u64);
+    clock_ns() -> u64;
     moved_lately() -> bool;
     allowed_in(span: &CpuMask) -> CpuMask;
 }

@@ -11,7 +11,7 @@ use crate::balance::stats::{GroupType, Question, update_sd_lb_stats};
 use crate::cx::Shared;
 use crate::domains::SdFlags;
 use crate::release::Release;
-use crate::sample::{shared, v6_1, v6_12};
+use crate::sample::{shared, v5_5, v5_7, v6_1, v6_12};
 use vruntime_base::Cpu;
 use vruntime_machine::{Arch, Numbering, Regular, TopologySpec};
 
@@ -290,12 +290,10 @@ pub(crate) fn numa_nodes_leave_a_pair_alone() {
     check(&s("nr=8:1,9:1,10:1"), "8-15: 1 task from 8");
     // local.nr + 1 = 2 > 1: nothing is forgiven.
     check(&s("nr=0:1,8:1,9:1,10:1"), "8-15: 1 task from 8");
-    use crate::release::NumaImbalance;
-    let k = Release { numa_imbalance: NumaImbalance::None, ..v6_1() };
-    check_in(&k, &s("nr=8:1,9:1"), "8-15: 1 task from 8");
-    let k = Release { numa_imbalance: NumaImbalance::Pair, ..v6_1() };
-    check_in(&k, &s("nr=8:1,9:1"), "balanced");
-    check_in(&k, &s("nr=0:1,8:1,9:1,10:1"), "8-15: 1 task from 8");
+    // 5.5 forgives nothing, 5.7 a pair wherever else tasks are.
+    check_in(&v5_5(), &s("nr=8:1,9:1"), "8-15: 1 task from 8");
+    check_in(&v5_7(), &s("nr=8:1,9:1"), "balanced");
+    check_in(&v5_7(), &s("nr=0:1,8:1,9:1,10:1"), "8-15: 1 task from 8");
 }
 
 #[test]
@@ -312,4 +310,56 @@ pub(crate) fn delayed_tasks_count_where_the_release_counts_them() {
     sh.loads[1].h_nr_delayed = 2;
     assert_eq!(crate::balance::stats::h_nr(&k, &sh.loads[1]), 1);
     assert_eq!(crate::balance::stats::h_nr(&v6_12(), &sh.loads[1]), 3);
+}
+
+/// Five tasks on four CPUs which use little but wait much: overloaded, unless only utilisation
+/// counts; then there is spare capacity and tasks are evened out, (5 − 0)/2.
+#[test]
+pub(crate) fn waiting_overloads_a_group_from_5_7_on() {
+    let f = "llcs=2 nr=4:2,5:1,6:1,7:1 util=4:100,5:100,6:100,7:100 runnable=4:9000";
+    check_in(&v5_5(), f, "4-7: 2 task from 4");
+    check_in(&v5_7(), f, "4-7: 4096 util from 4");
+}
+
+/// As many idle CPUs in both: the first group stays busiest in 5.5, then the one with more tasks.
+#[test]
+pub(crate) fn spare_groups_by_tasks_from_5_7_on() {
+    let few = "util=4:9,5:9,8:9,9:9 runnable=4:9,5:9,8:9,9:9";
+    let f = format!("llcs=3 nr=4:1,5:1,8:2,9:1 {few}");
+    check_in(&v5_5(), &f, "4-7: 1 task from 4");
+    check_in(&v5_7(), &f, "8-11: 1 task from 8");
+}
+
+/// Two tasks on 1, overloaded; inside a cache 5.x fills the idle CPU's capacity, 6.1 counts tasks.
+#[test]
+pub(crate) fn inside_the_cache_5_x_moves_utilisation() {
+    check_in(&v5_7(), "cores=4 level=MC nr=1:2", "1: 1024 util from 1");
+    check_in(&v6_1(), "cores=4 level=MC nr=1:2", "1: 1 task from 1");
+}
+
+/// CPU 4 has one task and the most utilisation: it gives nothing that may leave it, but only from
+/// 5.7 on is it passed over.
+#[test]
+pub(crate) fn utilisation_comes_from_a_queue_of_two_from_5_7_on() {
+    let f = "llcs=2 nr=4:1,5:3,6:3,7:2 util=5:900,6:1000";
+    check_in(&v5_5(), f, "4-7: 4096 util from 4");
+    check_in(&v5_7(), f, "4-7: 4096 util from 7");
+}
+
+/// A local group of load 2268 per capacity beside an overloaded one of 2048, domain 2158: both
+/// differences are −110, which 5.5 does not see; as unsigned numbers they are huge.
+#[test]
+pub(crate) fn a_group_with_more_load_takes_none_from_5_7_on() {
+    let f = "llcs=2 busy nr=0:1,1:1,2:1,3:1,4:2,5:2,6:2,7:2 load=0:6000";
+    let huge = (u64::MAX - 110 * 4096 + 1) / 1024;
+    check_in(&v5_5(), f, &format!("4-7: {huge} load from 4"));
+    check_in(&v5_7(), f, "balanced");
+    // Local 1500, busiest 2048, the third idle: the domain has 1182. (2048 − 1182)·4096/1024.
+    let f = "llcs=3 busy nr=0:1,1:1,2:1,3:1,4:2,5:2,6:2,7:2 load=0:1500,1:1500,2:1500,3:1500";
+    check_in(&v5_7(), f, "4-7: 3464 load from 4");
+    check_in(&v6_1(), f, "balanced");
+    // 125 % of 2048 is 2560. One more: the domain has 2304; (2304 − 2048)·4096/1024.
+    let g = |x: u64| format!("llcs=2 nr=0:2,1:2,2:2,3:2,4:2,5:2,6:2,7:2 load=4:{x},5:0,6:0,7:0");
+    check_in(&v5_7(), &g(2560 * 4), "balanced");
+    check_in(&v5_7(), &g(2561 * 4), "4-7: 1024 load from 4");
 }

@@ -4,6 +4,7 @@
 //! has waited longest.
 
 pub(crate) mod detach;
+pub(crate) mod early;
 
 use crate::balance::{Balancer, IdleType, LbStats, SdState};
 use crate::cx::{Cx, Shared};

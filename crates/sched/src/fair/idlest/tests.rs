@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::release::Release;
-use crate::sample::{shared, task, v6_1, v6_12};
+use crate::sample::{shared, task, v5_5, v6_1, v6_12};
 use crate::task::Task;
 use vruntime_machine::{Arch, Numbering, Regular, TopologySpec};
 
@@ -96,6 +96,25 @@ fn a_sched_idle_cpu_is_taken_at_once() {
     sh.loads[2].idle_h_nr = 1;
     sh.loads[2].util_avg = 0;
     assert_eq!(fork(&sh, 0), (2, "slow path: SCHED_IDLE CPU"));
+}
+
+/// In the cache {2,3} CPU 2 runs a SCHED_IDLE task, 3 nothing. Once 3 is busy there is only 2.
+#[test]
+pub(crate) fn a_sched_idle_cpu_comes_after_idle_ones_in_5_5() {
+    for (k, cpu) in [(v5_5(), 3), (v6_1(), 2)] {
+        let mut sh = lab(&k, 1, 2, 2, &[(0, 2), (1, 2), (2, 1)]);
+        sh.loads[2].idle_h_nr = 1;
+        let choice = |sh: &Shared| {
+            let sd = sh.domains.at(sh.domains.slots(Cpu(0)).end - 1);
+            let group = &sd.groups[sd.group_of(Cpu(2))];
+            let found = find_idlest_group_cpu(sh, group, &sd.span, Cpu(0));
+            (found.cpu.0, found.rule.name)
+        };
+        assert_eq!(choice(&sh).0, cpu);
+        sh.loads[3].nr_running = 1;
+        sh.rqs[3].curr = TaskId(9999);
+        assert_eq!(choice(&sh), (2, "slow path: SCHED_IDLE CPU"));
+    }
 }
 
 #[test]

@@ -7,14 +7,13 @@
 //! `select_idle_cpu`, `select_idle_core`, `select_idle_smt`, `__select_idle_cpu`.
 //! **Equations.** CPUs examined without an idle core ≤ `nr_idle_scan` (SIS_UTIL, see
 //! [`crate::balance`]).
-//! **Departures.** D1: SIS_PROP (off since 6.0) is not modelled. D2: 5.x, where the sibling test
-//! comes last and the scan starts at the target itself, is not modelled.
+//! **Departures.** None. What 5.x searches is in [`super::core_cpu_sibling`].
 //! **Example.** Four CPUs, no SMT; target 1 and prev 1 are busy, 0 is idle, nr_idle_scan 4: the
 //! scan goes 2, 3, 0 and takes 0.
 
-use super::{Effects, Facts, PlacementView, WakeQuery};
+use super::{Effects, Facts, PlacementView, WakeQuery, core_cpu_sibling};
 use crate::domains::SdFlags;
-use crate::release::KthreadStacking;
+use crate::release::{IdleSearch, KthreadStacking};
 use vruntime_base::{Cause, CauseKind, Cpu, CpuMask};
 
 macro_rules! rules {
@@ -38,6 +37,8 @@ rules! {
     NO_LLC = "target (no cache domain)";
     /// No idle core is known, and a sibling of prev is idle.
     IDLE_SIBLING = "idle SMT sibling of prev";
+    /// No idle core and no idle CPU was found, but a sibling of the target is idle (5.x).
+    TARGET_SIBLING = "idle SMT sibling of target";
     /// A whole core of the target's cluster is idle.
     CLUSTER_CORE = "idle core in cluster";
     /// A CPU of the target's cluster is idle.
@@ -46,6 +47,8 @@ rules! {
     IDLE_CORE = "idle core";
     /// An idle CPU was found within the scan limit.
     IDLE_CPU = "idle CPU in scan";
+    /// The scan ended at its limit, after a CPU with only SCHED_IDLE tasks (5.5).
+    SCHED_IDLE_CPU = "SCHED_IDLE CPU in scan";
     /// There was no idle core, but an idle CPU was passed on the way.
     CORE_SEARCH_CPU = "idle CPU seen in core search";
     /// Nothing better than an idle prev in another cluster.
@@ -60,7 +63,7 @@ rules! {
     TARGET_NOTHING_IDLE = "target (nothing idle)";
 }
 
-type Found = (Cpu, &'static Cause);
+pub(super) type Found = (Cpu, &'static Cause);
 
 /// An idle CPU in the LLC of `target`, or `target`.
 #[inline]
@@ -86,7 +89,9 @@ pub(super) fn select_idle_sibling<S: PlacementView + Facts>(
         return (prev, &KTHREAD_STACKING);
     }
     let recent = s.recent_used_cpu();
-    effects.recent_used_cpu = Some(prev);
+    if !s.k().recent_used_on_hit {
+        effects.recent_used_cpu = Some(prev);
+    }
     if recent != prev
         && recent != target
         && s.d().share_llc(recent, target)
@@ -94,6 +99,7 @@ pub(super) fn select_idle_sibling<S: PlacementView + Facts>(
         && idle(s, recent)
         && s.allowed(recent)
     {
+        effects.recent_used_cpu = Some(prev);
         if near(s, recent, target) {
             return (recent, &RECENT_IDLE);
         }
@@ -101,6 +107,12 @@ pub(super) fn select_idle_sibling<S: PlacementView + Facts>(
     }
     if s.d().sd_llc(target).is_none() {
         return (target, &NO_LLC);
+    }
+    if s.k().idle_search == IdleSearch::CoreCpuSibling {
+        return match core_cpu_sibling::search(s, q.this_cpu, target, effects) {
+            Ok(found) => found,
+            Err(why) => (target, why),
+        };
     }
     let mut has_idle_core = false;
     if s.d().smt_active() {
@@ -121,7 +133,7 @@ pub(super) fn select_idle_sibling<S: PlacementView + Facts>(
 
 /// `available_idle_cpu || sched_idle_cpu`.
 #[inline(always)]
-fn idle<S: PlacementView>(s: &mut S, c: Cpu) -> bool {
+pub(super) fn idle<S: PlacementView>(s: &mut S, c: Cpu) -> bool {
     s.idle_cpu(c) || s.sched_idle_cpu(c)
 }
 
@@ -169,8 +181,6 @@ struct Search {
     idle_cpu: Option<Cpu>,
     /// CPUs that may still be examined, plus one.
     nr: i64,
-    /// How a search ends at its limit.
-    stops_at_zero: bool,
 }
 
 /// `select_idle_cpu`: the CPU and rule, or why there is none.
@@ -182,12 +192,7 @@ fn select_idle_cpu<S: PlacementView + Facts>(
 ) -> Result<Found, &'static Cause> {
     let llc = s.d().sd_llc(target);
     let span = s.d().sd(llc).span;
-    let mut search = Search {
-        cpus: s.allowed_in(&span),
-        idle_cpu: None,
-        nr: i64::from(i32::MAX),
-        stops_at_zero: s.k().scan_stops_at_zero,
-    };
+    let mut search = Search { cpus: s.allowed_in(&span), idle_cpu: None, nr: i64::from(i32::MAX) };
     if s.k().sis_util {
         search.nr = i64::from(s.nr_idle_scan(target)) + 1;
         if search.nr == 1 {
@@ -242,7 +247,7 @@ fn walk<S: PlacementView + Facts>(
                 continue;
             }
             search.nr -= 1;
-            if search.nr == 0 || (search.nr < 0 && !search.stops_at_zero) {
+            if search.nr <= 0 {
                 return Err(&TARGET_SCAN_LIMIT);
             }
             effects.nr_scanned += 1;

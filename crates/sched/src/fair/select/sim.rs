@@ -56,7 +56,18 @@ impl Fair {
         if affine::ran(d.affine) {
             cx.charge(Func::SelectTaskRq, cx.machine.costs.wake_affine);
         }
+        let before = cx.cost;
         cx.charge(Func::SelectIdle, cx.machine.costs.scan_cpu * d.effects.nr_scanned);
+        if cx.sh.release.sis_prop
+            && let Some(ns) = d.effects.scan_ns
+        {
+            let took = (ns + (cx.cost - before).0) as i64;
+            let avg = &mut self.avg_scan_cost[cx.cpu.ix()];
+            *avg = (*avg as i64 + (took - *avg as i64) / 8) as u64;
+        }
+        if let Some(c) = d.effects.waker_recent_cpu {
+            cx.sh.tasks[waker.ix()].recent_used_cpu = c;
+        }
         if let Some(recent) = d.effects.recent_used_cpu {
             cx.sh.tasks[p.ix()].recent_used_cpu = recent;
         }
@@ -181,6 +192,12 @@ impl PlacementView for SimView<'_, '_> {
     fn nr_idle_scan(&mut self, c: Cpu) -> u32 {
         self.read_shared(c);
         self.cx.sh.domains.shared_of(c).nr_idle_scan
+    }
+    fn scan_budget(&mut self) -> (u64, u64) {
+        (self.cx.sh.rq(self.cx.cpu).avg_idle.0, self.fair.avg_scan_cost[self.cx.cpu.ix()])
+    }
+    fn clock_ns(&mut self) -> u64 {
+        self.cx.cost.0
     }
     fn moved_lately(&mut self) -> bool {
         self.fair.moved_lately(&self.cx.sh.release, self.p, self.cx.now)

@@ -5,10 +5,10 @@
 //! `sockets=2`, then the state: `idle=3,5` (all others run one task), `sched_idle=2`,
 //! `this=0 prev=2`, `sync`, `recent=1`, `idle_cores`, `scan=4`, `allowed=0-3`, `kthread`, `irq`,
 //! `nr=0:3,1:2` (nr_running), `delayed=0:1`, `load=0:2048`, `waker_load=…`, `wakee_load=…`,
-//! `flips=waker,wakee`, `moved` (the migration limit is used up).
+//! `flips=waker,wakee`, `moved` (the migration limit is used up), `avg_idle=… cost=…` (what
+//! SIS_PROP goes by, ns).
 
 use super::*;
-use crate::release::KthreadStacking;
 use crate::sample::{v6_1, v6_12};
 use vruntime_machine::{Arch, Numbering, Regular, TopologySpec, parse_cpulist};
 
@@ -28,6 +28,7 @@ struct Fake {
     idle_cores: bool,
     scan: u32,
     moved: bool,
+    budget: (u64, u64),
     reads: Vec<String>,
 }
 
@@ -84,6 +85,9 @@ impl PlacementView for Fake {
     fn nr_idle_scan(&mut self, c: Cpu) -> u32 {
         self.reads.push(format!("scan {c}"));
         self.scan
+    }
+    fn scan_budget(&mut self) -> (u64, u64) {
+        self.budget
     }
     fn moved_lately(&mut self) -> bool {
         self.moved
@@ -152,6 +156,7 @@ fn run(k: &Release, fixture: &str) -> Outcome {
         idle_cores: get("idle_cores").is_some(),
         scan: n("scan", 8),
         moved: get("moved").is_some(),
+        budget: (n("avg_idle", 1_000_000).into(), n("cost", 0).into()),
         reads: Vec::new(),
     };
     let d = Domains::build(&t, k);
@@ -185,4 +190,5 @@ fn check_target(fixture: &str, cpu: u16, rule: &str) {
 }
 
 mod affine;
+pub(crate) mod core_cpu_sibling;
 pub(crate) mod idle_sibling;

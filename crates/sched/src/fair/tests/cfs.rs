@@ -354,6 +354,27 @@ fn sleepers_get_half_the_latency() {
     assert_eq!(lab.schedule(Cpu(0)), sleeper);
 }
 
+/// Half of the minimal granularity of 3 ms, in 5.x half of the latency of 24 ms.
+#[test]
+pub(crate) fn a_sched_idle_sleeper_gets_less_credit_from_6_1_on() {
+    for (k, credit_us) in [(sample::v6_1(), 1_500), (sample::v5_7(), 12_000)] {
+        let mut lab = Lab::new(k, "uma-8");
+        lab.spawn(Cpu(0), 0, TgId(0));
+        lab.schedule(Cpu(0));
+        let p = lab.spawn(Cpu(0), 0, TgId(0));
+        lab.hook(Cpu(0), |s, cx| {
+            s.set_policy(cx, p, Policy::Idle, 0);
+            s.dequeue_task(cx, Cpu(0), p, DequeueFlags { sleep: true, special: false });
+        });
+        let t = &mut lab.sh.tasks[p.ix()];
+        (t.on_rq, t.state) = (false, TaskState::Interruptible);
+        let min = lab.linux.fair.cfs[0].min_vruntime;
+        lab.se_mut(p).vruntime = min.plus(-1_000_000_000);
+        lab.wake(p, Cpu(0));
+        assert_eq!(min.since(lab.se(p).vruntime), credit_us * 1000);
+    }
+}
+
 /// A task that moves keeps its distance from the queue's reference point.
 #[test]
 fn vruntime_is_relative_between_queues() {

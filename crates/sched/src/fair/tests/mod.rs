@@ -1,9 +1,10 @@
 //! Tests of the fair class: decisions that can be checked by hand, and invariants under random
 //! sequences of hooks.
 
-mod cfs;
+pub(crate) mod cfs;
 pub(crate) mod eevdf;
 pub(crate) mod groups;
+mod shares;
 mod swarm;
 pub(crate) mod vprot;
 

@@ -1,0 +1,77 @@
+//! What passes of 5.x did differently.
+
+use super::*;
+use crate::sample::v5_7;
+
+/// 0.5 ms of idle time must be expected, whatever a search costs.
+#[test]
+pub(crate) fn newidle_needs_half_a_millisecond() {
+    for (avg_idle, steps) in
+        [(499_999, "done 0"), (500_000, "lock 2, unlock 2, lock 0, unlock 0, done 2")]
+    {
+        let mut lab = Lab::new(&v5_7(), 1, 4, 1, 0);
+        lab.tasks(2, 3);
+        lab.sh.rqs[0].avg_idle = Ns(avg_idle);
+        assert_eq!(lab.newidle(0), steps);
+    }
+}
+
+/// A wakeup on its list does not keep the CPU from looking for more.
+#[test]
+pub(crate) fn newidle_does_not_see_queued_wakeups() {
+    let mut lab = Lab::new(&v5_7(), 1, 4, 1, 0);
+    lab.tasks(2, 3);
+    lab.sh.rqs[0].ttwu_pending = true;
+    assert_eq!(lab.newidle(0), "lock 2, unlock 2, lock 0, unlock 0, done 2");
+}
+
+/// 4 ms · 32 at 250 Hz: 32 jiffies, none less.
+#[test]
+pub(crate) fn a_busy_cpu_balances_at_twice_the_interval() {
+    let mut lab = Lab::new(&v5_7(), 1, 4, 1, 0);
+    lab.tasks(0, 1);
+    lab.tasks(1, 1);
+    lab.tasks(2, 4);
+    lab.fair.cfs[0].avg.load_avg = 0;
+    lab.state(0, 0).last_balance = 250 - 31;
+    assert_eq!(lab.periodic(0), "done 0");
+    lab.state(0, 0).last_balance = 250 - 32;
+    assert_eq!(lab.periodic(0), "lock 2, unlock 2, lock 0, unlock 0, done 1");
+}
+
+/// avg = (200 + 3072)/4 = 818; 618 of load may move; a task has 1023, half of it fits at once.
+#[test]
+pub(crate) fn half_a_tasks_load_must_fit() {
+    let mut lab = Lab::new(&v5_7(), 1, 4, 1, 0);
+    lab.tasks(0, 1);
+    lab.tasks(2, 3);
+    lab.fair.cfs[0].avg.load_avg = 200;
+    assert_eq!(lab.periodic(0), "lock 2, unlock 2, lock 0, unlock 0, done 1");
+    assert_eq!(lab.lb(0, 0, IdleType::NotIdle).imbalance, 618);
+}
+
+/// The task ran a moment ago on the other thread of the core.
+#[test]
+pub(crate) fn a_task_is_hot_on_its_core_too() {
+    let mut lab = Lab::new(&v5_7(), 1, 2, 2, 0);
+    let ids = lab.tasks(1, 2);
+    lab.ran(ids[1], Ns(1));
+    lab.newidle(0);
+    assert_eq!(lab.moved(), [""; 0]);
+}
+
+/// 24 of utilisation may move to CPU 0, a task has 256: the fourth failure asks the stopper, though
+/// no task was to be counted. The interval doubles, and a next pass would move hot tasks.
+#[test]
+pub(crate) fn active_balance_for_utilisation_and_its_pause() {
+    let mut lab = Lab::new(&v5_7(), 1, 4, 1, 0);
+    lab.tasks(2, 2);
+    lab.sh.loads[0].util_avg = 1000;
+    let a = &mut lab.fair.cfs[0].avg;
+    (a.util_avg, a.last_update_time) = (1000, lab.now);
+    lab.state(0, 0).nr_balance_failed = 3;
+    let steps = "lock 2, unlock 2, lock 2, unlock 2, stopper 2, done 0";
+    assert_eq!(lab.periodic(0), steps);
+    assert_eq!(lab.lb(0, 0, IdleType::Idle).imbalance, 24);
+    assert_eq!((lab.state(0, 0).nr_balance_failed, lab.state(0, 0).balance_interval), (2, 8));
+}
