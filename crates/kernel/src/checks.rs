@@ -1,7 +1,8 @@
 //! Checkers that look at a run from outside, once a millisecond.
 //!
 //! *What.* Is every runnable task on exactly one run queue; does an idle CPU sit beside a waiting
-//! task of its LLC, and for how long; is the ledger closed.
+//! task of its LLC, and for how long; does an RT task wait while a CPU that it may use runs
+//! something less important; is the ledger closed.
 //! *Source.* ARCHITECTURE.md, invariant 6.
 //! *Equations.* On each CPU: tasks with `on_rq` there = `rq->nr_running`.
 //! *Departures.* D1: a task in flight between two queues is on none for a moment, and a reschedule
@@ -13,7 +14,7 @@
 use crate::frame::Frame;
 use crate::sim::Sim;
 use vruntime_base::{Cpu, Ns, TaskId};
-use vruntime_sched::task::TaskState;
+use vruntime_sched::task::{Policy, TaskState};
 
 /// What the checkers found; all zero is well.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,6 +26,9 @@ pub struct CheckReport {
     pub idle_beside_waiting: Ns,
     /// The task that waited so long.
     pub waiting_task: TaskId,
+    /// The longest time that an RT task waited while a CPU that it may use ran nothing of its
+    /// priority or above, to a millisecond.
+    pub rt_beside_lower: Ns,
     /// The largest gap of the ledger.
     pub ledger_gap: u64,
 }
@@ -39,6 +43,8 @@ pub(crate) struct Checker {
     wrong: Vec<(u32, u64)>,
     /// By task: since when it has been waiting beside an idle CPU.
     since: Vec<Ns>,
+    /// By task: since when it, an RT task, has been waiting beside less important work.
+    rt_since: Vec<Ns>,
 }
 
 impl Default for Checker {
@@ -47,9 +53,10 @@ impl Default for Checker {
             nr_running_wrong: 0,
             idle_beside_waiting: Ns::ZERO,
             waiting_task: TaskId::NONE,
+            rt_beside_lower: Ns::ZERO,
             ledger_gap: 0,
         };
-        Checker { report, wrong: Vec::new(), since: Vec::new() }
+        Checker { report, wrong: Vec::new(), since: Vec::new(), rt_since: Vec::new() }
     }
 }
 
@@ -60,6 +67,7 @@ impl Sim {
         let nr_cpus = self.cpus.len();
         k.wrong.resize(nr_cpus, (0, 0));
         k.since.resize(self.tasks.len(), Ns::NEVER);
+        k.rt_since.resize(self.tasks.len(), Ns::NEVER);
         let mut count = vec![0u32; nr_cpus];
         for (i, task) in self.sh.tasks.iter().enumerate().skip(nr_cpus) {
             if task.on_rq {
@@ -73,6 +81,19 @@ impl Sim {
                     self.machine.topo.llc(task.cpu).and(self.sh.affinities.get(task.affinity));
                 near.iter().any(|c| self.cpus[c.ix()].is_stopped() && self.sh.idle_cpu(c))
             };
+            let rt_waits = waits
+                && matches!(task.policy, Policy::Fifo | Policy::Rr)
+                && self.sh.affinities.get(task.affinity).iter().any(|c| {
+                    let curr = &self.sh.tasks[self.sh.rqs[c.ix()].curr.ix()];
+                    curr.policy != Policy::Stop && curr.rt_priority < task.rt_priority
+                });
+            if !rt_waits {
+                k.rt_since[i] = Ns::NEVER;
+            } else if k.rt_since[i] == Ns::NEVER {
+                k.rt_since[i] = t;
+            } else {
+                k.report.rt_beside_lower = k.report.rt_beside_lower.max(t - k.rt_since[i]);
+            }
             if !idle_near {
                 k.since[i] = Ns::NEVER;
             } else if k.since[i] == Ns::NEVER {

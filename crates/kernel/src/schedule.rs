@@ -140,6 +140,10 @@ impl Sim {
     fn pick(&mut self, c: Cpu, at: Ns, may_balance: bool) {
         let (pick, cost) = hook!(self, c, at, |s, cx| s.pick_next_task(cx, c));
         let at = at + cost;
+        if !self.sh.tasks[self.curr(c).ix()].policy.is_fair() {
+            // An RT task that leaves may have made room for another CPU's.
+            self.take_moved(c, at);
+        }
         match pick {
             Pick::Task(next) => self.switch_to(c, next, at),
             Pick::Nothing if may_balance => {
@@ -213,6 +217,9 @@ impl Sim {
             if !next_idle {
                 self.sh.tasks[next.ix()].on_cpu_until = Ns::NEVER;
                 at = self.start_running(c, next, at);
+                if !self.sh.tasks[next.ix()].policy.is_fair() {
+                    at = self.balance_callback(c, at);
+                }
             }
         }
         self.hold_rq(c, c, at);
@@ -225,6 +232,13 @@ impl Sim {
             return;
         }
         self.resume(c, next, at);
+    }
+
+    /// What is due after a switch to a task of a higher class than fair, under the lock still.
+    fn balance_callback(&mut self, c: Cpu, at: Ns) -> Ns {
+        let ((), cost) = hook!(self, c, at, |s, cx| s.balance_callback(cx, c));
+        self.take_moved(c, at);
+        self.carry_out_resched(c, at + cost)
     }
 
     /// Books and counts that `next` begins to run; returns when its cache is warm.

@@ -1,14 +1,12 @@
 //! The stopper threads (`migration/N`): they move tasks that run, or that may not stay.
 //!
-//! *What.* Work is put on a CPU's list and its stopper is woken; the stopper preempts whatever runs
-//! and does the work under both run queue locks.
-//! *Source.* Linux 6.1.192 and 6.12.117, kernel/stop_machine.c, kernel/sched/fair.c
-//! `active_load_balance_cpu_stop`, kernel/sched/core.c `migration_cpu_stop`.
-//! *Equations.* None.
-//! *Departures.* D1: work is done one after the other in order of arrival. D2: active balancing
-//! attaches its task without waiting for the destination's lock.
-//! *Example.* A task calls exec and the slow path prefers another CPU: the stopper of its CPU
-//! moves it.
+//! *What.* Work is put on a CPU's list and its stopper is woken; the stopper preempts whatever
+//! runs, takes a task off under the lock of its own run queue, lets that go, and puts the task on
+//! under the lock of the other one. *Source.* Linux 6.1.192 and 6.12.117, kernel/stop_machine.c,
+//! kernel/sched/fair.c `active_load_balance_cpu_stop`, kernel/sched/core.c `migration_cpu_stop`.
+//! *Equations.* None. *Departures.* D1: work is done one after the other in order of arrival.
+//! *Example.* A task calls exec and the slow path prefers another CPU: the stopper of its CPU moves
+//! it.
 
 use crate::frame::Frame;
 use crate::hook;
@@ -66,9 +64,9 @@ impl Sim {
         self.stop_with_lock(c, self.now);
     }
 
-    fn stop_target(&self, c: Cpu) -> Cpu {
+    fn stop_target(&self, c: Cpu, p: TaskId) -> Cpu {
         match self.stop_work[c.ix()][0] {
-            StopWork::ActiveBalance => self.sh.rqs[c.ix()].push_cpu,
+            StopWork::ActiveBalance => self.sh.tasks[p.ix()].cpu,
             StopWork::Move { to, .. } => to,
         }
     }
@@ -80,12 +78,10 @@ impl Sim {
         let work = self.stop_work[c.ix()][0];
         let moving = match work {
             StopWork::ActiveBalance => {
-                // D2: detach and attach are one step.
-                let (_, cost) = hook!(self, c, at, |s, cx| s.active_balance(cx, c));
+                let (detached, cost) = hook!(self, c, at, |s, cx| s.active_balance(cx, c));
                 at += cost;
                 self.take_moved(c, at);
-                at = self.carry_out_resched(c, at);
-                None
+                detached
             }
             StopWork::Move { p, .. } => {
                 let t = &self.sh.tasks[p.ix()];
@@ -97,7 +93,7 @@ impl Sim {
                         DequeueFlags::default()
                     ));
                     at += cost;
-                    self.note_migration(p, c, c, self.stop_target(c), at, &STOPPER_MOVE);
+                    self.note_migration(p, c, c, self.stop_target(c, p), at, &STOPPER_MOVE);
                     self.stats.migrations.count(&STOPPER_MOVE);
                     Some(p)
                 } else {
@@ -111,7 +107,7 @@ impl Sim {
             self.stop_done(c, at);
             return;
         };
-        let to = self.stop_target(c);
+        let to = self.stop_target(c, p);
         self.cpus[c.ix()].wake.p = p;
         self.plan(c, at, Frame::StopBothLocked);
         if let Some(at) = self.lock_rq(c, to, at, Frame::StopBothLocked) {
@@ -122,15 +118,20 @@ impl Sim {
     pub(crate) fn stop_both_locked(&mut self, c: Cpu) {
         self.lock_granted(c);
         let p = self.cpus[c.ix()].wake.p;
-        let to = self.stop_target(c);
+        let to = self.stop_target(c, p);
+        let active = self.stop_work[c.ix()][0] == StopWork::ActiveBalance;
         let t = &mut self.sh.tasks[p.ix()];
         t.cpu = to;
         t.wake_cpu = to;
         self.update_rq_clock(to, self.now);
         let ((), cost) = hook!(self, c, self.now, |s, cx| {
-            s.enqueue_task(cx, to, p, EnqueueFlags::default());
-            cx.sh.tasks[p.ix()].on_rq = true;
-            s.wakeup_preempt(cx, to, p, WakeFlags::default());
+            if active {
+                s.active_attach(cx, p);
+            } else {
+                s.enqueue_task(cx, to, p, EnqueueFlags::default());
+                cx.sh.tasks[p.ix()].on_rq = true;
+                s.wakeup_preempt(cx, to, p, WakeFlags::default());
+            }
         });
         let at = self.now + cost;
         self.hold_rq(c, to, at);
@@ -139,9 +140,7 @@ impl Sim {
     }
 
     fn stop_done(&mut self, c: Cpu, at: Ns) {
-        if self.stop_work[c.ix()].remove(0) == StopWork::ActiveBalance {
-            self.sh.rqs[c.ix()].active_balance = false;
-        }
+        self.stop_work[c.ix()].remove(0);
         self.cpus[c.ix()].irqs_on(at);
         self.plan(c, at, Frame::Task);
     }

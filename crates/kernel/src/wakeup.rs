@@ -243,6 +243,9 @@ impl Sim {
             cx.sh.tasks[p.ix()].on_rq = true;
             s.wakeup_preempt(cx, target, p, wake);
         });
+        if !self.sh.tasks[p.ix()].policy.is_fair() {
+            self.take_moved(c, at);
+        }
         let k = &mut self.tasks[p.ix()];
         k.runnable_since = at + cost;
         k.waits_for = crate::task::WaitsFor::Nothing;

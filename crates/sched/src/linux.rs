@@ -21,7 +21,7 @@ use crate::scheduler::{
     TickWork, WakeFlags,
 };
 use crate::task::{Policy, Task, TaskState, TgId};
-use vruntime_base::{Cause, CauseKind, Cpu, Func, Ns, TaskId};
+use vruntime_base::{Cause, CauseKind, Cpu, Func, Ns, Resource, TaskId};
 use vruntime_machine::Topology;
 
 /// For the registry.
@@ -196,7 +196,10 @@ impl Scheduler for Linux {
         } else if ours == theirs {
             match ours {
                 Class::Fair => self.fair.wakeup_preempt_fair(cx, cpu, p, flags),
-                Class::Rt => self.rt.wakeup_preempt(cx, cpu, p),
+                Class::Rt => {
+                    self.rt.wakeup_preempt(cx, cpu, p);
+                    self.rt.task_woken(cx, cpu, p, &mut self.balancer.moved);
+                }
                 Class::Stop | Class::Idle => {}
             }
         }
@@ -206,10 +209,20 @@ impl Scheduler for Linux {
         cx.charge(Func::PickNext, cx.machine.costs.pick_base);
         let prev = cx.sh.rqs[cpu.ix()].curr;
         let stopper = self.stop[cpu.ix()];
+        let left = cx.sh.tasks[prev.ix()].state != TaskState::Running;
+        if left && self.class(cx, prev) >= Class::Rt && self.rt.needs_pull(cx, cpu, prev) {
+            self.rt.pull(cx, cpu, &mut self.balancer.moved);
+        }
         let above = if stopper.is_some() { Some(stopper) } else { self.rt.first(cpu) };
         if let Some(p) = above {
             if p != prev {
                 self.put_prev(cx, prev);
+                let until = cx.sh.tasks[p.ix()].on_cpu_until;
+                if until < Ns::NEVER {
+                    // Moved a moment ago, it is still being switched out elsewhere.
+                    let now = cx.now + cx.cost;
+                    cx.wait(Func::PickNext, Resource::RqLock, until.saturating_sub(now));
+                }
             }
             return Pick::Task(p);
         }
@@ -220,6 +233,12 @@ impl Scheduler for Linux {
         match self.fair.pick_next_task_fair(cx, cpu, prev_se) {
             Some(p) => Pick::Task(p),
             None => Pick::Nothing,
+        }
+    }
+
+    fn balance_callback(&mut self, cx: &mut Cx, cpu: Cpu) {
+        if self.class(cx, cx.sh.rqs[cpu.ix()].curr) == Class::Rt {
+            self.rt.push(cx, cpu, &mut self.balancer.moved);
         }
     }
 
@@ -308,6 +327,10 @@ impl Scheduler for Linux {
 
     fn active_balance(&mut self, cx: &mut Cx, cpu: Cpu) -> Option<TaskId> {
         self.balancer.active_balance(&mut self.fair, cx, cpu)
+    }
+
+    fn active_attach(&mut self, cx: &mut Cx, p: TaskId) {
+        self.balancer.attach(&mut self.fair, cx, p);
     }
 
     fn take_moved(&mut self) -> &mut Vec<Moved> {

@@ -2,21 +2,27 @@
 //!
 //! **What.** Every CPU keeps its RT tasks, the running one included, by priority and within a
 //! priority in order of arrival; the first runs. FIFO tasks run until they block or yield, RR tasks
-//! go behind their equals when their slice is used up.
+//! go behind their equals when their slice is used up. A task that has to wait is *pushed* to a CPU
+//! whose work matters less, after a wakeup or a switch; a CPU that is about to run something less
+//! important than before *pulls* one that waits elsewhere.
 //! **Source.** Linux 6.1.192, kernel/sched/rt.c: `enqueue_task_rt`, `check_preempt_curr_rt`,
-//! `task_tick_rt`, `select_task_rq_rt`, `find_lowest_rq`.
+//! `task_tick_rt`, `select_task_rq_rt`, `find_lowest_rq`, `task_woken_rt`, `push_rt_task`,
+//! `balance_rt`, `pull_rt_task`.
 //! **Equations.** RR slice = 100 ms, counted in ticks.
-//! **Departures.** D1: one sorted list a CPU instead of a bitmap over 100 lists; same order. D2: no
-//! push and pull: a waking task is placed once and then stays until it sleeps. D3:
-//! `find_lowest_rq` takes the first fitting CPU after prev where the kernel rotates. D4: no
-//! throttling. D5: a wakee of equal priority never moves ahead of a running task that could
-//! migrate.
-//! **Example.** FIFO 50 runs; FIFO 50 wakes: it queues behind. FIFO 51 wakes: it runs at once, and
-//! the first goes on when it blocks, before its equal.
+//! **Departures.** D1: one sorted list a CPU instead of a bitmap over 100 lists; same order. D2:
+//! push and pull take the other CPU's lock for nothing but the move itself, and do not wait for it;
+//! a pull goes to the other queues directly where RT_PUSH_IPI asks them by interrupts, one after
+//! the other. D3: `find_lowest_rq` takes the first fitting CPU after prev where the kernel rotates.
+//! D4: no throttling, no fair server. D5: a wakee of equal priority never moves ahead of a running
+//! task that could migrate. D6: a task that leaves the class pulls nothing.
+//! **Example.** FIFO 50 runs; FIFO 50 wakes and may run here only: it queues behind. FIFO 51 wakes:
+//! it runs at once, and the first is pushed to another CPU, or goes on when 51 blocks, before its
+//! equal.
 
+use crate::balance::nr_running_grew;
 use crate::cx::Cx;
 use crate::domains::SdFlags;
-use crate::scheduler::{EnqueueFlags, Placement, WakeFlags};
+use crate::scheduler::{EnqueueFlags, Moved, Placement, WakeFlags};
 use crate::task::Policy;
 use std::collections::VecDeque;
 use vruntime_base::{Cause, CauseKind, Cpu, Func, TaskId};
@@ -29,6 +35,13 @@ pub static RR_SLICE: Cause = Cause::new(CauseKind::Resched, "rt: round-robin sli
 pub static RT_PREV: Cause = Cause::new(CauseKind::Placement, "rt: prev");
 /// It goes to the CPU with the least important work.
 pub static RT_LOWEST: Cause = Cause::new(CauseKind::Placement, "rt: lowest priority CPU");
+
+/// A task of a higher priority than what runs was pushed or pulled here.
+pub static RT_MOVED: Cause = Cause::new(CauseKind::Resched, "rt: pushed to a less important CPU");
+/// It had to wait where it was and went to a CPU whose work matters less.
+pub static RT_PUSH: Cause = Cause::new(CauseKind::Migration, "rt: push");
+/// It had to wait, and this CPU was about to run something less important.
+pub static RT_PULL: Cause = Cause::new(CauseKind::Migration, "rt: pull");
 
 /// RR slice in ms.
 const RR_TIMESLICE_MS: u32 = 100;
@@ -44,12 +57,14 @@ pub struct Rt {
     queues: Vec<VecDeque<Entry>>,
     /// Ticks left of an RR task's slice, by task.
     ticks_left: Vec<u16>,
+    /// CPUs with two RT tasks or more (`rd->rto_count`).
+    nr_overloaded: u32,
 }
 
 impl Rt {
     /// No RT task anywhere.
     pub fn new(nr_cpus: usize) -> Rt {
-        Rt { queues: vec![VecDeque::new(); nr_cpus], ticks_left: Vec::new() }
+        Rt { queues: vec![VecDeque::new(); nr_cpus], ticks_left: Vec::new(), nr_overloaded: 0 }
     }
 
     /// The most important task of `cpu`.
@@ -68,11 +83,13 @@ impl Rt {
         let q = &mut self.queues[cpu.ix()];
         let i = q.partition_point(|o| o.prio >= e.prio);
         q.insert(i, e);
+        self.nr_overloaded += u32::from(q.len() == 2);
     }
 
     fn remove(&mut self, cpu: Cpu, p: TaskId) -> Entry {
         let q = &mut self.queues[cpu.ix()];
         let i = q.iter().position(|e| e.p == p).expect("the RT task is queued on this CPU");
+        self.nr_overloaded -= u32::from(q.len() == 2);
         q.remove(i).expect("the position was just found")
     }
 
@@ -101,6 +118,93 @@ impl Rt {
         let curr = cx.sh.rq(cpu).curr;
         if cx.sh.task(p).rt_priority > cx.sh.task(curr).rt_priority {
             cx.resched_curr(cpu, &HIGHER_PRIO);
+        }
+    }
+
+    /// `pick_next_pushable_task`: the most important task that waits on `cpu` beside `curr` and may
+    /// run elsewhere; on `to`, if that is some CPU.
+    fn pushable(&self, cx: &Cx, cpu: Cpu, curr: TaskId, to: Cpu) -> Option<Entry> {
+        let free = |e: &&Entry| {
+            let allowed = cx.sh.allowed(e.p);
+            e.p != curr && if to.is_some() { allowed.has(to) } else { allowed.weight() > 1 }
+        };
+        self.queues[cpu.ix()].iter().find(free).copied()
+    }
+
+    /// `task_woken_rt`: the wakee was enqueued on `cpu` and has to wait for an RT task.
+    pub fn task_woken(&mut self, cx: &mut Cx, cpu: Cpu, p: TaskId, moved: &mut Vec<Moved>) {
+        let curr = cx.sh.rq(cpu).curr;
+        let (w, c) = (cx.sh.task(p), cx.sh.task(curr));
+        let waits = p != curr && !cx.need_resched(cpu) && w.nr_cpus_allowed > 1;
+        if waits && (c.nr_cpus_allowed < 2 || c.rt_priority >= w.rt_priority) {
+            self.push(cx, cpu, moved);
+        }
+    }
+
+    /// `push_rt_tasks`: as long as a waiting task finds a CPU whose work matters less, it goes
+    /// there.
+    pub fn push(&mut self, cx: &mut Cx, cpu: Cpu, moved: &mut Vec<Moved>) {
+        let curr = cx.sh.rq(cpu).curr;
+        while self.nr_overloaded > 0
+            && cx.sh.release.rule_on(&RT_PUSH)
+            && let Some(e) = self.pushable(cx, cpu, curr, Cpu::NONE)
+        {
+            if e.prio > cx.sh.task(curr).rt_priority {
+                cx.resched_curr(cpu, &HIGHER_PRIO);
+                return;
+            }
+            match self.find_lowest_rq(cx, e.p, cpu) {
+                Some(to) if to != cpu => self.move_task(cx, e.p, cpu, to, &RT_PUSH, moved),
+                _ => return,
+            }
+        }
+    }
+
+    /// `balance_rt`: `prev`, a stopper or an RT task, has left, and what is next on `cpu` matters
+    /// less.
+    pub fn needs_pull(&self, cx: &Cx, cpu: Cpu, prev: TaskId) -> bool {
+        let prev = cx.sh.task(prev);
+        let rule = cx.sh.release.rule_on(&RT_PULL);
+        let less = prev.policy == Policy::Stop || self.top_prio(cpu) < prev.rt_priority;
+        self.nr_overloaded > 0 && less && rule
+    }
+
+    /// `pull_rt_task`: from each overloaded CPU the task that has to wait there and matters more
+    /// than anything here.
+    pub fn pull(&mut self, cx: &mut Cx, cpu: Cpu, moved: &mut Vec<Moved>) {
+        for from in (0..self.queues.len()).map(Cpu::from_ix) {
+            if from == cpu || self.queues[from.ix()].len() < 2 {
+                continue;
+            }
+            let curr = cx.sh.rq(from).curr;
+            let Some(e) = self.pushable(cx, from, curr, cpu) else { continue };
+            // It may be about to run where it is.
+            let waits = e.prio <= cx.sh.task(curr).rt_priority;
+            if waits && e.prio > self.top_prio(cpu) {
+                self.move_task(cx, e.p, from, cpu, &RT_PULL, moved);
+            }
+        }
+    }
+
+    /// A waiting task goes from one queue to another and runs there next.
+    fn move_task(
+        &mut self,
+        cx: &mut Cx,
+        p: TaskId,
+        from: Cpu,
+        to: Cpu,
+        cause: &'static Cause,
+        moved: &mut Vec<Moved>,
+    ) {
+        self.dequeue_task(cx, from, p);
+        let t = &mut cx.sh.tasks[p.ix()];
+        (t.cpu, t.wake_cpu) = (to, to);
+        let before = cx.sh.loads[to.ix()].nr_running;
+        self.enqueue_task(cx, to, p, EnqueueFlags::default());
+        nr_running_grew(cx, to, before);
+        moved.push(Moved { task: p, from, to, cause });
+        if cause.id == RT_PUSH.id {
+            cx.resched_curr(to, &RT_MOVED);
         }
     }
 
@@ -141,6 +245,7 @@ impl Rt {
             return stay;
         }
         match self.find_lowest_rq(cx, p, prev) {
+            _ if !cx.sh.release.rule_on(&RT_LOWEST) => stay,
             Some(cpu) if self.top_prio(cpu) < t.rt_priority => Placement { cpu, rule: &RT_LOWEST },
             _ => stay,
         }
@@ -235,6 +340,61 @@ mod tests {
             ticks += 1;
         }
         assert_eq!((ticks, lab.schedule(Cpu(0))), (25, b));
+    }
+
+    /// 50 is on CPU 0 alone when 60 is enqueued there. Once 60 runs, 50 is pushed to CPU 1, which
+    /// has nothing; bound to CPU 0 it waits.
+    #[test]
+    fn the_preempted_is_pushed() {
+        for bound in [false, true] {
+            let mut lab = lab();
+            let a = rt(&mut lab, Policy::Fifo, 50);
+            if bound {
+                pin(&mut lab, a, &[0]);
+            }
+            assert_eq!(lab.schedule(Cpu(0)), a);
+            let b = rt(&mut lab, Policy::Fifo, 60);
+            assert_eq!(lab.schedule(Cpu(0)), b);
+            lab.hook(Cpu(0), |s, cx| crate::scheduler::Scheduler::balance_callback(s, cx, Cpu(0)));
+            let to = if bound { Cpu(0) } else { Cpu(1) };
+            assert_eq!(lab.sh.tasks[a.ix()].cpu, to);
+            assert_eq!(lab.sh.loads[to.ix()].nr_running, 1 + u32::from(bound));
+            assert_eq!(lab.sh.rqs[1].need_resched, !bound);
+        }
+    }
+
+    /// All CPUs but 0 and 1 run FIFO 90. 50 and 40 are on CPU 0, 45 runs on 1. When 45 sleeps CPU 1
+    /// pulls 40, which waits; 50 runs and stays. Where 40 may not go, nothing happens.
+    #[test]
+    fn a_cpu_pulls_when_its_work_matters_less() {
+        for bound in [false, true] {
+            let mut lab = lab();
+            let a = rt(&mut lab, Policy::Fifo, 50);
+            pin(&mut lab, a, &[0]);
+            assert_eq!(lab.schedule(Cpu(0)), a);
+            let c = rt_on(&mut lab, Cpu(1), 45);
+            assert_eq!(lab.schedule(Cpu(1)), c);
+            let b = rt_on(&mut lab, Cpu(0), 40);
+            pin(&mut lab, b, if bound { &[0] } else { &[0, 1] });
+            let next = lab.sleep(Cpu(1));
+            assert_eq!(next, if bound { TaskId(1) } else { b });
+            assert_eq!(lab.sh.tasks[b.ix()].cpu, if bound { Cpu(0) } else { Cpu(1) });
+        }
+    }
+
+    fn rt_on(lab: &mut Lab, cpu: Cpu, prio: i8) -> TaskId {
+        let p = lab.spawn(cpu, 0, TgId(0));
+        pin(lab, p, &[cpu.0]);
+        lab.hook(cpu, |s, cx| {
+            crate::scheduler::Scheduler::set_policy(s, cx, p, Policy::Fifo, prio)
+        });
+        p
+    }
+
+    fn pin(lab: &mut Lab, p: TaskId, cpus: &[u16]) {
+        let mask = cpus.iter().map(|c| Cpu(*c)).collect();
+        lab.sh.tasks[p.ix()].affinity = lab.sh.affinities.intern(mask);
+        lab.sh.tasks[p.ix()].nr_cpus_allowed = cpus.len() as u16;
     }
 
     #[test]

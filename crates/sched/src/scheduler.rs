@@ -135,6 +135,12 @@ pub trait Scheduler {
     /// `set_next_task`). `cx.sh.rqs[cpu].curr` still is the previous task.
     fn pick_next_task(&mut self, cx: &mut Cx, cpu: Cpu) -> Pick;
 
+    /// The task just picked, not of the fair class, is current on `cpu`, whose lock is still held:
+    /// other RT tasks may have to go elsewhere (`push_rt_tasks` among the balance callbacks).
+    fn balance_callback(&mut self, cx: &mut Cx, cpu: Cpu) {
+        let _ = (cx, cpu);
+    }
+
     /// The CPU goes idle for good: the idle task becomes current (`set_next_task_idle`).
     fn set_idle(&mut self, cx: &mut Cx, cpu: Cpu);
 
@@ -163,8 +169,14 @@ pub trait Scheduler {
     /// Goes on with the balancing begun on `cpu`, after what the last step asked for was done.
     fn balance_continue(&mut self, cx: &mut Cx, cpu: Cpu) -> BalanceStep;
 
-    /// The stopper on `cpu` pushes one task to `rqs[cpu].push_cpu` (both locks held).
+    /// The stopper on `cpu`, whose lock is held, takes one task off for `rqs[cpu].push_cpu`; the
+    /// task belongs there from now on.
     fn active_balance(&mut self, cx: &mut Cx, cpu: Cpu) -> Option<TaskId>;
+
+    /// That task enters the queue of its CPU, whose lock is held now, and no other.
+    fn active_attach(&mut self, cx: &mut Cx, p: TaskId) {
+        let _ = (cx, p);
+    }
 
     /// Tasks moved since the driver last asked, with the cause; the driver empties it and does
     /// the bookkeeping of migrations (counters, cold cache, resched after attach).

@@ -515,3 +515,96 @@ fn rt_round_robin_by_slices_of_100_ms() {
         "#]],
     )
 }
+
+/// A runs on CPU 0 when the more important B is woken there, which may run nowhere else: A is
+/// pushed to CPU 1, which has only fair work.
+#[test]
+fn rt_pushes_the_preempted_task() {
+    check(
+        "uma-2 v6.1, 16 ms
+        A fifo 10: until 2ms, run 8ms
+        B on 0 fifo 20: until 4ms, run 4ms
+        C on 1: run 20ms",
+        expect![[r#"
+                  0         10
+            cpu 0 ..AABBBB........
+            cpu 1 .CCCAAAAAACCCCCC
+               1.0 ms  cpu 1: . -> C: idle: task woken
+               1.0 ms  cpu 0: . -> A: idle: task woken
+               1.0 ms  cpu 0: A -> B: blocks
+               1.0 ms  cpu 0: B -> .: blocks
+               2.0 ms  cpu 0: . -> A: idle: task woken
+               4.0 ms  cpu 0: A -> B: rt: higher priority
+               4.0 ms  A moved 0 -> 1: rt: push
+               4.0 ms  cpu 1: C -> A: rt: pushed to a less important CPU
+               8.1 ms  cpu 0: B -> .: exits
+              10.1 ms  cpu 1: A -> C: exits
+            placed 3 x pinned
+            placed 1 x rt: prev
+            placed 1 x slow path: local group idlest
+            migrated 1 x rt: push
+        "#]],
+    )
+}
+
+/// C, woken at 3 ms, has to wait: A and B matter more. At 6 ms CPU 1 has nothing that matters as
+/// much as B did and pulls C from CPU 0.
+#[test]
+fn rt_pulls_a_waiting_task() {
+    check(
+        "uma-2 v6.12, 16 ms
+        A on 0 fifo 30: until 2ms, run 12ms
+        B on 1 fifo 20: until 2ms, run 4ms
+        C fifo 10: until 3ms, run 4ms
+        D on 1: run 20ms",
+        expect![[r#"
+                  0         10
+            cpu 0 ..AAAAAAAAAAAA..
+            cpu 1 .DBBBBCCCCDDDDDD
+               1.0 ms  cpu 1: . -> B: idle: task woken
+               1.0 ms  cpu 0: . -> A: idle: task woken
+               1.0 ms  cpu 1: B -> D: blocks
+               1.0 ms  cpu 0: A -> C: blocks
+               1.0 ms  cpu 0: C -> .: blocks
+               2.0 ms  cpu 1: D -> B: wakeup: higher class
+               2.0 ms  cpu 0: . -> A: idle: task woken
+               6.1 ms  C moved 0 -> 1: rt: pull
+               6.1 ms  cpu 1: B -> C: exits
+              10.1 ms  cpu 1: C -> D: exits
+              14.1 ms  cpu 0: A -> .: exits
+            placed 5 x pinned
+            placed 1 x rt: prev
+            placed 1 x slow path: local group idlest
+            migrated 1 x rt: pull
+        "#]],
+    )
+}
+
+/// B, of A's priority, finds A on its CPU and goes where nothing matters.
+#[test]
+fn rt_an_equal_goes_elsewhere() {
+    check(
+        "uma-2 v6.1, 12 ms
+        A on 0 fifo 10: until 2ms, run 6ms
+        B fifo 10: until 4ms, run 4ms
+        C on 1: run 20ms",
+        expect![[r#"
+                  0         10
+            cpu 0 ..AAAAAA....
+            cpu 1 .CCCBBBBCCCC
+               1.0 ms  cpu 1: . -> C: idle: task woken
+               1.0 ms  cpu 0: . -> A: idle: task woken
+               1.0 ms  cpu 0: A -> B: blocks
+               1.0 ms  cpu 0: B -> .: blocks
+               2.0 ms  cpu 0: . -> A: idle: task woken
+               4.0 ms  B moved 0 -> 1: rt: lowest priority CPU
+               4.0 ms  cpu 1: C -> B: wakeup: higher class
+               8.1 ms  cpu 1: B -> C: exits
+               8.1 ms  cpu 0: A -> .: exits
+            placed 3 x pinned
+            placed 1 x rt: lowest priority CPU
+            placed 1 x slow path: local group idlest
+            migrated 1 x rt: lowest priority CPU
+        "#]],
+    )
+}

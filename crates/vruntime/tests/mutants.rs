@@ -15,6 +15,7 @@ use vruntime::kernel::shadow::{self, trace::Trace};
 use vruntime::machine::Topology;
 use vruntime::sched::fair::select::{affine, idle_sibling};
 use vruntime::sched::release::Release;
+use vruntime::sched::rt;
 use vruntime::trace_check::{Given, trace_check};
 
 /// A recording, ready to be judged by.
@@ -59,7 +60,8 @@ struct Mutant {
     change: Box<dyn Fn(&mut Release)>,
 }
 
-/// Each rule of placement off that has a test which can fail; the others are what is left then.
+/// Each rule of placement, and of moving RT tasks, off that has a test which can fail; the others
+/// are what is left then.
 fn rules() -> Vec<Mutant> {
     static WIDE: Cause = Cause::new(CauseKind::Placement, "wake_wide");
     let wake_affine = [
@@ -82,7 +84,8 @@ fn rules() -> Vec<Mutant> {
         &idle_sibling::IDLE_CPU,
         &idle_sibling::CORE_SEARCH_CPU,
     ];
-    let all = wake_affine.into_iter().chain(select_idle_sibling);
+    let rt = [&rt::RT_PUSH, &rt::RT_PULL];
+    let all = wake_affine.into_iter().chain(select_idle_sibling).chain(rt);
     all.map(|rule| Mutant {
         name: format!("no rule `{}`", rule.name),
         change: Box::new(|k| k.disabled_rules.push(rule.id)),

@@ -18,6 +18,7 @@ use vruntime::kernel::simulate::{SetupError, run, run_with};
 use vruntime::machine::topology_spec::TopologySpec;
 use vruntime::machine::{LlcId, MachineSpec};
 use vruntime::sched::release::Release;
+use vruntime::sched::rt;
 
 /// Draws of an ordinary test run.
 const DRAWS: std::ops::Range<u64> = 0..400;
@@ -25,6 +26,10 @@ const DRAWS: std::ops::Range<u64> = 0..400;
 /// 93: a sibling goes idle, and the time saved is taken from a function under which the operation
 /// in progress was not booked; an overflow, seen where overflows are checked.
 const KNOWN: &[u64] = &[];
+
+/// How long an RT task may wait beside less important work: looks are a millisecond apart, and code
+/// inside the kernel is not preempted.
+const RT_PATIENCE: Ns = Ns::from_ms(2);
 
 /// Numbers from a seed (splitmix64).
 struct Draw(u64);
@@ -199,6 +204,8 @@ fn findings(spec: &RunSpec, go: impl Fn(&RunSpec) -> Result<RunRecord, SetupErro
         let most = patience(&spec.machine, &spec.release);
         let waited = checks.idle_beside_waiting;
         must(waited <= most, format!("late: {waited} beside an idle CPU, limit {most}"));
+        let rt = checks.rt_beside_lower;
+        must(rt <= RT_PATIENCE, format!("rt: {rt} beside less important work"));
     }
     found
 }
@@ -233,6 +240,32 @@ fn random_runs_pass_all_checkers() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
     // Work conservation is a promise of statistics, not of every instant.
     assert!(late.len() * 100 <= all, "{}", late.join("\n"));
+}
+
+/// Without pushes a preempted RT task waits beside fair work, without pulls one that waits stays
+/// when another CPU's more important work ends.
+#[test]
+fn rt_tasks_that_stay_where_they_wait_are_caught() {
+    let pushed = "uma-2 v6.1, 60 ms
+        A fifo 10: until 2ms, run 20ms
+        B on 0 fifo 20: until 4ms, run 10ms
+        C on 1: run 40ms";
+    let pulled = "uma-2 v6.12, 60 ms
+        A on 0 fifo 30: until 2ms, run 30ms
+        B on 1 fifo 20: until 2ms, run 4ms
+        C fifo 10: until 3ms, run 20ms
+        D on 1: run 60ms";
+    for (text, rules, caught) in [
+        (pushed, vec![], false),
+        (pulled, vec![], false),
+        (pushed, vec![rt::RT_PUSH.id], true),
+        (pulled, vec![rt::RT_PULL.id], true),
+    ] {
+        let mut scenario = Scenario::parse(text);
+        scenario.release.disabled_rules = rules;
+        let checks = scenario.record().checks.unwrap();
+        assert_eq!(checks.rt_beside_lower > RT_PATIENCE, caught, "{text}: {checks:?}");
+    }
 }
 
 #[test]

@@ -5,15 +5,16 @@
 //! **Source.** Linux 6.1.192 and 6.12.117, kernel/sched/fair.c: `active_load_balance_cpu_stop`,
 //! `detach_one_task`, `attach_one_task`.
 //! **Equations.** None.
-//! **Departures.** D1: taking off and putting on are one step, the caller holds both locks.
+//! **Departures.** D1: a task in delayed dequeue goes over in one step, see [`super::detach`].
 //! **Example.** A and the stopper are on CPU 1, CPU 0 is idle and asked: A goes to 0.
 
-use super::detach::{attach_task, can_migrate_task, detach_task};
+use super::detach::{can_migrate_task, detach_task};
 use super::{Env, IdleType, Path, World, cause};
 use crate::cx::Cx;
 use vruntime_base::{Cpu, TaskId};
 
-/// Moves one task from `cpu` to its `push_cpu`.
+/// Takes one task off `cpu`, whose lock is held, for its `push_cpu`: the one that is to be attached
+/// there, if any.
 pub(super) fn push(env: &mut Env, w: &mut World, cx: &mut Cx, cpu: Cpu) -> Option<TaskId> {
     let to = cx.sh.rq(cpu).push_cpu;
     if !std::mem::take(&mut cx.sh.rqs[cpu.ix()].active_balance)
@@ -41,13 +42,13 @@ pub(super) fn push(env: &mut Env, w: &mut World, cx: &mut Cx, cpu: Cpu) -> Optio
     {
         p = cx.sh.task(p).cfs_tasks_prev;
     }
+    let mut detached = None;
     if p.is_some() {
         let before = push.tasks.len();
         detach_task(&mut push, w.moved, w.fair, cx, p);
         // A task in delayed dequeue has arrived already.
         if push.tasks.len() > before {
-            push.tasks.pop();
-            attach_task(to, w.fair, cx, p);
+            detached = push.tasks.pop();
         }
         w.t.stats[slot].lb[IdleType::Idle as usize].gained += 1;
         w.t.stats[slot].alb_pushed += 1;
@@ -56,5 +57,5 @@ pub(super) fn push(env: &mut Env, w: &mut World, cx: &mut Cx, cpu: Cpu) -> Optio
         w.t.stats[slot].alb_failed += 1;
     }
     env.tasks = push.tasks;
-    p.is_some().then_some(p)
+    detached
 }

@@ -301,11 +301,16 @@ impl Balancer {
         TickWork { softirq, kick_ilb }
     }
 
-    /// The stopper of `cpu` pushes a task to `rqs[cpu].push_cpu`.
+    /// The stopper of `cpu` takes a task off for `rqs[cpu].push_cpu`: the one to be attached there.
     pub fn active_balance(&mut self, fair: &mut Fair, cx: &mut Cx, cpu: Cpu) -> Option<TaskId> {
         let run = &mut self.runs[cpu.ix()];
         let mut w = World { t: &mut self.tables, moved: &mut self.moved, fair };
         active::push(&mut run.env, &mut w, cx, cpu)
+    }
+
+    /// The task that [`Balancer::active_balance`] took off enters its CPU's queue.
+    pub fn attach(&mut self, fair: &mut Fair, cx: &mut Cx, p: TaskId) {
+        detach::attach_task(cx.sh.tasks[p.ix()].cpu, fair, cx, p);
     }
 
     /// The CPU stopped its tick (`nohz_balance_enter_idle`) or takes it up again.

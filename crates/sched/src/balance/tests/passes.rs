@@ -537,6 +537,10 @@ fn active_balance_pushes_the_running_task() {
     lab.sh.rqs[2].curr = TaskId(2);
     let pushed = lab.at(2, |b, f, cx| b.active_balance(f, cx, Cpu(2)));
     assert_eq!(pushed, Some(a));
+    // Taken off under one lock, put on under the other.
+    assert_eq!((lab.nr(2), lab.nr(0)), (1, 0));
+    lab.at(2, |b, f, cx| b.attach(f, cx, a));
+    assert_eq!((lab.nr(2), lab.nr(0)), (1, 1));
     assert_eq!(lab.moved(), [format!("{a} 2→0 active balance, MC")]);
     assert_eq!(lab.balancer.state(mc).nr_balance_failed, 0);
     let stats = lab.balancer.stats(mc);

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::release::Release;
-use crate::sample::{shared, task, v5_5, v6_1, v6_12};
+use crate::sample::{shared, task, v5_5, v5_7, v6_1, v6_12};
 use crate::task::Task;
 use vruntime_machine::{Arch, Numbering, Regular, TopologySpec};
 
@@ -143,8 +143,69 @@ fn numa_nodes_keep_new_tasks_while_nearly_empty() {
     allow(&mut sh, &[0, 16, 17]);
     assert!(fork(&sh, 0).0 >= 16);
     // Before 5.18: any idle CPU in the local node keeps it.
-    let k = Release { numa_imbalance: NumaImbalance::Pair, ..v6_1() };
-    assert!(fork(&lab(&k, 2, 1, 16, &[(0, 1), (1, 1)]), 0).0 < 16);
+    for k in [v5_5(), v5_7()] {
+        assert!(fork(&lab(&k, 2, 1, 16, &[(0, 1), (1, 1)]), 0).0 < 16);
+    }
+}
+
+/// LLCs {0,1} {2,3}: two tasks on two CPUs are fully busy, one leaves spare capacity.
+#[test]
+fn a_weaker_type_is_idler() {
+    for k in [v5_5(), v5_7(), v6_1(), v6_12()] {
+        let sh = lab(&k, 1, 2, 2, &[(0, 1), (1, 1), (2, 1)]);
+        assert_eq!(fork(&sh, 0), (3, "slow path: idle CPU"));
+        assert_eq!(fork(&sh, 2), (3, "slow path: idle CPU"));
+        // And an overloaded group is the last: CPU 2 of the fully busy one, as loaded as 3.
+        let sh = lab(&k, 1, 2, 2, &[(0, 2), (1, 2), (2, 1), (3, 1)]);
+        assert_eq!(fork(&sh, 0), (2, "slow path: least loaded CPU"));
+    }
+}
+
+/// LLCs {0,1} {2,3} {4,5}: the local one is fully busy, the others have an idle CPU each and use
+/// 1024 and 500.
+#[test]
+fn of_groups_as_idle_the_one_less_used() {
+    for k in [v5_7(), v6_1(), v6_12()] {
+        let mut sh = lab(&k, 1, 3, 2, &[(0, 1), (1, 1), (2, 1), (4, 1)]);
+        sh.loads[4].util_avg = 500;
+        assert_eq!(fork(&sh, 0).0, 5);
+        sh.loads[2].util_avg = 499;
+        assert_eq!(fork(&sh, 0).0, 3);
+    }
+}
+
+/// Fully busy groups of load 1000 and 840 a CPU: 117 % of 840 are 983, so a cache is left; but 840
+/// and 174 are not below 1000, so a node is not. 5.7 allows 25 %: 1050, and stays in both cases.
+#[test]
+fn nodes_keep_a_task_for_a_small_difference() {
+    for (k, stays) in [(v5_7(), true), (v6_1(), false), (v6_12(), false)] {
+        let all = [(0, 1), (1, 1), (2, 1), (3, 1)];
+        for (sockets, llcs) in [(2, 1), (1, 2)] {
+            let mut sh = lab(&k, sockets, llcs, 2, &all);
+            for c in 0..4 {
+                sh.loads[c].load_avg = if c < 2 { 1000 } else { 840 };
+            }
+            let cpu = if stays || sockets == 2 { 0 } else { 2 };
+            assert_eq!(fork(&sh, 0).0, cpu, "{sockets} sockets, {llcs} caches, {}", k.name);
+        }
+    }
+}
+
+/// Two tasks that use 100 of each CPU, but wait much: overloaded, unless only utilisation counts.
+/// Then {0,1} has as many idle CPUs as {2,3}, none, and keeps the task.
+#[test]
+fn waiting_makes_a_group_busy_from_5_7_on() {
+    for (k, cpu) in [(v5_5(), 0), (v5_7(), 2), (v6_1(), 2)] {
+        let mut sh = lab(&k, 1, 2, 2, &[(0, 2), (1, 2), (2, 1), (3, 1)]);
+        for c in 0..4 {
+            sh.loads[c].util_avg = 100;
+        }
+        for c in 2..4 {
+            sh.loads[c].runnable_avg = 100;
+            sh.loads[c].load_avg = 2048;
+        }
+        assert_eq!(fork(&sh, 0).0, cpu, "{}", k.name);
+    }
 }
 
 #[test]
