@@ -2,6 +2,7 @@
 
 mod host_check;
 mod judge;
+mod recordings;
 mod tidy;
 
 use std::path::{Path, PathBuf};
@@ -13,10 +14,15 @@ fn main() -> ExitCode {
     let passed = match task.as_str() {
         "check" => check(),
         "judge" => judge::run(&root(), &args.collect::<Vec<_>>()),
+        "recordings" => recordings::run(&root(), &args.collect::<Vec<_>>()),
         "tidy" => tidy::run(&root()),
+        "fuzz" => fuzz(args.next().as_deref().unwrap_or("60")),
         "host-check" => host_check::run(&root(), args.next().as_deref()),
         _ => {
-            eprintln!("usage: cargo run -p xtask -- check | host-check [NOTE] | judge DIR… | tidy");
+            eprintln!(
+                "usage: cargo run -p xtask -- check | fuzz SECONDS | host-check [NOTE] | \
+                 judge DIR… | recordings DIR… | tidy"
+            );
             return ExitCode::from(2);
         }
     };
@@ -38,6 +44,15 @@ fn check() -> bool {
         tidy::run(&root()),
     ];
     steps.iter().all(|passed| *passed)
+}
+
+/// Damages files for so many seconds and reads them.
+fn fuzz(seconds: &str) -> bool {
+    let words = ["test", "--release", "-p", "vruntime", "--test", "fuzz", "--", "--nocapture"];
+    eprintln!("VRUNTIME_FUZZ_SECONDS={seconds} cargo {}", words.join(" "));
+    let mut command = Command::new("cargo");
+    command.args(words).env("VRUNTIME_FUZZ_SECONDS", seconds).current_dir(root());
+    command.status().is_ok_and(|s| s.success())
 }
 
 /// Modules that a macro declares are out of `cargo fmt`'s sight.

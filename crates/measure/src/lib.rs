@@ -16,6 +16,7 @@ mod sample;
 pub mod stats;
 pub mod study;
 pub mod timeline_causes;
+pub mod timeline_queues;
 pub mod timeline_stats;
 pub mod trace_diff;
 
@@ -25,5 +26,6 @@ pub use interval::Sig;
 pub use metrics::{Better, Counting, Metric, metrics};
 pub use run::RunJson;
 pub use timeline_causes::timeline_causes;
+pub use timeline_queues::wakeups_by;
 pub use timeline_stats::{TimelineStats, timeline_stats};
 pub use trace_diff::{TraceDiff, trace_diff};

@@ -1,5 +1,6 @@
 //! Figures of a [`Timeline`], recorded or of a model run: what each task and each CPU did.
 
+use crate::timeline_queues::queues;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use vruntime_base::{EventKind, Timeline};
@@ -77,6 +78,13 @@ pub struct CpuFigures {
     pub idle_ns: u64,
     /// Wakeups that chose it.
     pub nr_wakeups: u64,
+    /// Switches from the idle task to itself.
+    pub nr_idle_to_idle: u64,
+    /// Time that tasks waited on it, summed over tasks; divided by the span, the mean depth of its
+    /// queue.
+    pub waited_ns: u64,
+    /// Tasks that waited on it at most at a time.
+    pub depth_max: u64,
 }
 
 /// Figures of a whole timeline.
@@ -128,6 +136,7 @@ pub fn timeline_stats(timeline: &Timeline) -> TimelineStats {
             EventKind::Switch => {
                 let on = cpus.entry(cpu).or_default();
                 on.nr_switches += 1;
+                on.nr_idle_to_idle += u64::from(idle(task) && idle(next));
                 if let Some((from, runs)) = since.insert(cpu, (t, next)) {
                     if idle(task) {
                         on.idle_ns += t - from;
@@ -135,7 +144,7 @@ pub fn timeline_stats(timeline: &Timeline) -> TimelineStats {
                         on.busy_ns += t - from;
                     }
                     if runs == task {
-                        figures.run_time_ns += t - from;
+                        figures.run_time_ns = figures.run_time_ns.saturating_add(t - from);
                     }
                 }
                 if e.b == 1 {
@@ -170,6 +179,10 @@ pub fn timeline_stats(timeline: &Timeline) -> TimelineStats {
             EventKind::Migrate => figures.nr_migrations += 1,
             EventKind::NeedResched => {}
         }
+    }
+    for (cpu, queue) in queues(timeline) {
+        let on = cpus.entry(cpu).or_default();
+        (on.waited_ns, on.depth_max) = (queue.waited_ns, queue.depth_max);
     }
     finish(timeline, tasks, cpus, events)
 }

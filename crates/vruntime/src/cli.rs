@@ -1,6 +1,6 @@
 //! The command line: what can be said, and which command it goes to.
 
-use crate::commands::{completions, list, man, run, show, trace};
+use crate::commands::{completions, list, man, run, show, trace, trace_convert};
 use crate::failure::{Done, Failure};
 use crate::record::With;
 use crate::{bench, calibrate, commands, duration, record};
@@ -234,7 +234,9 @@ pub enum TraceCommand {
     Check(TraceCheckArgs),
     /// What made a switch, a wakeup or a migration: the rule and the state that it saw
     Why(TraceWhyArgs),
-    /// Figures of a recorded trace: perf.data, trace.dat, text of tracefs or of perf script
+    /// Write a trace in another format, by the name of the file to write
+    Convert(TraceConvertArgs),
+    /// Figures of a recorded trace: perf.data, trace.dat, Perfetto, text of tracefs or perf script
     Stat(TraceStatArgs),
     /// Compare two recorded traces; the first is the base
     Diff(TraceDiffArgs),
@@ -287,6 +289,21 @@ pub struct TraceDiffArgs {
     pub json: bool,
 }
 
+/// `vruntime trace convert`
+#[derive(Args)]
+pub struct TraceConvertArgs {
+    /// The trace, plain or .xz; - is standard input
+    #[arg(value_name = "IN")]
+    pub input: PathBuf,
+    /// Where to write: .data (perf), .dat (trace-cmd), .pftrace (Perfetto) or .txt (ftrace text);
+    /// without it, or as -, standard output
+    #[arg(value_name = "OUT")]
+    pub output: Option<PathBuf>,
+    /// The format, whatever the name says
+    #[arg(long, value_name = "FORMAT")]
+    pub to: Option<trace_convert::Format>,
+}
+
 /// `vruntime trace stat`
 #[derive(Args)]
 pub struct TraceStatArgs {
@@ -299,6 +316,9 @@ pub struct TraceStatArgs {
     /// Only this CPU in the table of CPUs
     #[arg(long, value_name = "CPU", allow_hyphen_values = true)]
     pub cpu: Option<u32>,
+    /// Count wakeups by their distance on this machine, too: a name or a file as in `run -m`
+    #[arg(short, long, value_name = "MACHINE")]
+    pub machine: Option<String>,
     /// Print one JSON object
     #[arg(long)]
     pub json: bool,
@@ -456,6 +476,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> Result<Done, Failure> {
         Command::Explain(args) => commands::explain::explain(&args),
         Command::Trace(TraceCommand::Check(args)) => trace::check(&args),
         Command::Trace(TraceCommand::Why(args)) => trace::why(&args),
+        Command::Trace(TraceCommand::Convert(args)) => trace_convert::convert(&args),
         Command::Trace(TraceCommand::Stat(args)) => trace::stat(&args),
         Command::Trace(TraceCommand::Diff(args)) => trace::diff(&args),
         Command::Record(args) => record::record(&args),

@@ -308,9 +308,78 @@ fn perfetto_has_every_switch_and_wakeup_in_order() {
     }
     let expected = expected(&sample().timeline);
     let names = [(4, "sched_switch"), (17, "sched_wakeup"), (20, "sched_waking")];
-    for (field, name) in names.into_iter().chain([(114, "sched_wakeup_new")]) {
+    for (field, name) in
+        names.into_iter().chain([(114, "sched_wakeup_new"), (491, "sched_migrate_task")])
+    {
         assert_eq!(counts[&field], expected[name], "{name}");
     }
     let named = sample().timeline.tasks().iter().filter(|t| t.pid != 0).count();
     assert_eq!(threads, named);
+}
+
+/// Runs vruntime, which must succeed without a word on stderr.
+fn vruntime(args: &[&str]) -> Vec<u8> {
+    let output = Command::new(env!("CARGO_BIN_EXE_vruntime")).args(args).output().unwrap();
+    let complaint = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && complaint.is_empty(), "{args:?}: {complaint}");
+    output.stdout
+}
+
+/// The figures of a trace, without what only its format decides.
+fn figures_of(path: &str) -> serde_json::Value {
+    let value: serde_json::Value =
+        serde_json::from_slice(&vruntime(&["trace", "stat", "--json", path])).unwrap();
+    assert_eq!(value["diagnostics"], serde_json::json!([]), "{path}");
+    serde_json::json!({ "stats": value["stats"], "causes": value["causes"] })
+}
+
+/// Through every format and back. The text of ftrace has times in µs, so only what is counted has
+/// to be the same there.
+#[test]
+fn a_converted_trace_has_the_same_figures() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = |name: &str| dir.path().join(name).to_str().unwrap().to_string();
+    let first = sample().dir.path().join("perf.data").to_str().unwrap().to_string();
+    let expected = figures_of(&first);
+    assert!(expected["stats"]["tasks"].as_array().unwrap().len() > 80);
+    let mut last = first;
+    for name in ["a.dat", "b.pftrace", "c.data", "d.pftrace", "e.dat", "f.data"] {
+        let next = path(name);
+        vruntime(&["trace", "convert", &last, &next]);
+        assert!(figures_of(&next) == expected, "{last} to {next}");
+        last = next;
+    }
+    vruntime(&["trace", "convert", &last, &path("g.txt")]);
+    let text = figures_of(&path("g.txt"));
+    assert_eq!(text["stats"]["events"], expected["stats"]["events"]);
+    let total = |v: &serde_json::Value| v["stats"]["sched_delay"]["count"].as_u64().unwrap();
+    assert!(total(&text).abs_diff(total(&expected)) * 50 < total(&expected), "{text}");
+    let piped = vruntime(&["trace", "convert", &last, "--to", "dat"]);
+    assert!(piped == std::fs::read(path("e.dat")).unwrap());
+}
+
+/// A file of version 7 with compressed sections, as trace-cmd itself makes it.
+#[test]
+fn what_trace_cmd_converts_to_version_7_is_read() {
+    let v6 = sample().dir.path().join("trace.dat");
+    let expected = figures_of(v6.to_str().unwrap());
+    for method in ["zstd", "zlib", "none"] {
+        let v7 = sample().dir.path().join(format!("{method}.dat"));
+        let made = Command::new("trace-cmd")
+            .args(["convert", "--file-version", "7", "--compression", method, "-i"])
+            .arg(&v6)
+            .arg("-o")
+            .arg(&v7)
+            .output();
+        match made {
+            Ok(output) if output.status.success() => {
+                assert!(figures_of(v7.to_str().unwrap()) == expected, "{method}");
+            }
+            Ok(output) => {
+                let why = String::from_utf8_lossy(&output.stderr).into_owned();
+                eprintln!("trace-cmd cannot write {method}: not compared ({why})");
+            }
+            Err(_) => eprintln!("trace-cmd is not installed: not compared"),
+        }
+    }
 }

@@ -39,6 +39,8 @@ pub(super) struct Builder {
     /// Latest time, and what it was at the last mark.
     latest: u64,
     latest_of_round: u64,
+    /// Simultaneous events stay as they were found.
+    as_found: bool,
     /// Events with their details, and the others, if they are asked for.
     full: Option<Full>,
     tasks: Vec<Task>,
@@ -68,6 +70,10 @@ impl Builder {
     pub fn new(glimpses: Glimpses) -> Builder {
         let full = (glimpses == Glimpses::Kept).then(Full::default);
         Builder { full, ..Builder::default() }
+    }
+    /// Simultaneous events stay as they were found: the file has all CPUs in one order.
+    pub fn in_found_order(self) -> Builder {
+        Builder { as_found: true, ..self }
     }
     fn id(&mut self, pid: u32, cpu: u16) -> u32 {
         let next = self.tasks.len() as u32;
@@ -175,6 +181,9 @@ impl Builder {
         // Stable: simultaneous events stay as they were found.
         self.pending.sort_by_key(|e| e.time);
         let n = self.pending.partition_point(|e| e.time.0 <= until);
+        if !self.as_found {
+            simultaneous(&mut self.pending[..n]);
+        }
         let end = self.timeline.last_time().map_or(0, |t| t.0);
         for e in self.pending.drain(..n) {
             match e.time.0 < end {
@@ -209,6 +218,36 @@ impl Builder {
             .map(|t| TaskRow { comm: String::from_utf8_lossy(&t.comm).into_owned(), ..t.row });
         r.timeline.name_tasks(rows.collect());
         r
+    }
+}
+
+/// Simultaneous events of different CPUs, whose order a file by CPUs does not hold, come in the
+/// order of a wakeup, whatever the file; those of one CPU keep their order.
+fn simultaneous(events: &mut [Event]) {
+    // More at once are a clock that stands still.
+    const MOST: usize = 64;
+    for group in events.chunk_by_mut(|a, b| a.time == b.time) {
+        if group.len() <= MOST && group.iter().any(|e| e.cpu != group[0].cpu) {
+            in_order_of_a_wakeup(group);
+        }
+    }
+}
+
+fn in_order_of_a_wakeup(group: &mut [Event]) {
+    let rank = |e: &Event| match e.kind {
+        EventKind::Waking => 0,
+        EventKind::Migrate => 1,
+        EventKind::Wakeup | EventKind::WakeupNew => 2,
+        EventKind::NeedResched => 3,
+        EventKind::Switch => 4,
+    };
+    for done in 0..group.len() {
+        let rest = &group[done..];
+        let is_first = |i: &usize| rest[..*i].iter().all(|e| e.cpu != rest[*i].cpu);
+        let key = |i: &usize| (rank(&rest[*i]), rest[*i].cpu.0);
+        if let Some(next) = (0..rest.len()).filter(is_first).min_by_key(key) {
+            group[done..=done + next].rotate_right(1);
+        }
     }
 }
 
@@ -257,6 +296,22 @@ impl Threads {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// On CPU 0 a switch and then a waking; at the same time on CPU 1 a wakeup.
+    #[test]
+    fn simultaneous_events_of_different_cpus_come_in_order_of_a_wakeup() {
+        let who = |pid| Named { pid, comm: b"x", prio: 120 };
+        let at = |cpu| At { time: 5, cpu, pid: Some(1), flags: None };
+        let kinds = |mut b: Builder| {
+            b.switch(at(0), who(1), 1, who(2));
+            b.wake(at(0), EventKind::Waking, who(3), 1);
+            b.wake(at(1), EventKind::Wakeup, who(3), 1);
+            b.finish().timeline.iter().map(|e| e.kind).collect::<Vec<_>>()
+        };
+        let (switch, waking, wakeup) = (EventKind::Switch, EventKind::Waking, EventKind::Wakeup);
+        assert_eq!(kinds(Builder::default()), [wakeup, switch, waking]);
+        assert_eq!(kinds(Builder::default().in_found_order()), [switch, waking, wakeup]);
+    }
 
     #[test]
     fn rounds_put_events_in_order_and_late_ones_are_not_lost() {

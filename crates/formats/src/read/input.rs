@@ -7,7 +7,7 @@
 use super::Refusal;
 use crate::xz::{self, Counted};
 use std::fs::{File, FileType, Metadata};
-use std::io::{self, Read, Seek, SeekFrom};
+use std::io::{self, Cursor, Read, Seek, SeekFrom};
 use std::os::fd::AsFd;
 use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
@@ -57,16 +57,15 @@ impl Input {
         Input { source, buffer: vec![], at: 0, failure: None }
     }
 
-    /// What tests have in memory.
-    #[cfg(test)]
+    /// Bytes that are there already.
     pub fn memory(bytes: &[u8]) -> Input {
-        Input::new(Source::Seek(Box::new(io::Cursor::new(bytes.to_vec())))).decompressed()
+        Input::new(Source::Seek(Box::new(Cursor::new(bytes.to_vec())))).decompressed()
     }
 
     /// As a pipe would hand it over.
     #[cfg(test)]
     pub fn pipe(bytes: &[u8]) -> Input {
-        Input::new(Source::Stream(Box::new(io::Cursor::new(bytes.to_vec())))).decompressed()
+        Input::new(Source::Stream(Box::new(Cursor::new(bytes.to_vec())))).decompressed()
     }
 
     fn decompressed(mut self) -> Input {
@@ -80,7 +79,7 @@ impl Input {
                     return Input { source: Source::Seek(file), failure: Some((0, e)), ..self };
                 }
             },
-            Source::Stream(rest) => Box::new(io::Cursor::new(self.buffer).chain(rest)),
+            Source::Stream(rest) => Box::new(Cursor::new(self.buffer).chain(rest)),
         };
         Input::new(Source::Stream(Box::new(xz::reader(packed))))
     }

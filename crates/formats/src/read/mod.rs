@@ -9,6 +9,7 @@
 //! | `tracing_data` | what perf.data and trace.dat have in common |
 //! | `perf_data`, `perf_records` | perf.data, as a file or through a pipe, of either byte order |
 //! | `trace_dat`, `ring_buffer` | trace.dat, versions 6 and 7, and the kernel's pages in it |
+//! | `perfetto`, `protobuf` | Perfetto's packets, columns of switches among them |
 //! | `trace_text` | the text of tracefs `trace` and of `perf script` |
 //! | `builder` | events in any order as a timeline |
 
@@ -18,6 +19,8 @@ pub mod event_format;
 mod input;
 mod perf_data;
 mod perf_records;
+mod perfetto;
+mod protobuf;
 mod ring_buffer;
 mod trace_dat;
 mod trace_text;
@@ -123,7 +126,8 @@ pub struct Ran {
 /// Where the list of diagnostics ends.
 const DIAGNOSTICS_MAX: usize = 100;
 /// What can be read.
-const EXPECTED: &str = "perf.data, trace.dat, or text of tracefs or of perf script, plain or .xz";
+const EXPECTED: &str =
+    "perf.data, trace.dat, Perfetto, or text of tracefs or of perf script, plain or .xz";
 
 /// Reads a trace, plain or `.xz`; `-` is standard input. A file that is no trace is an error;
 /// damage is a diagnostic.
@@ -134,6 +138,11 @@ pub fn open(path: &Path) -> Result<Recorded, FormatError> {
 /// As [`open`], with details and glimpses.
 pub fn open_in_full(path: &Path) -> Result<Recorded, FormatError> {
     read(path, Glimpses::Kept)
+}
+
+/// Reads what a trace holds, wherever it comes from; `name` is for messages.
+pub fn of_bytes(name: &Path, bytes: &[u8]) -> Result<Recorded, FormatError> {
+    from(Input::memory(bytes), name, Glimpses::Left)
 }
 
 /// Files in `dir` that are traces going by their names, in order of name.
@@ -166,13 +175,16 @@ fn read(path: &Path, glimpses: Glimpses) -> Result<Recorded, FormatError> {
         Some("-") => Path::new("standard input"),
         _ => path,
     };
-    let refused = |why| match why {
+    let input = Input::open(path).map_err(|why| match why {
         Refusal::Io(e) => FormatError::io(name, e),
         Refusal::Found(found) => FormatError::syntax(name, 0, found, EXPECTED),
-    };
-    let mut input = Input::open(path).map_err(refused)?;
-    let (mut recorded, notes) =
-        parse(&mut input, glimpses).map_err(|e| refused(Refusal::Found(e)))?;
+    })?;
+    from(input, name, glimpses)
+}
+
+fn from(mut input: Input, name: &Path, glimpses: Glimpses) -> Result<Recorded, FormatError> {
+    let (mut recorded, notes) = parse(&mut input, glimpses)
+        .map_err(|found| FormatError::syntax(name, 0, found, EXPECTED))?;
     let note = |text| Diagnostic { path: name.to_owned(), line: 0, text };
     recorded.diagnostics.extend(notes.texts().map(note));
     Ok(recorded)
@@ -199,6 +211,8 @@ fn parse(input: &mut Input, glimpses: Glimpses) -> Result<(Recorded, Notes), Str
         perf_data::read(input, glimpses)
     } else if start.starts_with(tracing_data::MAGIC) {
         trace_dat::read(input, glimpses)
+    } else if perfetto::is_one(input) {
+        perfetto::read(input, glimpses)
     } else {
         trace_text::read(input, glimpses)
     };
@@ -247,5 +261,7 @@ impl Notes {
     }
 }
 
+#[cfg(test)]
+mod foreign;
 #[cfg(test)]
 mod tests;

@@ -27,8 +27,7 @@ fn a_comm_may_hold_anything() {
 
 #[test]
 fn no_cut_or_changed_byte_makes_a_reader_panic() {
-    let data = perf_sample();
-    for sample in [TEXT.to_vec(), data, sample(TraceFormat::TraceDat)] {
+    for sample in samples() {
         for cut in (0..sample.len()).step_by(1 + sample.len() / 2_000) {
             let _ = parse(&sample[..cut]);
         }
@@ -43,6 +42,12 @@ fn no_cut_or_changed_byte_makes_a_reader_panic() {
             let _ = parse(&changed);
         }
     }
+}
+
+fn samples() -> [Vec<u8>; 4] {
+    let [perf, dat, perfetto] =
+        [TraceFormat::PerfData, TraceFormat::TraceDat, TraceFormat::Perfetto].map(sample);
+    [TEXT.to_vec(), perf, dat, perfetto]
 }
 
 fn perf_sample() -> Vec<u8> {
@@ -72,9 +77,11 @@ fn what_was_written_is_read_again() {
         let row = |e: Event| (e.time.0, e.kind, e.cpu.0, name(e.task.0), state(&e));
         t.iter().map(row).collect::<Vec<_>>()
     };
-    for (format, release) in
-        [(TraceFormat::PerfData, Some("6.1.0-x")), (TraceFormat::TraceDat, None)]
-    {
+    for (format, release) in [
+        (TraceFormat::PerfData, Some("6.1.0-x")),
+        (TraceFormat::TraceDat, Some("6.1.0-x")),
+        (TraceFormat::Perfetto, None),
+    ] {
         let (r, notes) = parse(&sample(format)).unwrap();
         assert_eq!(notes, Vec::<String>::new(), "{format:?}");
         assert_eq!(r.release.as_deref(), release);
@@ -130,7 +137,7 @@ fn records_behind_damage_are_found() {
 
 #[test]
 fn what_comes_through_a_pipe_is_the_same() {
-    for sample in [TEXT.to_vec(), perf_sample(), sample(TraceFormat::TraceDat)] {
+    for sample in samples() {
         let (piped, notes) = super::parse(&mut Input::pipe(&sample), Glimpses::Left).unwrap();
         let (file, _) = parse(&sample).unwrap();
         assert_eq!(notes.texts().count(), 0);
@@ -149,4 +156,84 @@ fn a_line_without_end_is_left_out() {
     assert_eq!(r.timeline.len(), 6);
     assert_eq!(notes, [format!("byte {long}: a line of {} bytes; left out", (3 << 20) + 1)]);
     assert!(super::parse(&mut Input::pipe(&vec![b'\n'; 17 << 20]), Glimpses::Left).is_err());
+}
+
+/// A field with bytes in it.
+fn field(number: u64, content: &[u8]) -> Vec<u8> {
+    assert!(content.len() < 128);
+    let mut out = vec![];
+    let mut key = number << 3 | 2;
+    while key >= 0x80 {
+        out.push(key as u8 | 0x80);
+        key >>= 7;
+    }
+    out.extend([key as u8, content.len() as u8]);
+    out.extend_from_slice(content);
+    out
+}
+
+/// Switches and wakings of a CPU in columns: times are differences, names places in a table. Who
+/// leaves is who came before.
+#[test]
+fn perfetto_columns() {
+    let columns = [
+        field(5, b"swapper/3"),
+        field(5, b"worker"),
+        field(1, &[100, 20, 30]), // switches at 100, 120, 150
+        field(2, &[0, 0, 2]),
+        field(3, &[0, 7, 0]),
+        field(4, &[120, 110, 120]),
+        field(6, &[0, 1, 0]),
+        field(7, &[110, 30]), // wakings at 110 and 140
+        field(8, &[7, 7]),
+        field(9, &[3, 3]),
+        field(10, &[110, 110]),
+        field(11, &[1, 1]),
+    ];
+    let bundle = [vec![8, 3], field(4, &columns.concat())].concat();
+    let trace = field(1, &field(1, &bundle));
+    let (r, notes) = parse(&trace).unwrap();
+    assert_eq!(notes, ["byte 0: the first switch of CPU 3 does not say who left"]);
+    let pid = |id: u32| r.timeline.tasks()[id as usize].pid;
+    let rows: Vec<_> = r
+        .timeline
+        .iter()
+        .map(|e| (e.time.0, e.kind, e.cpu.0, pid(e.task.0), pid_or(e, pid)))
+        .collect();
+    let (switch, waking) = (EventKind::Switch, EventKind::Waking);
+    let expected = [
+        (110, waking, 3, 7, 0),
+        (120, switch, 3, 0, 7),
+        (140, waking, 3, 7, 7),
+        (150, switch, 3, 7, 0),
+    ];
+    assert_eq!(rows, expected);
+    // D is sleep; the idle task stays runnable.
+    assert_eq!((r.timeline.get(1).b, r.timeline.get(3).b), (1, 0));
+    assert_eq!(r.timeline.tasks().iter().find(|t| t.pid == 7).unwrap().comm, "worker");
+
+    // Through zlib, and with rubbish between two packets.
+    let mut packed = flate2::write::ZlibEncoder::new(vec![], flate2::Compression::fast());
+    std::io::Write::write_all(&mut packed, &trace).unwrap();
+    let packed = field(1, &field(50, &packed.finish().unwrap()));
+    let (r, notes) = parse(&[&packed[..], &[0xff, 0xff, 0x0a], &packed].concat()).unwrap();
+    assert_eq!(r.timeline.len(), 4 + 5);
+    assert_eq!(notes[1], format!("byte {}: 3 bytes that are no packet", packed.len()));
+}
+
+/// Who comes at a switch, or who wakes.
+fn pid_or(e: Event, pid: impl Fn(u32) -> u32) -> u32 {
+    pid(if e.kind == EventKind::Switch { e.a } else { e.b })
+}
+
+#[test]
+fn a_foreign_byte_order_is_the_same_trace() {
+    let sample = perf_sample();
+    let foreign = super::foreign::foreign(&sample);
+    assert!(foreign.starts_with(b"2ELIFREP"));
+    let (ours, _) = parse(&sample).unwrap();
+    let (turned, notes) = parse(&foreign).unwrap();
+    assert_eq!(notes, Vec::<String>::new());
+    assert_eq!((turned.nr_cpus, turned.release.as_deref()), (Some(2), Some("6.1.0-x")));
+    assert_eq!(format!("{:?}", turned.timeline), format!("{:?}", ours.timeline));
 }

@@ -94,6 +94,8 @@ struct State {
     nr_cpus: u32,
     /// Bytes of pages that may still be read: no more than the file has.
     budget: u64,
+    /// The same for compressed ones, whose stated size is that of their contents alone.
+    packed_budget: u64,
     big: bool,
 }
 
@@ -109,12 +111,13 @@ pub(super) fn read(input: &mut Input, glimpses: Glimpses) -> Result<(Recorded, N
         buffers: vec![],
         nr_cpus: 0,
         budget: 0,
+        packed_budget: 0,
         big: false,
     };
     let size = input.size().unwrap_or(0);
     let mut c = Cursor::input(input, 0, false);
     let start = tracing_data::start(&mut c).ok_or("a trace.dat whose header is cut short")?;
-    (state.big, state.budget) = (c.big, size);
+    (state.big, state.budget, state.packed_budget) = (c.big, size, size);
     let (at, done) = match start.version.as_slice() {
         b"6" => {
             state.found.format = "trace.dat v6";
@@ -429,7 +432,7 @@ impl State {
         let end = data.at.saturating_add(size);
         match buffer.packing {
             Packing::None => self.pages(input, data.at, end, buffer.page, cpu),
-            _ => self.chunks(input, data.at, end, buffer, cpu),
+            _ => self.chunks(input, data.at, buffer, cpu),
         }
     }
 
@@ -452,7 +455,7 @@ impl State {
     }
 
     /// Pages in compressed chunks, with their number before them.
-    fn chunks(&mut self, input: &mut Input, at: u64, end: u64, buffer: &Buffer, cpu: u16) {
+    fn chunks(&mut self, input: &mut Input, at: u64, buffer: &Buffer, cpu: u16) {
         let mut c = Cursor::input(input, at, self.big);
         for _ in 0..c.u32().unwrap_or(0) {
             let from = c.at;
@@ -461,13 +464,13 @@ impl State {
                 return;
             };
             let (packed, size) = (packed as usize, size as usize);
-            let room = end.saturating_sub(c.at);
-            let sound = packed as u64 <= room && size <= SECTION_MAX;
+            let sound = packed as u64 <= self.packed_budget && size <= SECTION_MAX;
             let Some(bytes) = (if sound { c.bytes(packed) } else { None }) else {
-                let text = format!("a chunk of CPU {cpu} that is longer than what is left of it");
+                let text = format!("a chunk of CPU {cpu} that is not in the file");
                 self.notes.at(from, text);
                 return;
             };
+            self.packed_budget -= packed as u64;
             match unpacked(bytes, size, buffer.packing) {
                 Ok(pages) => {
                     for page in pages.chunks(buffer.page) {

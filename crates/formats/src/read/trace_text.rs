@@ -23,7 +23,7 @@ pub(super) fn read(input: &mut Input, glimpses: Glimpses) -> Result<(Recorded, N
     if memchr::memchr(0, start).is_some() {
         return Err("bytes that are no text".into());
     }
-    let mut text = Text { builder: Builder::new(glimpses), ..Text::default() };
+    let mut text = Text { builder: Builder::new(glimpses).in_found_order(), ..Text::default() };
     let mut at = 0;
     loop {
         let window = input.window(at, LINE_MAX);
@@ -176,6 +176,11 @@ fn number<T: std::str::FromStr>(text: &str, key: &str) -> Option<T> {
     rest[..end].parse().ok()
 }
 
+/// The CPU behind `key`.
+fn cpu(text: &str, key: &str) -> Option<u32> {
+    number::<u16>(text, key).map(u32::from)
+}
+
 /// A task by `comm`, `pid` and `prio` under a prefix.
 fn task<'a>(text: &'a str, prefix: &str) -> Option<Named<'a>> {
     let comm = between(text, &format!("{prefix}comm="), &format!(" {prefix}pid="))?;
@@ -210,7 +215,7 @@ fn known(builder: &mut Builder, line: &Line) -> Option<()> {
             return Some(());
         }
         "sched_migrate_task" => {
-            let (from, to) = (number(rest, "orig_cpu=")?, number(rest, "dest_cpu=")?);
+            let (from, to) = (cpu(rest, "orig_cpu=")?, cpu(rest, "dest_cpu=")?);
             builder.migrate(at, task(rest, "")?, from, to);
             return Some(());
         }
@@ -224,6 +229,6 @@ fn known(builder: &mut Builder, line: &Line) -> Option<()> {
             return Some(());
         }
     };
-    builder.wake(at, kind, task(rest, "")?, number(rest, "target_cpu=")?);
+    builder.wake(at, kind, task(rest, "")?, cpu(rest, "target_cpu=")?);
     Some(())
 }

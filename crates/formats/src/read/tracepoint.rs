@@ -182,7 +182,7 @@ impl Tracepoint {
     }
     fn add(&self, kind: EventKind, builder: &mut Builder, at: At, raw: Bytes) -> Option<()> {
         let number = |n: Number| raw.uint(n.offset, n.size);
-        let cpu = |n: Number| Some(number(n)? as u32);
+        let cpu = |n: Number| u16::try_from(number(n)?).ok().map(u32::from);
         let named = |who: Who| {
             Some(Named {
                 pid: number(who.pid)? as u32,

@@ -4,8 +4,8 @@
 //! ftrace_event,sched}.proto` and `ps/process_tree.proto` of Perfetto. Only numbers and strings
 //! are needed, so the wire format is written by hand.
 //!
-//! Departures: there is no message for `sched_migrate_task` or `sched_stat_runtime` there that the
-//! viewer needs; it finds CPUs and run times by the switches.
+//! Departures: there is no message for `sched_stat_runtime`; the viewer finds run times by the
+//! switches.
 
 use super::Origin;
 use super::tracepoints::{Hit, MIGRATE, RUNTIME, SWITCH, Value, WAKEUP, WAKING, Walk};
@@ -61,22 +61,24 @@ fn message_of(point: usize) -> Option<u32> {
         SWITCH => Some(4),
         WAKEUP => Some(17),
         WAKING => Some(20),
-        MIGRATE | RUNTIME => None,
+        MIGRATE => Some(491),
+        RUNTIME => None,
         _ => Some(114),
     }
 }
 
 fn event(hit: &Hit, message: u32) -> Vec<u8> {
     let mut fields = Vec::with_capacity(80);
+    let is_wakeup = ![SWITCH, MIGRATE].contains(&hit.point);
     for (i, value) in hit.values().iter().enumerate() {
         // Wakeups have `success` before the CPU.
-        let field = if hit.point != SWITCH && i == 3 { 5 } else { i as u32 + 1 };
+        let field = if is_wakeup && i == 3 { 5 } else { i as u32 + 1 };
         match value {
             Value::Comm(name) => bytes(field, name.as_bytes(), &mut fields),
             Value::Number(n) => number(field, *n, &mut fields),
         }
     }
-    if hit.point != SWITCH {
+    if is_wakeup {
         number(4, 1, &mut fields);
     }
     let mut out = Vec::with_capacity(fields.len() + 24);

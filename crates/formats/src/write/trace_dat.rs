@@ -24,6 +24,7 @@ pub(super) fn write(
 ) -> io::Result<()> {
     let mut header = tracing_data("6", timeline);
     header.extend_from_slice(&(origin.nr_cpus as u32).to_le_bytes());
+    options(origin, &mut header);
     header.extend_from_slice(b"flyrecord\0");
     let mut pages = vec![0u64; origin.nr_cpus];
     pack(timeline, origin.nr_cpus, |cpu, _| {
@@ -50,6 +51,22 @@ pub(super) fn write(
         out.write_all(&vec![0; table.next_multiple_of(PAGE) - table])?;
     }
     out.flush()
+}
+
+/// What the file says of its machine; trace-cmd converts no file without.
+fn options(origin: &Origin, out: &mut Vec<u8>) {
+    const DONE: u16 = 0;
+    const UNAME: u16 = 5;
+    const CPUCOUNT: u16 = 8;
+    let uname = format!("Linux {} {} {}\0", origin.hostname, origin.release, origin.arch);
+    out.extend_from_slice(b"options  \0");
+    let nr_cpus = (origin.nr_cpus as u32).to_le_bytes();
+    for (id, option) in [(UNAME, uname.as_bytes()), (CPUCOUNT, &nr_cpus)] {
+        out.extend_from_slice(&id.to_le_bytes());
+        out.extend_from_slice(&(option.len() as u32).to_le_bytes());
+        out.extend_from_slice(option);
+    }
+    out.extend_from_slice(&DONE.to_le_bytes());
 }
 
 /// Packs the events of each CPU into pages and hands over each page.

@@ -5,6 +5,19 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 static ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
+static BYTES: AtomicU64 = AtomicU64::new(0);
+static BYTES_PEAK: AtomicU64 = AtomicU64::new(0);
+static BYTES_AT_RESET: AtomicU64 = AtomicU64::new(0);
+
+fn taken(size: usize) {
+    ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
+    let now = BYTES.fetch_add(size as u64, Ordering::Relaxed) + size as u64;
+    BYTES_PEAK.fetch_max(now, Ordering::Relaxed);
+}
+
+fn given_back(size: usize) {
+    BYTES.fetch_sub(size as u64, Ordering::Relaxed);
+}
 
 /// The system's allocator with a counter.
 pub struct CountingAllocator;
@@ -12,16 +25,18 @@ pub struct CountingAllocator;
 // SAFETY: every method forwards its arguments unchanged to `System`, which keeps the contract.
 unsafe impl GlobalAlloc for CountingAllocator {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
+        taken(layout.size());
         // SAFETY: the caller keeps `alloc`'s contract.
         unsafe { System.alloc(layout) }
     }
     unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
+        given_back(layout.size());
         // SAFETY: `at` came from `System` with this layout.
         unsafe { System.dealloc(at, layout) }
     }
     unsafe fn realloc(&self, at: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
+        given_back(layout.size());
+        taken(size);
         // SAFETY: `at` came from `System` with this layout.
         unsafe { System.realloc(at, layout, size) }
     }
@@ -30,4 +45,17 @@ unsafe impl GlobalAlloc for CountingAllocator {
 /// Allocations so far; always 0 in a build without the feature.
 pub fn allocations() -> u64 {
     ALLOCATIONS.load(Ordering::Relaxed)
+}
+
+/// From here on [`bytes_peak_since_reset`] counts.
+pub fn reset_bytes_peak() {
+    let now = BYTES.load(Ordering::Relaxed);
+    BYTES_AT_RESET.store(now, Ordering::Relaxed);
+    BYTES_PEAK.store(now, Ordering::Relaxed);
+}
+
+/// Bytes in use at the worst moment since [`reset_bytes_peak`], beyond those at that moment.
+pub fn bytes_peak_since_reset() -> u64 {
+    let before = BYTES_AT_RESET.load(Ordering::Relaxed);
+    BYTES_PEAK.load(Ordering::Relaxed).saturating_sub(before)
 }

@@ -8,8 +8,9 @@
 mod alloc;
 mod callgrind;
 mod case;
+mod read;
 
-pub use alloc::{CountingAllocator, allocations};
+pub use alloc::{CountingAllocator, allocations, bytes_peak_since_reset, reset_bytes_peak};
 
 use crate::cli::BenchArgs;
 use crate::failure::{Done, Failure, writable};
@@ -39,8 +40,9 @@ pub fn bench(args: &BenchArgs) -> Result<Done, Failure> {
         return run_only(only);
     }
     let chosen = || CASES.iter().filter(|case| case.name.contains(&args.case));
-    if chosen().next().is_none() {
-        let names: Vec<_> = CASES.iter().map(|case| case.name).collect();
+    let reads = read::NAME.contains(&args.case);
+    if chosen().next().is_none() && !reads {
+        let names: Vec<_> = CASES.iter().map(|case| case.name).chain([read::NAME]).collect();
         let (text, names) = (&args.case, names.join(", "));
         return Err(Failure::Usage(format!("--case: no name contains `{text}`; cases: {names}")));
     }
@@ -56,6 +58,10 @@ pub fn bench(args: &BenchArgs) -> Result<Done, Failure> {
                 rows.push(Row { case: case.name, kernel, metric, value: instructions });
             }
         }
+    }
+    if reads {
+        eprintln!("vruntime: {}", read::NAME);
+        read::measure(args.percent, &mut rows)?;
     }
     let values = to_json(&rows);
     write(&args.output, &values)?;

@@ -9,6 +9,7 @@ pub mod run;
 pub mod show;
 pub mod study;
 pub mod trace;
+pub mod trace_convert;
 
 use crate::batch::Batch;
 use crate::cli::Simulation;

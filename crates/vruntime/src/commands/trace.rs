@@ -6,12 +6,16 @@ use crate::machine_choice::machine;
 use crate::trace_check::{Given, trace_check, trace_explain};
 use crate::trace_why::{self, Question, moment};
 use serde_json::json;
+use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::path::Path;
+use vruntime_base::Cpu;
 use vruntime_formats::kernel_file::kernel;
 use vruntime_formats::read::{self, Recorded};
-use vruntime_machine::Topology;
-use vruntime_measure::{CauseTables, TimelineStats, timeline_causes, timeline_stats, trace_diff};
+use vruntime_machine::{Distance, Topology};
+use vruntime_measure::{
+    CauseTables, TimelineStats, timeline_causes, timeline_stats, trace_diff, wakeups_by,
+};
 use vruntime_report::blocks::{Columns, all_causes_text};
 use vruntime_report::trace_diff_text;
 
@@ -72,6 +76,7 @@ pub fn stat(args: &TraceStatArgs) -> Result<Done, Failure> {
     let recorded = read::open(&args.path).map_err(|e| Failure::Input(e.to_string()))?;
     let mut stats = timeline_stats(&recorded.timeline);
     let causes = timeline_causes(&recorded.timeline);
+    let ways = args.machine.as_deref().map(|m| wakeups_by_distance(m, &recorded)).transpose()?;
     if let Some(task) = &args.task {
         stats.tasks.retain(|t| t.comm == *task || t.pid.to_string() == *task);
         if stats.tasks.is_empty() {
@@ -94,9 +99,31 @@ pub fn stat(args: &TraceStatArgs) -> Result<Done, Failure> {
             "diagnostics": notes,
             "stats": super::to_json(&stats)?,
             "causes": super::to_json(&causes)?,
+            "wakeups_by_distance": ways,
         })));
     }
-    Ok(Done::new(stat_text(&recorded, &stats, &causes)))
+    Ok(Done::new(stat_text(&recorded, &stats, &causes, ways.as_ref())))
+}
+
+/// Wakeups by the distance, on a machine, from the CPU where the task last ran to the one chosen.
+type Ways = BTreeMap<&'static str, u64>;
+
+fn wakeups_by_distance(machine: &str, recorded: &Recorded) -> Result<Ways, Failure> {
+    let Some(topology) = setting(None, Some(machine))? else { return Ok(Ways::new()) };
+    let nr_cpus = topology.nr_cpus() as u32;
+    Ok(wakeups_by(&recorded.timeline, |from, to| {
+        if from.max(to) >= nr_cpus {
+            return "outside of the machine";
+        }
+        match topology.distance(Cpu(from as u16), Cpu(to as u16)) {
+            Distance::Same => "same CPU",
+            Distance::Smt => "same core",
+            Distance::L2 => "same L2",
+            Distance::Llc => "same LLC",
+            Distance::Package => "same package",
+            Distance::Remote => "another package",
+        }
+    }))
 }
 
 /// Two traces in the table of a comparison.
@@ -121,7 +148,12 @@ pub fn diff(args: &TraceDiffArgs) -> Result<Done, Failure> {
     Ok(Done::new(trace_diff_text(&diff)))
 }
 
-fn stat_text(recorded: &Recorded, stats: &TimelineStats, causes: &CauseTables) -> String {
+fn stat_text(
+    recorded: &Recorded,
+    stats: &TimelineStats,
+    causes: &CauseTables,
+    ways: Option<&Ways>,
+) -> String {
     let ms = |ns: u64| ns as f64 / 1e6;
     let release = recorded.release.as_deref().unwrap_or("unknown");
     let mut out = format!(
@@ -140,6 +172,11 @@ fn stat_text(recorded: &Recorded, stats: &TimelineStats, causes: &CauseTables) -
         Columns { names: &[String::new()], messages: &[0], measured_ns: &[stats.span_ns] };
     out.push('\n');
     out += &all_causes_text(causes, columns);
+    if let Some(ways) = ways {
+        out += "wakeups by distance from the previous CPU\n";
+        ways.iter().for_each(|(way, n)| out += &format!("  {way:<30} {n:>10}\n"));
+        out.push('\n');
+    }
     out += "task                     run_ms   volunt  involunt  wakeups  on_prev on_waker \
                other migrations  delay_ms: mean    p50    p99    max\n";
     for t in &stats.tasks {
@@ -163,16 +200,19 @@ fn stat_text(recorded: &Recorded, stats: &TimelineStats, causes: &CauseTables) -
             ms(d.max_ns)
         );
     }
-    out += "\ncpu   switches    busy_ms    idle_ms  wakeups\n";
+    out += "\ncpu   switches    busy_ms    idle_ms  wakeups idle_to_idle waiting: mean max\n";
     for c in &stats.cpus {
         let _ = writeln!(
             out,
-            "{:>3} {:>10} {:>10.3} {:>10.3} {:>8}",
+            "{:>3} {:>10} {:>10.3} {:>10.3} {:>8} {:>12} {:>13.3} {:>3}",
             c.cpu,
             c.nr_switches,
             ms(c.busy_ns),
             ms(c.idle_ns),
-            c.nr_wakeups
+            c.nr_wakeups,
+            c.nr_idle_to_idle,
+            c.waited_ns as f64 / stats.span_ns.max(1) as f64,
+            c.depth_max
         );
     }
     out

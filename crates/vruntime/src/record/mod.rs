@@ -53,7 +53,13 @@ pub fn record(args: &RecordArgs) -> Result<Done, Failure> {
     };
     let recorded = recorder.run(&request)?;
     eprintln!("vruntime: recorded by {} into {}", recorder.name(), recorded.file.display());
-    let stat = TraceStatArgs { path: recorded.file, task: None, cpu: None, json: args.json };
+    let stat = TraceStatArgs {
+        path: recorded.file,
+        task: None,
+        cpu: None,
+        machine: None,
+        json: args.json,
+    };
     let mut done = trace::stat(&stat)?.interrupted(interrupt::seen());
     if !recorded.status.success() {
         eprintln!("vruntime: `{command}` ended with {}; its events are recorded", recorded.status);

@@ -1,0 +1,117 @@
+//! `vruntime trace convert`: a trace in another format.
+
+use crate::cli::TraceConvertArgs;
+use crate::failure::{Done, Failure, writable};
+use std::fs::File;
+use std::io::{self, BufWriter, ErrorKind, Seek, SeekFrom, Write};
+use std::path::Path;
+use vruntime_base::EventKind;
+use vruntime_formats::read::{self, Recorded};
+use vruntime_formats::write::{Origin, TRACE_FILES, TraceFormat, write_trace};
+
+/// A format by name.
+#[derive(Clone, Copy, clap::ValueEnum)]
+pub enum Format {
+    /// perf.data
+    Perf,
+    /// trace.dat of trace-cmd, version 6
+    Dat,
+    /// Perfetto
+    Perfetto,
+    /// The text of ftrace
+    Text,
+}
+
+impl From<Format> for TraceFormat {
+    fn from(format: Format) -> TraceFormat {
+        match format {
+            Format::Perf => TraceFormat::PerfData,
+            Format::Dat => TraceFormat::TraceDat,
+            Format::Perfetto => TraceFormat::Perfetto,
+            Format::Text => TraceFormat::FtraceText,
+        }
+    }
+}
+
+/// Reads a trace and writes it. What is wrong with it goes to stderr.
+pub fn convert(args: &TraceConvertArgs) -> Result<Done, Failure> {
+    let out = args.output.as_deref().filter(|path| *path != Path::new("-"));
+    let format = match (args.to, out) {
+        (Some(format), _) => format.into(),
+        (None, Some(path)) => TraceFormat::of(path).ok_or_else(|| {
+            let name = path.display();
+            Failure::Usage(format!("{name}: expected a name that ends in {TRACE_FILES}, or --to"))
+        })?,
+        (None, None) => {
+            return Err(Failure::Usage("to standard output: expected --to FORMAT".into()));
+        }
+    };
+    if let Some(path) = out {
+        if same_file(&args.input, path) {
+            let name = path.display();
+            return Err(Failure::Usage(format!("{name}: expected another file to write to")));
+        }
+        writable(path)?;
+    }
+    let recorded = read::open(&args.input).map_err(|e| Failure::Input(e.to_string()))?;
+    for note in &recorded.diagnostics {
+        eprintln!("vruntime: note: {note}");
+    }
+    let origin = origin(&recorded);
+    let name = out.map_or("standard output".into(), |path| path.display().to_string());
+    let failed = |e: io::Error| Failure::Input(format!("{name}: {e}"));
+    let Some(path) = out else {
+        to_stdout(format, &recorded, &origin).map_err(failed)?;
+        return Ok(Done::new(String::new()));
+    };
+    let file = File::create(path).map_err(failed)?;
+    let mut to = BufWriter::with_capacity(1 << 20, file);
+    write_trace(format, &recorded.timeline, &origin, &mut to).map_err(failed)?;
+    let (events, tasks) = (recorded.timeline.len(), recorded.timeline.tasks().len());
+    let cpus = origin.nr_cpus;
+    Ok(Done::new(format!("{name}: {events} events, {tasks} tasks, {cpus} CPUs\n")))
+}
+
+/// A format is written out of order, so that it takes a nameless file on its way into a pipe.
+fn to_stdout(format: TraceFormat, recorded: &Recorded, origin: &Origin) -> io::Result<()> {
+    let mut file = BufWriter::with_capacity(1 << 20, tempfile::tempfile()?);
+    write_trace(format, &recorded.timeline, origin, &mut file)?;
+    let mut file = file.into_inner()?;
+    file.seek(SeekFrom::Start(0))?;
+    let mut stdout = io::stdout().lock();
+    match io::copy(&mut file, &mut stdout).and_then(|_| stdout.flush()) {
+        // A reader that has seen enough is no error.
+        Err(e) if e.kind() != ErrorKind::BrokenPipe => Err(e),
+        _ => Ok(()),
+    }
+}
+
+/// What the recording says of where it comes from.
+fn origin(recorded: &Recorded) -> Origin {
+    let known = |text: &Option<String>| text.clone().unwrap_or_else(|| "unknown".into());
+    let seen = recorded.timeline.iter().map(|e| {
+        let other = match e.kind {
+            EventKind::Switch | EventKind::NeedResched => 0,
+            EventKind::Migrate => e.a.max(e.b),
+            _ => e.a,
+        };
+        other.max(e.cpu.0.into())
+    });
+    let seen = seen.max().map_or(0, |cpu| cpu + 1);
+    // A file that says it has more CPUs than there can be is damaged.
+    let said = recorded.nr_cpus.filter(|n| *n <= 1 << 16).unwrap_or(0);
+    Origin {
+        release: known(&recorded.release),
+        hostname: known(&recorded.hostname),
+        arch: known(&recorded.arch),
+        nr_cpus: seen.max(said).max(1) as usize,
+        command: std::env::args().collect(),
+    }
+}
+
+fn same_file(a: &Path, b: &Path) -> bool {
+    match (a.canonicalize(), b.canonicalize()) {
+        (Ok(a), Ok(b)) => a == b,
+        _ => false,
+    }
+}

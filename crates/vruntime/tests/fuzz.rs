@@ -1,0 +1,242 @@
+//! Every reader on damaged files: no panic, no hang, memory in proportion to the bytes. Seeds are
+//! fixed; a few seconds in `make test`, longer with `cargo run -p xtask -- fuzz SECONDS`. What
+//! fails is kept in `target/fuzz`; small ones belong into `tests/data/traces/crashers`.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+use vruntime::base::{Cpu, Event, EventKind, Ns, TaskId, TaskRow, Timeline};
+use vruntime::bench::{CountingAllocator, bytes_peak_since_reset, reset_bytes_peak};
+use vruntime::formats::read;
+use vruntime::formats::write::{Origin, TraceFormat, write_trace};
+use vruntime::measure::{timeline_causes, timeline_stats};
+
+#[global_allocator]
+static ALLOCATOR: CountingAllocator = CountingAllocator;
+
+/// Bytes that reading may take whatever the file: the windows of xz and zstd, tables of threads.
+const MEMORY: u64 = 200 << 20;
+/// … and for each byte of the file. A short record becomes an event of some 60 bytes, twice.
+const MEMORY_PER_BYTE: u64 = 200;
+/// No damaged file of these sizes takes longer, in a build for tests on a busy machine.
+const TIME: Duration = Duration::from_secs(20);
+
+/// splitmix64.
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+    fn below(&mut self, n: usize) -> usize {
+        (self.next() % n.max(1) as u64) as usize
+    }
+}
+
+/// Numbers at the edges of their types.
+const EDGES: [u64; 12] = [
+    0,
+    1,
+    7,
+    8,
+    0x7f,
+    0xffff,
+    0x1_0000,
+    0x7fff_ffff,
+    0xffff_ffff,
+    1 << 40,
+    u64::MAX >> 1,
+    u64::MAX,
+];
+
+/// Changes `bytes` somewhere, now and then in a way that sizes and places are hit.
+fn damage(bytes: &mut Vec<u8>, other: &[u8], random: &mut Random) {
+    for _ in 0..=random.below(4) {
+        let n = bytes.len();
+        let at = random.below(n);
+        match random.below(9) {
+            0 | 1 if n > 0 => bytes[at] ^= 1 << random.below(8),
+            2 if n > 0 => bytes[at] = [0, 0xff, 0x7f, 0x80, b'\n'][random.below(5)],
+            3 | 4 => {
+                let size = [1, 2, 4, 8][random.below(4)];
+                let edge = EDGES[random.below(EDGES.len())].to_le_bytes();
+                // Numbers stand where they are aligned.
+                let at = at / size * size;
+                if let Some(place) = bytes.get_mut(at..at + size) {
+                    place.copy_from_slice(&edge[..size]);
+                }
+            }
+            5 => bytes.truncate(at),
+            6 if n > 0 => {
+                let length = random.below(64).min(n - at);
+                let part = bytes[at..at + length].to_vec();
+                let to = random.below(n);
+                bytes.splice(to..to, part);
+            }
+            7 if n > 0 => {
+                let end = (at + random.below(64)).min(n);
+                bytes.drain(at..end);
+            }
+            8 if !other.is_empty() => {
+                let from = random.below(other.len());
+                let part = &other[from..(from + random.below(256)).min(other.len())];
+                let end = (at + part.len()).min(n);
+                bytes.splice(at..end, part.iter().copied());
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Reads `bytes`, and does with the timeline what the program does. Says what went wrong.
+fn failure(bytes: &[u8]) -> Option<String> {
+    let start = Instant::now();
+    reset_bytes_peak();
+    let read = catch_unwind(AssertUnwindSafe(|| {
+        let Ok(recorded) = read::of_bytes(Path::new("fuzz"), bytes) else { return };
+        assert!(recorded.diagnostics.len() <= 101);
+        timeline_stats(&recorded.timeline);
+        timeline_causes(&recorded.timeline);
+    }));
+    let (took, peak) = (start.elapsed(), bytes_peak_since_reset());
+    let limit = MEMORY + MEMORY_PER_BYTE * bytes.len() as u64;
+    match read {
+        Err(_) => Some("panic".into()),
+        Ok(()) if peak > limit => Some(format!("{peak} bytes for a file of {}", bytes.len())),
+        Ok(()) if took > TIME => Some(format!("{took:?}")),
+        Ok(()) => None,
+    }
+}
+
+fn data() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/data/traces")
+}
+
+/// What is damaged: the four formats as we write them, and files of other tools.
+fn seeds() -> Vec<(String, Vec<u8>)> {
+    let mut out = vec![];
+    let timeline = timeline();
+    let origin = Origin {
+        release: "6.1.0".into(),
+        hostname: "h".into(),
+        arch: "x86_64".into(),
+        nr_cpus: 4,
+        command: vec!["c".into()],
+    };
+    for format in [
+        TraceFormat::PerfData,
+        TraceFormat::TraceDat,
+        TraceFormat::Perfetto,
+        TraceFormat::FtraceText,
+    ] {
+        let mut file = std::io::Cursor::new(vec![]);
+        write_trace(format, &timeline, &origin, &mut file).unwrap();
+        out.push((format!("{format:?}"), file.into_inner()));
+    }
+    let mut files: Vec<PathBuf> = std::fs::read_dir(data())
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| path.extension().is_some_and(|e| e == "xz"))
+        .collect();
+    files.sort();
+    assert!(files.len() >= 4, "{files:?}");
+    for path in files {
+        let packed = std::fs::read(&path).unwrap();
+        let name = path.file_name().unwrap().to_str().unwrap().to_string();
+        let (bytes, complaint) = vruntime::formats::xz::decompress(&packed);
+        assert_eq!(complaint, None);
+        out.push((format!("{name}, unpacked"), bytes));
+        out.push((name, packed));
+    }
+    out
+}
+
+/// 300 events of 6 tasks on 4 CPUs.
+fn timeline() -> Timeline {
+    let mut t = Timeline::default();
+    let mut random = Random(1);
+    let mut running = [0u32, 1, 2, 3];
+    for i in 0..300u64 {
+        let cpu = random.below(4);
+        let task = 4 + random.below(6) as u32;
+        let (kind, task, a, b) = match random.below(4) {
+            0 => (EventKind::Waking, task, 1, running[cpu]),
+            1 => (EventKind::Wakeup, task, 2, 0),
+            2 => (EventKind::Migrate, task, 1, 3),
+            _ => (EventKind::Switch, std::mem::replace(&mut running[cpu], task), task, 1),
+        };
+        let (time, cpu, task) = (Ns(1_000 + i * i * 1_000), Cpu(cpu as u16), TaskId(task));
+        t.push(Event { time, cpu, kind, task, a, b, cause: None });
+    }
+    let row = |i: u32| {
+        let pid = i.saturating_sub(3) * 100;
+        TaskRow { comm: format!("task {i}"), pid, tgid: pid, prio: 120 }
+    };
+    t.name_tasks((0..10).map(row).collect());
+    t
+}
+
+#[test]
+fn damaged_files_are_read_as_far_as_they_go() {
+    let seconds = std::env::var("VRUNTIME_FUZZ_SECONDS").ok().map(|s| s.parse::<u64>().unwrap());
+    let start = Instant::now();
+    let seeds = seeds();
+    for (name, bytes) in &seeds {
+        assert_eq!(failure(bytes), None, "{name} as it is");
+    }
+    // Panics are counted, not printed.
+    std::panic::set_hook(Box::new(|_| {}));
+    let (mut failures, mut runs) = (vec![], 0u64);
+    'rounds: for round in 0.. {
+        for (i, (name, seed)) in seeds.iter().enumerate() {
+            // Large ones less often.
+            if seed.len() > 50_000 && round % 8 != 0 {
+                continue;
+            }
+            let number = round << 8 | i as u64;
+            let mut random = Random(number);
+            let other = &seeds[random.below(seeds.len())].1;
+            let mut bytes = seed.clone();
+            damage(&mut bytes, other, &mut random);
+            runs += 1;
+            if let Some(what) = failure(&bytes) {
+                failures.push(format!("{name}, damage {number}: {what}; {}", kept(number, &bytes)));
+            }
+        }
+        let done = match seconds {
+            Some(n) => start.elapsed() > Duration::from_secs(n),
+            None => round >= 2_000,
+        };
+        if done || failures.len() > 10 {
+            break 'rounds;
+        }
+    }
+    let _ = std::panic::take_hook();
+    eprintln!("{runs} damaged files in {:.1} s", start.elapsed().as_secs_f64());
+    assert!(failures.is_empty(), "{}", failures.join("\n"));
+}
+
+/// Writes what failed where it can be looked at.
+fn kept(number: u64, bytes: &[u8]) -> String {
+    let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join("fuzz");
+    let path = dir.join(format!("{number}.bin"));
+    let written = std::fs::create_dir_all(&dir).and_then(|()| std::fs::write(&path, bytes));
+    written.map_or_else(|e| e.to_string(), |()| path.display().to_string())
+}
+
+#[test]
+fn files_that_once_failed() {
+    let mut found = 0;
+    for entry in std::fs::read_dir(data().join("crashers")).unwrap() {
+        let path = entry.unwrap().path();
+        if path.extension().is_some_and(|e| e == "bin") {
+            assert_eq!(failure(&std::fs::read(&path).unwrap()), None, "{}", path.display());
+            found += 1;
+        }
+    }
+    assert!(found > 0);
+}
