@@ -266,7 +266,28 @@ fn eevdf_a_wakee_with_lag_preempts() {
     )
 }
 
-/// As above without RUN_TO_PARITY: B's earlier deadline decides at once.
+/// The same task as SCHED_BATCH preempts nobody: the tick at 12 ms ends A's slice.
+#[test]
+fn eevdf_a_batch_wakee_waits_for_the_tick() {
+    check(
+        "uma-2 v6.12, 20 ms
+        A on 0: run 40ms
+        B on 0 batch: until 10ms, run 2ms",
+        expect![[r#"
+                  0         10
+            cpu 0 .AAAAAAAAAAABBAAAAAA
+            cpu 1 ....................
+               1.0 ms  cpu 0: . -> A: idle: task woken
+               4.0 ms  cpu 0: A -> B: slice ended
+               4.0 ms  cpu 0: B -> A: blocks
+              12.0 ms  cpu 0: A -> B: slice ended
+              14.1 ms  cpu 0: B -> A: exits
+            placed 3 x pinned
+        "#]],
+    )
+}
+
+/// The wakee without lag from before, without RUN_TO_PARITY: B's earlier deadline decides at once.
 #[test]
 fn eevdf_without_protection_the_wakee_preempts() {
     check(

@@ -11,7 +11,7 @@ use scenario::Scenario;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use vruntime::base::Ns;
-use vruntime::formats::kernel_file::kernel;
+use vruntime::formats::kernel_file::{builtin_kernels, kernel};
 use vruntime::kernel::program::Workload;
 use vruntime::kernel::record::{Knockout, RunRecord, RunSpec, Sampling, Variation};
 use vruntime::kernel::simulate::{SetupError, run, run_with};
@@ -60,8 +60,12 @@ impl Draw {
 
     /// A kernel expression with up to three switches the other way round.
     fn kernel(&mut self) -> String {
-        let mut e =
-            String::from(self.one_of(&["v6.1", "v6.12", "v6.1", "v6.12", "v6.1+scheduler=rr"]));
+        let names: Vec<&str> = builtin_kernels().iter().map(|(name, _)| *name).collect();
+        let mut e = match self.below(5) {
+            0 => String::from("v6.1+scheduler=rr"),
+            1 | 2 => String::from(self.one_of(&["v6.1", "v6.12"])),
+            _ => String::from(self.one_of(&names)),
+        };
         e += &format!("+hz={}", self.one_of(&[100, 250, 250, 1000]));
         let release = serde_json::to_value(kernel(&e).unwrap().release).unwrap();
         let mut switches: Vec<(&String, bool)> = release
