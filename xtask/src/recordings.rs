@@ -167,7 +167,9 @@ fn checks(summary: &Value, form: &str, stat: &Value) -> Vec<Check> {
     }
     if form == "perf" {
         let history = &summary["perf_sched_timehist"];
-        let run = total(&stats["tasks"], "run_time_ns") / 1e6;
+        // perf gives the time since the last switch to whoever leaves, known or not.
+        let cpus = |field: &str| total(&stats["cpus"], field);
+        let run = (cpus("busy_ns") + cpus("unknown_ns")) / 1e6;
         let theirs = number(&history["run_time_ms"]);
         let same = (run - theirs).abs() <= RUN_TIME_MS;
         out.push(("run time, ms".into(), if same { theirs } else { run }, theirs));
@@ -253,8 +255,8 @@ mod tests {
         }, "perf_sched_timehist": {"run_time_ms": 1.001, "context_switches": 3}});
         let stat = json!({"lost": 0, "stats": {
             "events": {"sched_switch": 3},
-            "tasks": [{"nr_voluntary": 1, "run_time_ns": 1_000_400}],
-            "cpus": [{"cpu": 0, "nr_switches": 2}],
+            "tasks": [{"nr_voluntary": 1}],
+            "cpus": [{"cpu": 0, "nr_switches": 2, "busy_ns": 900_400, "unknown_ns": 100_000}],
         }});
         let mut differ = 0;
         let text = cell(&checks(&summary, "perf", &stat), &mut differ);

@@ -76,6 +76,9 @@ pub struct CpuFigures {
     pub busy_ns: u64,
     /// Time in the idle task, between its first and its last switch.
     pub idle_ns: u64,
+    /// Time that ends with a switch away from somebody else than who was switched in: a switch is
+    /// missing.
+    pub unknown_ns: u64,
     /// Wakeups that chose it.
     pub nr_wakeups: u64,
     /// Switches from the idle task to itself.
@@ -138,13 +141,14 @@ pub fn timeline_stats(timeline: &Timeline) -> TimelineStats {
                 on.nr_switches += 1;
                 on.nr_idle_to_idle += u64::from(idle(task) && idle(next));
                 if let Some((from, runs)) = since.insert(cpu, (t, next)) {
-                    if idle(task) {
-                        on.idle_ns += t - from;
+                    let passed = t - from;
+                    if runs != task {
+                        on.unknown_ns += passed;
+                    } else if idle(task) {
+                        on.idle_ns += passed;
                     } else {
-                        on.busy_ns += t - from;
-                    }
-                    if runs == task {
-                        figures.run_time_ns = figures.run_time_ns.saturating_add(t - from);
+                        on.busy_ns += passed;
+                        figures.run_time_ns = figures.run_time_ns.saturating_add(passed);
                     }
                 }
                 if e.b == 1 {
@@ -225,6 +229,22 @@ fn name(kind: EventKind) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// CPU 0: the idle task, then A leaves that nobody switched in, then B, then idle again.
+    #[test]
+    fn time_before_a_switch_that_is_missing_is_nobodys() {
+        use vruntime_base::{Cpu, Event, Ns, TaskId, TaskRow};
+        let mut t = Timeline::default();
+        for (time, task, a) in [(0, 1, 0), (10, 1, 2), (13, 2, 0), (20, 0, 1)] {
+            let (time, cpu, task) = (Ns(time), Cpu(0), TaskId(task));
+            t.push(Event { time, cpu, kind: EventKind::Switch, task, a, b: 0, cause: None });
+        }
+        t.name_tasks((0..3).map(|pid| TaskRow { pid, ..TaskRow::default() }).collect());
+        let stats = timeline_stats(&t);
+        let cpu = &stats.cpus[0];
+        assert_eq!((cpu.unknown_ns, cpu.busy_ns, cpu.idle_ns), (10, 3, 7));
+        assert_eq!((stats.tasks[0].pid, stats.tasks[0].run_time_ns), (2, 3));
+    }
 
     #[test]
     fn percentiles_are_by_nearest_rank() {

@@ -200,15 +200,17 @@ fn stat_text(
             ms(d.max_ns)
         );
     }
-    out += "\ncpu   switches    busy_ms    idle_ms  wakeups idle_to_idle waiting: mean max\n";
+    out += "\ncpu   switches    busy_ms    idle_ms unknown_ms  wakeups idle_to_idle \
+            waiting: mean max\n";
     for c in &stats.cpus {
         let _ = writeln!(
             out,
-            "{:>3} {:>10} {:>10.3} {:>10.3} {:>8} {:>12} {:>13.3} {:>3}",
+            "{:>3} {:>10} {:>10.3} {:>10.3} {:>10.3} {:>8} {:>12} {:>13.3} {:>3}",
             c.cpu,
             c.nr_switches,
             ms(c.busy_ns),
             ms(c.idle_ns),
+            ms(c.unknown_ns),
             c.nr_wakeups,
             c.nr_idle_to_idle,
             c.waited_ns as f64 / stats.span_ns.max(1) as f64,
