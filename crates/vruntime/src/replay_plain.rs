@@ -4,7 +4,7 @@ use crate::cpu_numbers::CpuNumbers;
 use vruntime_base::{Cpu, EventKind};
 use vruntime_formats::read::{Recorded, flag};
 use vruntime_kernel::shadow::answers;
-use vruntime_kernel::shadow::trace::{Flags, Glimpse, Ran, Row, RowKind, Side, Trace};
+use vruntime_kernel::shadow::trace::{Flags, Glimpse, Named, Ran, Row, RowKind, Side, Trace};
 
 /// `prev_state` of a task that sleeps or is dead.
 const ASLEEP: i64 = 1;
@@ -86,7 +86,10 @@ pub fn plain_trace(r: &Recorded, cpus: &CpuNumbers) -> (Trace, usize) {
             ..Row::new(e.time.0, cpu, kind)
         });
     }
-    let mut trace = Trace { rows, nr_cpus, glimpses: between, plain: true, ..Trace::default() };
+    let tasks = r.timeline.tasks().iter();
+    let named = tasks.filter_map(|t| Some((i64::from(t.pid), Named::of(&t.comm)?))).collect();
+    let mut trace =
+        Trace { named, rows, nr_cpus, glimpses: between, plain: true, ..Trace::default() };
     answers::infer(&mut trace);
     (trace, left_out)
 }

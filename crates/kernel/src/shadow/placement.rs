@@ -24,6 +24,8 @@ use vruntime_sched::domains::Domains;
 use vruntime_sched::fair::select::{Decision, PlacementView, WakeQuery, decide};
 use vruntime_sched::release::Release;
 
+/// A CPU that `select_fallback_rq` takes.
+const FALLBACK: Cpu = Cpu(u16::MAX);
 const SCAN: &str = "nr_idle_scan";
 const WF_SYNC: i64 = 0x10;
 const WF_TTWU: i64 = 0x08;
@@ -88,7 +90,8 @@ impl<'a> Placements<'a> {
         if let Some(n) = r.curr_nr_cpus_allowed {
             self.seen.note(r.curr_pid, Some(n), r.cpu);
         }
-        if r.p_nr_cpus_allowed.is_some() {
+        let before = matches!(r.kind, RowKind::Waking | RowKind::Migrate | RowKind::SelectRq);
+        if r.p_nr_cpus_allowed.is_some_and(|n| n >= 0 || !before) {
             self.seen.note(r.p.pid, r.p_nr_cpus_allowed, r.rq_cpu);
         }
     }
@@ -133,7 +136,12 @@ impl<'a> Placements<'a> {
             let u = Unknown { name: "whether the wakeup is synchronous", of: 0 };
             let q = WakeQuery { sync: k.truth(u, sync_known, false), ..q };
             let mut v = View { p: self, k, waking, select: r, own, queues };
-            decide(f.release, f.topology, f.domains, &q, &mut v)
+            let mut d = decide(f.release, f.topology, f.domains, &q, &mut v);
+            // A plain trace tells the CPU after `select_task_rq` has checked that it is allowed.
+            if f.trace.rebuilt && !v.allowed(d.choice) {
+                d.choice = FALLBACK;
+            }
+            d
         };
         let o = explore(question, |a, b| a.choice == b.choice);
         let kernel = Cpu(r.a as u16);

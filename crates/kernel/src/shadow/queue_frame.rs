@@ -30,7 +30,8 @@ pub struct Span {
 }
 
 impl Span {
-    const fn at(v: i64) -> Span {
+    /// One value.
+    pub const fn at(v: i64) -> Span {
         Span { lo: v, hi: v }
     }
     /// Midway.
@@ -45,7 +46,8 @@ impl Span {
     pub fn minus(self, o: Span) -> Span {
         Span { lo: self.lo - o.hi, hi: self.hi - o.lo }
     }
-    fn plus(self, o: Span) -> Span {
+    /// All sums.
+    pub fn plus(self, o: Span) -> Span {
         Span { lo: self.lo + o.lo, hi: self.hi + o.hi }
     }
     fn max(self, o: Span) -> Span {
@@ -94,6 +96,8 @@ struct Entity {
     /// Deadline less the middle of `v` when it was set, as an absolute time.
     deadline: i64,
     picked: i64,
+    /// The kernel's own `v` when it was last accounted in this run.
+    told: Option<i64>,
 }
 
 /// One CPU.
@@ -107,6 +111,8 @@ pub struct Frame {
     pub min_vruntime: Span,
     /// How far the origin may have moved, summed.
     pub drift: i64,
+    /// Where the kernel's own origin lies, once an event has told.
+    pub origin: Option<i64>,
     complete: bool,
     /// Tasks that may have stayed for delayed dequeue.
     hidden: BTreeSet<i64>,
@@ -146,6 +152,45 @@ impl Frame {
         let least = self.ents.values().map(|e| e.v).reduce(Span::min);
         if let Some(v) = least {
             self.min_vruntime = self.min_vruntime.max(v);
+            if self.origin.is_some() && self.min_vruntime.hi > v.hi + t.credit {
+                self.min_vruntime.hi = v.hi + t.credit;
+                self.min_vruntime.lo = self.min_vruntime.lo.min(self.min_vruntime.hi);
+            }
+        }
+    }
+
+    /// An event tells the virtual time `v` of `pid`, which was just accounted.
+    pub fn account(&mut self, pid: i64, v: i64, now: u64, t: &Tuning) {
+        if t.eevdf {
+            return;
+        }
+        self.update(now, t);
+        let Some(e) = self.ents.get(&pid) else { return };
+        if self.origin.is_none() {
+            let by = v - e.v.middle();
+            let slop = (e.v.hi - e.v.lo) / 2;
+            self.origin = Some(by);
+            self.drift += slop;
+            let shift = Span { lo: by - slop, hi: by + slop };
+            self.min_vruntime = self.min_vruntime.plus(shift);
+            for e in self.ents.values_mut() {
+                e.v = e.v.plus(shift);
+                e.deadline += by;
+                e.picked += by;
+            }
+        }
+        if let Some(e) = self.ents.get_mut(&pid) {
+            (e.v, e.told) = (Span::at(v), Some(v));
+        }
+        self.update(now, t);
+    }
+
+    /// `pid` stops running: time since it was last accounted is not its own.
+    pub fn settle(&mut self, pid: i64) {
+        if let Some(e) = self.ents.get_mut(&pid)
+            && let Some(v) = e.told.take()
+        {
+            e.v = Span::at(v);
         }
     }
 
@@ -168,7 +213,7 @@ impl Frame {
     fn insert(&mut self, pid: i64, prio: i64, v: Span, slice: i64) {
         let weight = weight_of(prio);
         let deadline = v.middle() + Decider::virtual_time(slice.max(0) as u64, weight) as i64;
-        self.ents.insert(pid, Entity { weight, v, deadline, picked: 0 });
+        self.ents.insert(pid, Entity { weight, v, deadline, picked: 0, told: None });
     }
 
     /// `pid` (0: none) runs from now on.
@@ -183,7 +228,7 @@ impl Frame {
         }
         let lone = self.ents.len() == 1 && self.complete && self.hidden.is_empty();
         if let Some(e) = self.ents.get_mut(&pid) {
-            if lone {
+            if lone && self.origin.is_none() {
                 let gap = self.min_vruntime.minus(e.v).clamp(0, t.credit);
                 let at = e.v.middle();
                 self.drift += (e.v.hi - e.v.lo) / 2;

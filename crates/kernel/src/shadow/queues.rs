@@ -127,6 +127,7 @@ impl Queues {
             RowKind::Waking if !r.p.on_rq => self.drop_task(r.p.pid),
             RowKind::Migrate if !t.in_wakeup(r) => self.moved(r),
             RowKind::NeedResched => self.need_resched(t, r),
+            RowKind::Other if t.rebuilt => self.accounted(r),
             _ => {}
         }
     }
@@ -191,6 +192,14 @@ impl Queues {
         self.cpus[to].batch = (r.ts, order);
         if let Some(s) = self.cpus[to].queued.get_mut(&r.p.pid) {
             s.seq = order;
+        }
+    }
+
+    /// The running task was accounted: its state now is exact.
+    fn accounted(&mut self, r: &Row) {
+        let s = &mut self.cpus[r.rq_cpu.ix()];
+        if let (true, Some(clock)) = (s.curr == Some(r.p.pid), r.clock_task) {
+            s.running = Some((Side { prio: s.running.map_or(120, |x| x.0.prio), ..r.p }, clock));
         }
     }
 

@@ -9,12 +9,13 @@
 //! origin is chosen anew so that its time is exact; sleepers' intervals widen by what that moves.
 //! *Departures.* D1: all tasks are taken to be SCHED_NORMAL or real-time and in one group. D2: a
 //! task that changed its CPU less than twice may be bound to one (a kernel worker moves once, when
-//! it is bound). D3: `select_rq` is put before the next row of
+//! it is bound), unless its name says. D3: `select_rq` is put before the next row of
 //! the waker's CPU. D4: a task that may have stayed for delayed dequeue hides in the queue until
 //! the CPU goes idle.
 
 use super::queue_frame::{Frame, Span, Tuning};
-use super::trace::{Row, RowKind, Side, Trace};
+use super::tasks::PF_KTHREAD;
+use super::trace::{Glimpse, Named, Row, RowKind, Side, Trace};
 use std::collections::{BTreeMap, BTreeSet};
 use vruntime_base::Cpu;
 use vruntime_sched::release::Release;
@@ -69,6 +70,8 @@ struct Rebuilder<'a> {
     flips: BTreeMap<(i64, usize), Flips>,
     /// Tasks that may be bound (D2).
     stays: BTreeSet<i64>,
+    /// Tasks that a stopper moved or woke, and how often: their affinity may have been changed.
+    stopped: BTreeMap<i64, i64>,
 }
 
 /// `t` as a plain trace tells it.
@@ -91,13 +94,19 @@ pub fn rebuild(t: &Trace, k: &Release) -> Trace {
         asleep: BTreeMap::new(),
         flips: BTreeMap::new(),
         stays,
+        stopped: BTreeMap::new(),
     };
     let next = super::idle::next_times(t);
     let mut rows = Vec::with_capacity(t.rows.len());
+    let mut glimpses = t.glimpses.iter().peekable();
     for (i, r) in t.rows.iter().enumerate() {
+        while let Some(g) = glimpses.next_if(|g| g.before <= i) {
+            rows.extend(b.account(g));
+        }
         match r.kind {
             RowKind::Switch => rows.push(b.switch(r)),
             RowKind::Waking => {
+                b.note_stopper(r);
                 let choice = b.choice(i, next[i]);
                 rows.push(b.waking(r));
                 rows.extend(choice);
@@ -118,6 +127,7 @@ pub fn rebuild(t: &Trace, k: &Release) -> Trace {
         rebuilt: true,
         nr_cpus: t.nr_cpus,
         isolated: t.isolated,
+        named: t.named.clone(),
         glimpses: vec![],
         plain: t.plain,
     }
@@ -126,7 +136,14 @@ pub fn rebuild(t: &Trace, k: &Release) -> Trace {
 impl Rebuilder<'_> {
     /// A row with nothing but plain columns.
     fn plain(&self, r: &Row, at: usize) -> Row {
-        let bound = self.stays.contains(&r.p.pid);
+        let named = |pid: i64| self.t.named.get(&pid).copied();
+        let allowed = |n: Named| if n == Named::Unbound { self.t.nr_cpus as i64 } else { 1 };
+        let stays = self.stays.contains(&r.p.pid) && named(r.p.pid).is_none();
+        let p_allowed = match self.stopped.get(&r.p.pid) {
+            Some(times) => -times,
+            None if stays => 0,
+            None => self.t.nr_cpus as i64,
+        };
         Row {
             curr_pid: r.curr_pid,
             a: r.a,
@@ -134,7 +151,9 @@ impl Rebuilder<'_> {
             rq_cpu: Cpu::from_ix(at),
             nr_running: self.cpus[at].nr_running(),
             clock_task: Some(r.ts as i64),
-            p_nr_cpus_allowed: Some(if bound { 0 } else { self.t.nr_cpus as i64 }),
+            p_nr_cpus_allowed: Some(p_allowed),
+            curr_flags: named(r.curr_pid).map(|_| PF_KTHREAD),
+            curr_nr_cpus_allowed: named(r.curr_pid).map(allowed),
             p: Side { pid: r.p.pid, prio: r.p.prio, ..Side::default() },
             flags: r.flags,
             asked: r.asked,
@@ -160,13 +179,15 @@ impl Rebuilder<'_> {
         f.update(r.ts, &self.tuning);
         if r.p.pid != 0 {
             f.ensure(r.p.pid, r.p.prio, &self.tuning);
+            f.settle(r.p.pid);
         }
         let stays = r.p.pid != 0 && (r.b == 0 || r.a != 0 || r.b & 0x100 != 0);
         let mut p = self.side(c, &r.p);
         p.on_rq = stays;
         if r.p.pid != 0 && !stays {
             if let Some((v, lag)) = self.cpus[c].leave(r.p.pid, &self.tuning) {
-                self.asleep.insert(r.p.pid, (c, v, self.cpus[c].drift, lag));
+                let own = Span::at(self.cpus[c].origin.unwrap_or(0));
+                self.asleep.insert(r.p.pid, (c, v.minus(own), self.cpus[c].drift, lag));
             }
             self.on.remove(&r.p.pid);
         } else if r.p.pid != 0 {
@@ -186,6 +207,21 @@ impl Rebuilder<'_> {
         row
     }
 
+    /// An event that tells the virtual time of a queued task.
+    fn account(&mut self, g: &Glimpse) -> Option<Row> {
+        let ran = g.ran?;
+        let v = ran.vruntime? as i64;
+        let c = *self.on.get(&ran.pid)?;
+        self.cpus[c].account(ran.pid, v, g.ts, &self.tuning);
+        let side = self.cpus[c].side(ran.pid, 120, &self.tuning);
+        let mut row = Row::new(g.ts, g.cpu, RowKind::Other);
+        row.curr_pid = g.curr_pid;
+        row.rq_cpu = Cpu::from_ix(c);
+        row.clock_task = Some(g.ts as i64);
+        row.p = side;
+        self.cpus[c].is_queued(ran.pid).then_some(row)
+    }
+
     fn waking(&mut self, r: &Row) -> Row {
         let at = self.cpu_of(r.a, r.rq_cpu);
         let mut row = self.plain(r, at);
@@ -198,6 +234,9 @@ impl Rebuilder<'_> {
         let r = &self.t.rows[i];
         if self.on.contains_key(&r.p.pid) || r.p.pid == r.curr_pid || r.p.prio < 100 {
             return None;
+        }
+        if self.t.named.get(&r.p.pid).is_some_and(|&n| n != Named::Unbound) {
+            return None; // It may use one CPU: nothing is chosen.
         }
         let rest = self.t.rows[i + 1..].iter();
         let done = rest
@@ -234,7 +273,7 @@ impl Rebuilder<'_> {
             let slept = self.asleep.remove(&pid).map(|(home, v, drift, lag)| {
                 let f = &mut self.cpus[home];
                 f.woken(pid);
-                let v = v.widened(f.drift - drift);
+                let v = v.widened(f.drift - drift).plus(Span::at(f.origin.unwrap_or(0)));
                 (v.minus(f.min_vruntime), lag)
             });
             self.cpus[c].enter(pid, r.p.prio, slept, &self.tuning);
@@ -248,8 +287,16 @@ impl Rebuilder<'_> {
         row
     }
 
+    /// A stopper moves or wakes the task of `r`.
+    fn note_stopper(&mut self, r: &Row) {
+        if self.t.named.get(&r.curr_pid) == Some(&Named::Stopper) {
+            *self.stopped.entry(r.p.pid).or_default() += 1;
+        }
+    }
+
     fn migrate(&mut self, i: usize) -> Row {
         let r = &self.t.rows[i];
+        self.note_stopper(r);
         let (from, to) = (self.cpu_of(r.a, r.rq_cpu), self.cpu_of(r.b, r.rq_cpu));
         let mut row = self.plain(r, from);
         if !self.on.contains_key(&r.p.pid) {

@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use vruntime_base::{Cpu, CpuMask};
 
 const PF_EXITING: i64 = 0x4;
-const PF_KTHREAD: i64 = 0x20_0000;
+pub(super) const PF_KTHREAD: i64 = 0x20_0000;
 
 /// Facts by task.
 #[derive(Clone, Debug, Default)]
@@ -45,7 +45,7 @@ impl Tasks {
         for w in &wakes.list {
             let Some(waking) = w.waking.filter(|&i| i > first) else { continue };
             let r = &t.rows[waking];
-            if r.p.on_rq || r.p.pid == r.curr_pid || r.p_nr_cpus_allowed == Some(0) {
+            if r.p.on_rq || r.p.pid == r.curr_pid || r.p_nr_cpus_allowed.is_some_and(|n| n <= 0) {
                 continue;
             }
             let e = s.chosen.entry(w.pid).or_default();
@@ -90,9 +90,9 @@ impl Tasks {
     /// CPU was chosen at all is taken to be free (the report names this assumption).
     pub fn allowed(&self, r: &Row, nr_cpus: usize) -> Allowed {
         match r.p_nr_cpus_allowed {
-            Some(n) if n as usize >= nr_cpus => Allowed::Any,
+            Some(n) if n >= nr_cpus as i64 => Allowed::Any,
             None if !self.has_affinity => Allowed::Any,
-            n => Allowed::Some(n.unwrap_or(0) as usize),
+            n => Allowed::Some(n.unwrap_or(0)),
         }
     }
     /// The recording shows affinities.
@@ -106,8 +106,9 @@ impl Tasks {
 pub enum Allowed {
     /// Every CPU.
     Any,
-    /// This many CPUs, which ones is not recorded.
-    Some(usize),
+    /// This many CPUs, which ones is not recorded. Zero and less: not even how many; each such
+    /// number stands for one span of time in which they stayed the same.
+    Some(i64),
 }
 
 /// CPUs that tasks were seen on so far, by task and number of allowed CPUs.
@@ -124,11 +125,11 @@ impl SeenOn {
         }
     }
     /// `c` is allowed: it was seen there, or it is among as many CPUs as it may use.
-    pub fn allowed(&self, pid: i64, nr: usize, c: Cpu) -> Option<bool> {
-        let seen = self.on.get(&(pid, nr as i64))?;
+    pub fn allowed(&self, pid: i64, nr: i64, c: Cpu) -> Option<bool> {
+        let seen = self.on.get(&(pid, nr))?;
         if seen.has(c) {
             Some(true)
-        } else if seen.weight() == nr {
+        } else if seen.weight() as i64 == nr {
             Some(false)
         } else {
             None

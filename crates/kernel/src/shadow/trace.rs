@@ -3,6 +3,7 @@
 //! Values that a recording may lack are `Option`; the replay treats `None` as not known, never as
 //! zero.
 
+use std::collections::BTreeMap;
 use vruntime_base::{Cpu, CpuMask};
 
 /// Bit of the flag on x86 (6.13 on).
@@ -232,6 +233,35 @@ impl Row {
     }
 }
 
+/// What the name of a kernel thread says.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Named {
+    /// It may use one CPU only, as `ksoftirqd/3` or `kworker/3:1`.
+    Bound,
+    /// The same, and it moves tasks that run: `migration/3`.
+    Stopper,
+    /// It may use all, as `kworker/u8:0`.
+    Unbound,
+}
+
+impl Named {
+    /// What `comm` says; `None` if it is not one of the names that only kernel threads have.
+    pub fn of(comm: &str) -> Option<Named> {
+        let (name, rest) = comm.split_once('/')?;
+        let bound = ["ksoftirqd", "cpuhp", "rcuc", "irq_work", "idle_inject"];
+        let number = |s: &str| !s.is_empty() && s.bytes().all(|b| b.is_ascii_digit());
+        match (name, rest.split_once(':')) {
+            ("kworker", Some((cpu, _))) if number(cpu) => Some(Named::Bound),
+            ("kworker", Some((pool, _))) if pool.strip_prefix('u').is_some_and(number) => {
+                Some(Named::Unbound)
+            }
+            ("migration", None) if number(rest) => Some(Named::Stopper),
+            (name, None) if bound.contains(&name) && number(rest) => Some(Named::Bound),
+            _ => None,
+        }
+    }
+}
+
 /// A recording in memory, rows in order of time.
 #[derive(Clone, Debug, Default)]
 pub struct Trace {
@@ -243,6 +273,8 @@ pub struct Trace {
     pub nr_cpus: usize,
     /// The state was rebuilt from plain columns ([`super::rebuild`]).
     pub rebuilt: bool,
+    /// What the names of tasks say of the CPUs that they may use.
+    pub named: BTreeMap<i64, Named>,
     /// CPUs in no scheduling domain.
     pub isolated: CpuMask,
     /// Other events, in order.
@@ -285,5 +317,27 @@ impl Trace {
             return !r.p.on_rq;
         }
         self.has_frame(r, "try_to_wake_up") || self.has_frame(r, "wake_up_new_task")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Named;
+
+    #[test]
+    fn names_of_kernel_threads_say_where_they_may_run() {
+        for (comm, named) in [
+            ("kworker/12:1", Some(Named::Bound)),
+            ("kworker/0:1H-kblockd", Some(Named::Bound)),
+            ("kworker/u32:3", Some(Named::Unbound)),
+            ("ksoftirqd/7", Some(Named::Bound)),
+            ("rcuop/3", None),
+            ("my/7", None),
+            ("kworker/R-rcu_g", None),
+            ("migration/", None),
+            ("migration/15", Some(Named::Stopper)),
+        ] {
+            assert_eq!(Named::of(comm), named, "{comm}");
+        }
     }
 }
