@@ -76,7 +76,7 @@ pub struct CpuFigures {
     pub busy_ns: u64,
     /// Time in the idle task, between its first and its last switch.
     pub idle_ns: u64,
-    /// Time that ends with a switch away from somebody else than who was switched in: a switch is
+    /// Time that ends with a switch away from another task than was switched in: a switch is
     /// missing.
     pub unknown_ns: u64,
     /// Wakeups that chose it.
@@ -142,10 +142,10 @@ pub fn timeline_stats(timeline: &Timeline) -> TimelineStats {
                 on.nr_idle_to_idle += u64::from(idle(task) && idle(next));
                 if let Some((from, runs)) = since.insert(cpu, (t, next)) {
                     let passed = t - from;
-                    if runs != task {
-                        on.unknown_ns += passed;
-                    } else if idle(task) {
+                    if idle(task) {
                         on.idle_ns += passed;
+                    } else if runs != task {
+                        on.unknown_ns += passed;
                     } else {
                         on.busy_ns += passed;
                         figures.run_time_ns = figures.run_time_ns.saturating_add(passed);
