@@ -295,7 +295,7 @@ fn a_wakee_that_has_not_left_its_cpu_is_left_to_it() {
     check(
         "2x1x1 v6.1, 4 ms
         A on 0: read 0, loop
-        B on 1: write 0, write 0, write 0, write 0, write 0, write 0, write 0, write 0, write 0
+        B on 1: run 200ns, write 0, run 200ns, write 0
         print wakeups_on_cpu, wakeups_queued",
         expect![[r#"
                   0

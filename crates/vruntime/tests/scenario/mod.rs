@@ -96,10 +96,13 @@ pub fn machine(name: &str) -> MachineSpec {
 }
 
 fn ms(word: &str) -> Ns {
+    if let Some(ns) = word.strip_suffix("ns") {
+        return Ns(ns.parse().unwrap());
+    }
     if let Some(us) = word.strip_suffix("us") {
         return Ns(us.parse::<u64>().unwrap() * 1_000);
     }
-    Ns::from_ms(word.strip_suffix("ms").expect("a time in ms or us").parse().unwrap())
+    Ns::from_ms(word.strip_suffix("ms").expect("a time in ms, us or ns").parse().unwrap())
 }
 
 impl Scenario {
