@@ -67,7 +67,8 @@ pub fn parse_topology(t: &Text) -> Result<DumpedTopology, FormatError> {
     for (ix, c) in numbers.iter().enumerate() {
         let own = CpuMask::one(Cpu::from_ix(ix));
         let at = |k: &str| format!("cpu{c}/topology/{k}");
-        out.smt.push(list(&at("thread_siblings_list"))?.unwrap_or(own));
+        let core = list(&at("thread_siblings_list"))?.unwrap_or(own);
+        out.smt.push(core);
         let package = list(&at("package_cpus_list"))?.or(list(&at("core_siblings_list"))?);
         out.package.push(package.unwrap_or(own));
         let (mut l2, mut llc, mut best) = (None, None, 0);
@@ -86,8 +87,9 @@ pub fn parse_topology(t: &Text) -> Result<DumpedTopology, FormatError> {
                 (best, llc) = (level, shared);
             }
         }
-        out.l2.push(l2.unwrap_or(own));
-        out.llc.push(llc.unwrap_or(own));
+        // Threads of a core share its caches, told or not.
+        out.l2.push(l2.unwrap_or(core));
+        out.llc.push(llc.unwrap_or(core));
     }
     read_nodes(&mut out, &map, &list)?;
     Ok(DumpedTopology { masks: out, numbers })
@@ -150,6 +152,6 @@ mod tests {
         assert_eq!(d.masks.smt[2], CpuMask::one(Cpu(2)));
         assert_eq!(d.masks.nodes.iter().map(|n| n.0).collect::<Vec<_>>(), [0, 2]);
         assert_eq!(d.masks.node_distance, [[10, 30], [30, 10]]);
-        assert!(vruntime_machine::Topology::from_masks(&d.masks).is_ok());
+        vruntime_machine::Topology::from_masks(&d.masks).unwrap();
     }
 }
