@@ -9,7 +9,7 @@ use std::path::Path;
 use std::process::Command;
 
 /// Real runs of each benchmark, and seeds of the model.
-const RUNS: usize = 5;
+const RUNS: usize = 11;
 
 /// One benchmark, pinned to CPU 0 or free.
 const BENCHMARKS: [(&str, bool); 6] = [
