@@ -87,6 +87,21 @@ impl Timeline {
     pub fn tasks(&self) -> &[TaskRow] {
         &self.tasks
     }
+    /// True if `task` is the idle task of some CPU.
+    pub fn is_idle(&self, task: TaskId) -> bool {
+        self.tasks.get(task.ix()).is_some_and(|row| row.pid == 0)
+    }
+    /// Time of the first event.
+    pub fn first_time(&self) -> Option<Ns> {
+        self.time.first().map(|&t| Ns(t))
+    }
+    /// From the first event to the last.
+    pub fn span(&self) -> Ns {
+        match (self.time.first(), self.time.last()) {
+            (Some(first), Some(last)) => Ns(last - first),
+            _ => Ns::ZERO,
+        }
+    }
     /// Time of the last event.
     pub fn last_time(&self) -> Option<Ns> {
         self.time.last().map(|&t| Ns(t))

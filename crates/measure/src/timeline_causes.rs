@@ -13,7 +13,7 @@
 
 use crate::causes::{CauseTable, CauseTables};
 use std::collections::BTreeMap;
-use vruntime_base::{Event, EventKind, Timeline};
+use vruntime_base::{Event, EventKind, TaskId, Timeline};
 
 /// `kernel/sched`: priorities below are real-time (or deadline, or a stopper).
 const MAX_RT_PRIO: u8 = 100;
@@ -34,7 +34,7 @@ struct CpuMemory {
 
 /// The causes of all events, one column.
 pub fn timeline_causes(timeline: &Timeline) -> CauseTables {
-    let mut judge = Judge { timeline, ..Judge::new(timeline) };
+    let mut judge = Judge::new(timeline);
     for e in timeline.iter() {
         judge.event(&e);
     }
@@ -84,7 +84,7 @@ impl<'a> Judge<'a> {
         &mut self.waking[i]
     }
     fn is_idle(&self, task: u32) -> bool {
-        self.timeline.tasks().get(task as usize).is_some_and(|t| t.pid == 0)
+        self.timeline.is_idle(TaskId(task))
     }
     fn prio(&self, task: u32) -> Option<u8> {
         self.timeline.tasks().get(task as usize).map(|t| t.prio)
@@ -198,7 +198,7 @@ impl<'a> Judge<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use vruntime_base::{Cpu, Ns, TaskId, TaskRow};
+    use vruntime_base::{Cpu, Ns, TaskRow};
 
     /// Tasks: 0 idle, 1 and 2 ordinary, 3 FIFO, 4 the stopper.
     fn judged(events: &[(u16, EventKind, u32, u32, u32)]) -> Vec<String> {

@@ -10,7 +10,7 @@
 //! 6 of 10, the depth was 1 at most.
 
 use std::collections::BTreeMap;
-use vruntime_base::{EventKind, Timeline};
+use vruntime_base::{EventKind, TaskId, Timeline};
 
 /// Tasks that waited on one CPU.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -49,14 +49,13 @@ enum Place {
 pub fn queues(timeline: &Timeline) -> BTreeMap<u32, Queue> {
     let mut queues: BTreeMap<u32, Queue> = BTreeMap::new();
     let mut places: Vec<Place> = vec![Place::Away; timeline.tasks().len()];
-    let is_idle = |task: u32| timeline.tasks().get(task as usize).is_some_and(|t| t.pid == 0);
     let mut last = 0;
     for e in timeline.iter() {
         let (time, cpu, task) = (e.time.0, u32::from(e.cpu.0), e.task.0);
         last = time;
         let was = places.get(task as usize).copied().unwrap_or_default();
         let mut go = |task: u32, to: Place| {
-            if is_idle(task) {
+            if timeline.is_idle(TaskId(task)) {
                 return;
             }
             if places.len() <= task as usize {
@@ -114,7 +113,7 @@ pub fn wakeups_by(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use vruntime_base::{Cpu, Event, Ns, TaskId, TaskRow};
+    use vruntime_base::{Cpu, Event, Ns, TaskRow};
 
     /// Tasks: 0 idle, then A, B, C.
     fn timeline(events: &[(u64, u16, EventKind, u32, u32, u32)]) -> Timeline {

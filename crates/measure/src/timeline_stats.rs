@@ -3,7 +3,7 @@
 use crate::timeline_queues::queues;
 use serde::Serialize;
 use std::collections::BTreeMap;
-use vruntime_base::{EventKind, Timeline};
+use vruntime_base::{EventKind, TaskId, Timeline};
 
 /// What one task did.
 #[derive(Clone, Debug, Default, Serialize)]
@@ -120,7 +120,7 @@ pub fn timeline_stats(timeline: &Timeline) -> TimelineStats {
     let mut since: BTreeMap<u32, (u64, u32)> = BTreeMap::new();
     let mut events = BTreeMap::new();
     let rows = timeline.tasks();
-    let idle = |task: u32| rows.get(task as usize).is_some_and(|r| r.pid == 0);
+    let idle = |task: u32| timeline.is_idle(TaskId(task));
     let label = |task: u32| match rows.get(task as usize) {
         Some(r) => format!("{}:{}", r.comm, r.pid),
         None => format!("task:{task}"),
@@ -210,9 +210,13 @@ fn finish(
     });
     tasks.sort_by_key(|t| (std::cmp::Reverse(t.run_time_ns), t.pid));
     let cpus = cpus.into_iter().map(|(cpu, c)| CpuFigures { cpu, ..c }).collect();
-    let first = timeline.iter().next().map_or(0, |e| e.time.0);
-    let span_ns = timeline.last_time().map_or(0, |t| t.0 - first);
-    TimelineStats { span_ns, events, tasks, cpus, sched_delay: Delay::of(delays) }
+    TimelineStats {
+        span_ns: timeline.span().0,
+        events,
+        tasks,
+        cpus,
+        sched_delay: Delay::of(delays),
+    }
 }
 
 fn name(kind: EventKind) -> &'static str {
@@ -233,7 +237,7 @@ mod tests {
     /// CPU 0: the idle task, then A leaves that nobody switched in, then B, then idle again.
     #[test]
     fn time_before_a_switch_that_is_missing_is_nobodys() {
-        use vruntime_base::{Cpu, Event, Ns, TaskId, TaskRow};
+        use vruntime_base::{Cpu, Event, Ns, TaskRow};
         let mut t = Timeline::default();
         for (time, task, a) in [(0, 1, 0), (10, 1, 2), (13, 2, 0), (20, 0, 1)] {
             let (time, cpu, task) = (Ns(time), Cpu(0), TaskId(task));

@@ -58,7 +58,7 @@ pub fn trace_diff(traces: [(&str, &Timeline); 2], slices: usize, sig: Sig) -> Tr
     TraceDiff {
         schema: "vruntime/trace-diff/1",
         traces: traces.map(|(name, _)| name.to_owned()).into(),
-        span_ns: traces.map(|(_, t)| span(t)).into(),
+        span_ns: traces.map(|(_, t)| t.span().0).into(),
         events: traces.map(|(_, t)| t.len()).into(),
         slices,
         significance: sig,
@@ -67,15 +67,10 @@ pub fn trace_diff(traces: [(&str, &Timeline); 2], slices: usize, sig: Sig) -> Tr
     }
 }
 
-fn span(t: &Timeline) -> u64 {
-    let first = t.iter().next().map_or(0, |e| e.time.0);
-    t.last_time().map_or(0, |last| last.0 - first)
-}
-
 /// The figures of each of `slices` parts of equal length; none if there is nothing to cut.
 fn cut(t: &Timeline, slices: usize) -> Vec<Vec<Metric>> {
-    let first = t.iter().next().map_or(0, |e| e.time.0);
-    let length = span(t).div_ceil(slices as u64);
+    let first = t.first_time().map_or(0, |first| first.0);
+    let length = t.span().0.div_ceil(slices as u64);
     if length == 0 {
         return vec![];
     }

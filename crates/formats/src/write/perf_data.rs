@@ -121,7 +121,7 @@ fn records(timeline: &Timeline, nr_cpus: usize, out: &mut impl Write) -> io::Res
         written += size as u64;
         out.write_all(body)
     };
-    let start = timeline.iter().next().map_or(0, |e| e.time.0);
+    let start = timeline.first_time().map_or(0, |first| first.0);
     for task in timeline.tasks().iter().filter(|t| t.pid != 0) {
         record.clear();
         record.extend_from_slice(&task.tgid.to_le_bytes());

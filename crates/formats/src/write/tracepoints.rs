@@ -186,7 +186,7 @@ impl<'a> Walk<'a> {
                 left -= 1;
             }
         }
-        let start = timeline.iter().next().map_or(0, |e| e.time.0);
+        let start = timeline.first_time().map_or(0, |first| first.0);
         let current = current.into_iter().map(|t| (t.unwrap_or(TaskId::NONE), start)).collect();
         Walk { timeline, current }
     }
