@@ -242,6 +242,17 @@ pub enum TraceCommand {
     Diff(TraceDiffArgs),
 }
 
+/// What `trace check` and `trace why` decide as.
+#[derive(Args)]
+pub struct Setting {
+    /// Kernel expression to decide as, instead of the release that a recording names
+    #[arg(short, long, value_name = "KERNEL")]
+    pub kernel: Option<String>,
+    /// Machine that the recording is from, if no topology.txt stands beside it: as for `run`
+    #[arg(short, long, value_name = "TOPOLOGY")]
+    pub machine: Option<String>,
+}
+
 /// `vruntime trace why`
 #[derive(Args)]
 pub struct TraceWhyArgs {
@@ -257,12 +268,9 @@ pub struct TraceWhyArgs {
     /// The rules by count
     #[arg(long)]
     pub top: bool,
-    /// Kernel expression to decide as, instead of the release that a recording names
-    #[arg(short, long, value_name = "KERNEL")]
-    pub kernel: Option<String>,
-    /// Machine that the recording is from, if no topology.txt stands beside it: as for `run`
-    #[arg(short, long, value_name = "TOPOLOGY")]
-    pub machine: Option<String>,
+    /// Instead of what the recording names.
+    #[command(flatten)]
+    pub setting: Setting,
     /// Print one JSON object
     #[arg(long)]
     pub json: bool,
@@ -334,12 +342,9 @@ pub struct TraceCheckArgs {
     /// Print the tables of docs/judge.md
     #[arg(long, conflicts_with = "json")]
     pub markdown: bool,
-    /// Kernel expression to decide as, instead of the release that a recording names
-    #[arg(short, long, value_name = "KERNEL")]
-    pub kernel: Option<String>,
-    /// Machine that the recording is from, if no topology.txt stands beside it: as for `run`
-    #[arg(short, long, value_name = "TOPOLOGY")]
-    pub machine: Option<String>,
+    /// Instead of what the recording names.
+    #[command(flatten)]
+    pub setting: Setting,
     /// Print one JSON object
     #[arg(long)]
     pub json: bool,

@@ -79,19 +79,13 @@ impl Found {
     fn in_dir(dir: &Path) -> Result<Found, FormatError> {
         let mut diagnostics = vec![];
         let state = if Recording::has_state(dir) { Some(Recording::open(dir)?) } else { None };
-        let (plain, mut problem) = (fullest(dir, &mut diagnostics)?, None);
+        let plain = fullest(dir, &mut diagnostics)?;
         if plain.is_none() && state.is_none() {
-            problem = diagnostics.first().cloned();
-        }
-        if let Some(first) = problem {
-            return Err(FormatError::syntax(dir, 0, first, "a trace that can be read"));
-        }
-        if plain.is_none() && state.is_none() {
-            return Err(FormatError::missing(
-                dir,
-                "recording",
-                "state.csv, perf.data, trace.dat or ftrace.txt, plain or .xz",
-            ));
+            let files = "state.csv, perf.data, trace.dat or ftrace.txt, plain or .xz";
+            return Err(match diagnostics.into_iter().next() {
+                Some(first) => FormatError::syntax(dir, 0, first, "a trace that can be read"),
+                None => FormatError::missing(dir, "recording", files),
+            });
         }
         let mut meta = match &state {
             Some(r) => r.meta.clone(),
@@ -230,10 +224,12 @@ pub fn trace_explain(path: &Path, given: Given) -> Result<Explanation, FormatErr
         r.timeline.tasks().iter().map(|t| (i64::from(t.pid), t.comm.clone())).collect()
     };
     let names = opened.plain.as_ref().map(|(_, r)| named(r)).unwrap_or_default();
-    let (state, trace) = match (opened.true_rows(&setting), opened.plain_rows(&setting)?) {
-        (Some(trace), _) => ("true", trace),
-        (None, Some((_, t))) => ("reconstructed", shadow::rebuild::rebuild(&t, &setting.release)),
-        (None, None) => ("reconstructed", Trace::default()),
+    let (state, trace) = match opened.true_rows(&setting) {
+        Some(trace) => ("true", trace),
+        None => {
+            let trace = opened.plain_rows(&setting)?.map(|(_, trace)| trace).unwrap_or_default();
+            ("reconstructed", shadow::rebuild::rebuild(&trace, &setting.release))
+        }
     };
     let (_, decisions) = shadow::explain(&trace, &setting.topology, &setting.release);
     Ok(Explanation {

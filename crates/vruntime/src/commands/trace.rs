@@ -1,6 +1,6 @@
 //! `vruntime trace`
 
-use crate::cli::{TraceCheckArgs, TraceDiffArgs, TraceStatArgs, TraceWhyArgs};
+use crate::cli::{Setting, TraceCheckArgs, TraceDiffArgs, TraceStatArgs, TraceWhyArgs};
 use crate::failure::{Done, Failure};
 use crate::machine_choice::machine;
 use crate::trace_check::{Given, trace_check, trace_explain};
@@ -19,25 +19,31 @@ use vruntime_measure::{
 use vruntime_report::blocks::{Columns, all_causes_text};
 use vruntime_report::trace_diff_text;
 
-/// The CPUs that `-m` names. A wrong kernel expression is a mistake of the command line, not of a
-/// recording.
-fn setting(
-    kernel_word: Option<&str>,
-    machine_word: Option<&str>,
-) -> Result<Option<Topology>, Failure> {
-    kernel_word.map(kernel).transpose()?;
-    let machine = machine_word.map(machine).transpose()?;
-    let topology = machine.map(|m| m.topology.build(m.arch)).transpose();
-    topology.map_err(|e| Failure::Input(e.to_string()))
+/// The CPUs that `-m` names.
+fn topology(word: &str) -> Result<Topology, Failure> {
+    let machine = machine(word)?;
+    machine.topology.build(machine.arch).map_err(|e| Failure::Input(e.to_string()))
+}
+
+impl Setting {
+    /// The CPUs, if they are named. A wrong kernel expression is a mistake of the command line, not
+    /// of a recording.
+    fn topology(&self) -> Result<Option<Topology>, Failure> {
+        self.kernel.as_deref().map(kernel).transpose()?;
+        self.machine.as_deref().map(topology).transpose()
+    }
+    fn given<'a>(&'a self, topology: &'a Option<Topology>) -> Given<'a> {
+        Given { kernel: self.kernel.as_deref(), topology: topology.as_ref() }
+    }
 }
 
 /// What made a decision of a recording.
 pub fn why(args: &TraceWhyArgs) -> Result<Done, Failure> {
-    let topology = setting(args.kernel.as_deref(), args.machine.as_deref())?;
+    let topology = args.setting.topology()?;
     let at = args.at.as_deref().map(moment).transpose();
     let at = at.map_err(|e| Failure::Usage(format!("--at {e}")))?;
     let question = Question { task: args.task.clone(), at };
-    let given = Given { kernel: args.kernel.as_deref(), topology: topology.as_ref() };
+    let given = args.setting.given(&topology);
     let found = trace_explain(&args.path, given).map_err(|e| Failure::Input(e.to_string()))?;
     if args.json {
         let decisions = trace_why::select(&found, &question).map_err(Failure::Usage)?;
@@ -57,8 +63,8 @@ pub fn why(args: &TraceWhyArgs) -> Result<Done, Failure> {
 
 /// Replays recorded decisions through the model's own code.
 pub fn check(args: &TraceCheckArgs) -> Result<Done, Failure> {
-    let topology = setting(args.kernel.as_deref(), args.machine.as_deref())?;
-    let given = Given { kernel: args.kernel.as_deref(), topology: topology.as_ref() };
+    let topology = args.setting.topology()?;
+    let given = args.setting.given(&topology);
     let report = trace_check(&args.paths, given).map_err(|e| Failure::Input(e.to_string()))?;
     if args.markdown {
         let tables =
@@ -109,7 +115,7 @@ pub fn stat(args: &TraceStatArgs) -> Result<Done, Failure> {
 type Ways = BTreeMap<&'static str, u64>;
 
 fn wakeups_by_distance(machine: &str, recorded: &Recorded) -> Result<Ways, Failure> {
-    let Some(topology) = setting(None, Some(machine))? else { return Ok(Ways::new()) };
+    let topology = topology(machine)?;
     let nr_cpus = topology.nr_cpus() as u32;
     Ok(wakeups_by(&recorded.timeline, |from, to| {
         if from.max(to) >= nr_cpus {
