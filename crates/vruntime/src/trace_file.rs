@@ -1,11 +1,12 @@
-//! `run --trace`: a run's events as a file that other tools read.
+//! `run --trace` and `trace convert`: events as a file that other tools read.
 
 use crate::batch::Batch;
 use crate::failure::{Failure, writable};
 use std::fs::File;
 use std::io::BufWriter;
 use std::path::{Path, PathBuf};
-use vruntime_formats::write::{Origin, TRACE_FILES, TraceFormat, write_trace};
+use vruntime_base::Timeline;
+use vruntime_formats::write::{Origin, TraceFormat, write_trace};
 use vruntime_kernel::record::RunRecord;
 use vruntime_machine::Arch;
 use vruntime_report::numbers::duration;
@@ -17,18 +18,32 @@ pub struct TraceFile {
 }
 
 impl TraceFile {
-    /// Fails before the run if the name says no format or the file cannot be written.
-    pub fn new(path: &Path) -> Result<TraceFile, Failure> {
-        let format = TraceFormat::of(path).ok_or_else(|| {
-            let name = path.display();
-            Failure::Usage(format!("--trace {name}: expected a name that ends in {TRACE_FILES}"))
-        })?;
+    /// Fails before there is anything to write if the file cannot be written.
+    pub fn new(path: &Path, format: TraceFormat) -> Result<TraceFile, Failure> {
         writable(path)?;
         Ok(TraceFile { path: path.into(), format })
     }
 
+    /// The file that `--trace` names.
+    pub fn of_run(path: &Path) -> Result<TraceFile, Failure> {
+        let format = TraceFormat::of(path);
+        TraceFile::new(path, format.map_err(|e| Failure::Usage(format!("--trace {e}")))?)
+    }
+
+    /// Where it goes.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Writes `timeline`.
+    pub fn write(&self, timeline: &Timeline, origin: &Origin) -> Result<(), Failure> {
+        let failed = |e| Failure::Input(format!("{}: {e}", self.path.display()));
+        let mut out = BufWriter::with_capacity(1 << 20, File::create(&self.path).map_err(failed)?);
+        write_trace(self.format, timeline, origin, &mut out).map_err(failed)
+    }
+
     /// Writes the events of `run`, and says on stderr if it has more than were kept.
-    pub fn write(&self, batch: &Batch, run: &RunRecord) -> Result<(), Failure> {
+    pub fn write_run(&self, batch: &Batch, run: &RunRecord) -> Result<(), Failure> {
         let timeline = &run.timeline;
         let origin = Origin {
             release: run.kernel.clone(),
@@ -40,9 +55,7 @@ impl TraceFile {
             nr_cpus: run.nr_cpus,
             command: std::env::args().collect(),
         };
-        let failed = |e| Failure::Input(format!("{}: {e}", self.path.display()));
-        let mut out = BufWriter::with_capacity(1 << 20, File::create(&self.path).map_err(failed)?);
-        write_trace(self.format, timeline, &origin, &mut out).map_err(failed)?;
+        self.write(timeline, &origin)?;
         if timeline.len() == batch.timeline {
             let at = timeline.last_time().map_or(0, |t| t.0);
             eprintln!(

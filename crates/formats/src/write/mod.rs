@@ -33,19 +33,19 @@ pub enum TraceFormat {
     FtraceText,
 }
 
-/// What the names of trace files end in.
-pub const TRACE_FILES: &str =
-    "`.data` (perf), `.dat` (trace-cmd), `.pftrace` (Perfetto) or `.txt` (ftrace text)";
-
 impl TraceFormat {
-    /// The format that a file's name asks for.
-    pub fn of(path: &Path) -> Option<TraceFormat> {
-        match path.extension()?.to_str()? {
-            "data" => Some(TraceFormat::PerfData),
-            "dat" => Some(TraceFormat::TraceDat),
-            "pftrace" | "perfetto-trace" => Some(TraceFormat::Perfetto),
-            "txt" => Some(TraceFormat::FtraceText),
-            _ => None,
+    /// The format that a file's name asks for, or what was expected.
+    pub fn of(path: &Path) -> Result<TraceFormat, String> {
+        match path.extension().and_then(|e| e.to_str()) {
+            Some("data") => Ok(TraceFormat::PerfData),
+            Some("dat") => Ok(TraceFormat::TraceDat),
+            Some("pftrace" | "perfetto-trace") => Ok(TraceFormat::Perfetto),
+            Some("txt") => Ok(TraceFormat::FtraceText),
+            _ => Err(format!(
+                "{}: expected a name that ends in `.data` (perf), `.dat` (trace-cmd), `.pftrace` \
+                 (Perfetto) or `.txt` (ftrace text)",
+                path.display()
+            )),
         }
     }
 }

@@ -18,14 +18,14 @@ pub fn run(args: &RunArgs) -> Result<Done, Failure> {
     let s = &args.simulation;
     let seeds = args.seeds.map_or(vec![args.seed], |n| (1..=n).collect());
     let mut batch = super::batch(s, std::slice::from_ref(&args.kernel), seeds)?;
-    let trace = args.trace.as_deref().map(TraceFile::new).transpose()?;
+    let trace = args.trace.as_deref().map(TraceFile::of_run).transpose()?;
     if trace.is_some() {
         batch.timeline = args.trace_events as usize;
     }
     let mut records = batch.run()?;
     let runs = records.by_kernel.remove(0);
     if let Some(trace) = trace {
-        trace.write(&batch, &runs[0])?;
+        trace.write_run(&batch, &runs[0])?;
     }
     let done = if s.json {
         Done::json(&run_json(&runs, batch.sampling, records.interrupted)?)

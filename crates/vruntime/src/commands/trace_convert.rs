@@ -1,13 +1,13 @@
 //! `vruntime trace convert`: a trace in another format.
 
 use crate::cli::TraceConvertArgs;
-use crate::failure::{Done, Failure, writable};
-use std::fs::File;
+use crate::failure::{Done, Failure};
+use crate::trace_file::TraceFile;
 use std::io::{self, BufWriter, ErrorKind, Seek, SeekFrom, Write};
 use std::path::Path;
 use vruntime_base::EventKind;
 use vruntime_formats::read::{self, Recorded};
-use vruntime_formats::write::{Origin, TRACE_FILES, TraceFormat, write_trace};
+use vruntime_formats::write::{Origin, TraceFormat, write_trace};
 
 /// A format by name.
 #[derive(Clone, Copy, clap::ValueEnum)]
@@ -38,37 +38,34 @@ pub fn convert(args: &TraceConvertArgs) -> Result<Done, Failure> {
     let out = args.output.as_deref().filter(|path| *path != Path::new("-"));
     let format = match (args.to, out) {
         (Some(format), _) => format.into(),
-        (None, Some(path)) => TraceFormat::of(path).ok_or_else(|| {
-            let name = path.display();
-            Failure::Usage(format!("{name}: expected a name that ends in {TRACE_FILES}, or --to"))
-        })?,
+        (None, Some(path)) => {
+            TraceFormat::of(path).map_err(|e| Failure::Usage(format!("{e}, or --to")))?
+        }
         (None, None) => {
             return Err(Failure::Usage("to standard output: expected --to FORMAT".into()));
         }
     };
-    if let Some(path) = out {
+    let file = out.map(|path| {
         if same_file(&args.input, path) {
             let name = path.display();
             return Err(Failure::Usage(format!("{name}: expected another file to write to")));
         }
-        writable(path)?;
-    }
+        TraceFile::new(path, format)
+    });
+    let file = file.transpose()?;
     let recorded = read::open(&args.input).map_err(|e| Failure::Input(e.to_string()))?;
     for note in &recorded.diagnostics {
         eprintln!("vruntime: note: {note}");
     }
     let origin = origin(&recorded);
-    let name = out.map_or("standard output".into(), |path| path.display().to_string());
-    let failed = |e: io::Error| Failure::Input(format!("{name}: {e}"));
-    let Some(path) = out else {
+    let Some(file) = file else {
+        let failed = |e: io::Error| Failure::Input(format!("standard output: {e}"));
         to_stdout(format, &recorded, &origin).map_err(failed)?;
         return Ok(Done::new(String::new()));
     };
-    let file = File::create(path).map_err(failed)?;
-    let mut to = BufWriter::with_capacity(1 << 20, file);
-    write_trace(format, &recorded.timeline, &origin, &mut to).map_err(failed)?;
+    file.write(&recorded.timeline, &origin)?;
     let (events, tasks) = (recorded.timeline.len(), recorded.timeline.tasks().len());
-    let cpus = origin.nr_cpus;
+    let (name, cpus) = (file.path().display(), origin.nr_cpus);
     Ok(Done::new(format!("{name}: {events} events, {tasks} tasks, {cpus} CPUs\n")))
 }
 
