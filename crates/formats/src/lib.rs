@@ -10,6 +10,7 @@
 //! | `xz` | `.xz`, damaged files included |
 //! | `table` | a table of integers addressed by column name |
 //! | `topology_text` | a dump of sysfs `cpu*/topology`, `cpu*/cache`, `node*` |
+//! | `numbers` | the numbers by which perf.data and Perfetto name their parts |
 //! | `write` | timelines as perf.data, trace.dat, Perfetto, text |
 //! | `read` | recorded traces as timelines: perf.data, text of tracefs |
 //! | `recording` | a directory with a kernel's recorded decisions and state (`state.csv`) |
@@ -17,6 +18,7 @@
 pub mod error;
 pub mod kernel_file;
 pub mod machine_file;
+mod numbers;
 pub mod read;
 pub mod recording;
 pub mod study_file;

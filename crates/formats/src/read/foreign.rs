@@ -1,5 +1,7 @@
 //! A perf.data of ours as a big-endian machine would have written it.
 
+use crate::numbers::perf_data::{FILE_HEADER, feature, record};
+
 /// Turns around the bytes of numbers.
 struct Swap(Vec<u8>);
 
@@ -32,15 +34,13 @@ impl Swap {
     }
 
     fn record(&mut self, at: usize) -> usize {
-        const COMM: usize = 3;
-        const SAMPLE: usize = 9;
         let (kind, size) = (self.u32(at), usize::from(self.0[at + 6]));
         self.row(at, &[4, 2, 2]);
         let body = at + 8;
-        if kind == COMM {
+        if kind == record::COMM as usize {
             self.row(body, &[4, 4]);
             self.row(body + 24, &[4, 4, 8, 8, 8]);
-        } else if kind == SAMPLE {
+        } else if kind == record::SAMPLE as usize {
             let raw = self.row(body, &[8, 4, 4, 8, 4, 4, 8, 4]);
             self.raw(raw);
         }
@@ -85,13 +85,12 @@ impl Swap {
 
 /// `file`, which is ours and little-endian, turned around.
 pub(super) fn foreign(file: &[u8]) -> Vec<u8> {
-    const TRACING_DATA: usize = 1;
     let mut s = Swap(file.to_vec());
     let (attrs, attrs_size, data, data_size) = (s.u64(24), s.u64(32), s.u64(40), s.u64(48));
     let flags = s.u64(72);
     s.turn(0, 8);
     s.row(8, &[8; 12]);
-    for at in (104..attrs).step_by(8) {
+    for at in (FILE_HEADER as usize..attrs).step_by(8) {
         s.turn(at, 8);
     }
     for at in (attrs..attrs + attrs_size).step_by(128) {
@@ -104,14 +103,14 @@ pub(super) fn foreign(file: &[u8]) -> Vec<u8> {
     while at < data + data_size {
         at = s.record(at);
     }
-    for feature in (0..64).filter(|f| flags >> f & 1 == 1) {
+    for feature in (0u64..64).filter(|f| flags >> f & 1 == 1) {
         let section = s.u64(at);
         s.row(at, &[8, 8]);
         at += 16;
         match feature {
-            TRACING_DATA => s.tracing_data(section),
-            // Number of CPUs; else a text with its length.
-            7 => drop(s.row(section, &[4, 4])),
+            feature::TRACING_DATA => s.tracing_data(section),
+            feature::NRCPUS => drop(s.row(section, &[4, 4])),
+            // A text with its length.
             _ => s.turn(section, 4),
         }
     }

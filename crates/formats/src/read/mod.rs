@@ -29,6 +29,7 @@ mod tracing_data;
 mod zstd;
 
 use crate::error::{Diagnostic, FormatError};
+use crate::numbers::perf_data::MAGIC;
 use builder::Builder;
 use input::Input;
 use std::io;
@@ -206,8 +207,7 @@ impl From<io::Error> for Refusal {
 /// Reads the contents of a trace; the error says what was found instead of one.
 fn parse(input: &mut Input, glimpses: Glimpses) -> Result<(Recorded, Notes), String> {
     let start = input.get(0, 16);
-    let read = if start.starts_with(perf_data::MAGIC) || start.starts_with(perf_data::MAGIC_FOREIGN)
-    {
+    let read = if start.starts_with(MAGIC) || start.starts_with(perf_data::MAGIC_FOREIGN) {
         perf_data::read(input, glimpses)
     } else if start.starts_with(tracing_data::MAGIC) {
         trace_dat::read(input, glimpses)

@@ -11,20 +11,14 @@ use super::perf_records::{Layouts, Records};
 use super::tracepoint::Tracepoints;
 use super::tracing_data::{self, Cursor};
 use super::{Glimpses, Notes, Recorded};
+use crate::numbers::perf_data::{FILE_HEADER, feature};
 
-pub(super) const MAGIC: &[u8] = b"PERFILE2";
 pub(super) const MAGIC_FOREIGN: &[u8] = b"2ELIFREP";
 
-/// Feature sections, by the bit that announces them.
-const TRACING_DATA: u64 = 1;
-const HOSTNAME: u64 = 3;
-const RELEASE: u64 = 4;
-const ARCH: u64 = 6;
-const NR_CPUS: u64 = 7;
+/// Bits for features in the header.
 const FEATURES: u64 = 256;
-/// Header of a pipe, and the least of a file.
+/// Header of a pipe.
 const PIPE_HEADER: u64 = 16;
-const FILE_HEADER: u64 = 104;
 /// No event is described by more bytes, and no text of a feature is longer.
 const ENTRY_MAX: usize = 1 << 16;
 /// No recorder asks for more kinds of events.
@@ -79,8 +73,11 @@ impl State {
             let text = "the recorder did not close the file: nothing says where its data ends";
             self.notes.at(48, text);
         } else if size < end.saturating_add(16 * sections.len() as u64) {
-            let lacks =
-                if has(TRACING_DATA) { ", the descriptions of its events among them" } else { "" };
+            let lacks = if has(feature::TRACING_DATA) {
+                ", the descriptions of its events among them"
+            } else {
+                ""
+            };
             let text = format!(
                 "the file ends; its data should end at byte {end}, and {} sections about it follow \
                  there{lacks}",
@@ -131,14 +128,16 @@ impl State {
     fn section(&mut self, input: &mut Input, big: bool, feature: u64, at: u64) {
         let place = Bytes { of: input.get(at, 16), big };
         let (Some(from), Some(size)) = (place.u64(0), place.u64(8)) else { return };
-        if feature == TRACING_DATA {
+        if feature == feature::TRACING_DATA {
             let mut c = Cursor::input(input, from, big);
             if tracing_data::perf(&mut c, &mut self.points).is_none() {
                 let at = c.at;
                 let at = at.min(input.size().unwrap_or(at));
                 self.notes.at(at, "the descriptions of the events are cut short");
             }
-        } else if [HOSTNAME, RELEASE, ARCH, NR_CPUS].contains(&feature) {
+        } else if [feature::HOSTNAME, feature::OSRELEASE, feature::ARCH, feature::NRCPUS]
+            .contains(&feature)
+        {
             let bytes = input.get(from, size.min(ENTRY_MAX as u64) as usize);
             if (bytes.len() as u64) < size {
                 self.notes.at(at, format!("section {feature} is not in the file"));
@@ -154,10 +153,10 @@ impl State {
             Some(String::from_utf8_lossy(text).into_owned())
         };
         match feature {
-            HOSTNAME => self.found.hostname = text(),
-            RELEASE => self.found.release = text(),
-            ARCH => self.found.arch = text(),
-            NR_CPUS => self.found.nr_cpus = section.u32(0),
+            feature::HOSTNAME => self.found.hostname = text(),
+            feature::OSRELEASE => self.found.release = text(),
+            feature::ARCH => self.found.arch = text(),
+            feature::NRCPUS => self.found.nr_cpus = section.u32(0),
             _ => {}
         }
     }

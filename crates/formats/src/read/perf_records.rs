@@ -11,21 +11,11 @@ use super::perf_data::State;
 use super::tracepoint::Taken;
 use super::tracing_data::{self, Cursor};
 use super::zstd::Unpacker;
+use crate::numbers::perf_data::{record, sample};
 use std::collections::HashMap;
 
-const LOST: u32 = 2;
-const COMM: u32 = 3;
-const SAMPLE: u32 = 9;
-const LOST_SAMPLES: u32 = 13;
 /// The kernel's own records end here, and the recorder's begin.
 const KERNEL_MAX: u32 = 32;
-const HEADER_ATTR: u32 = 64;
-const HEADER_TRACING_DATA: u32 = 66;
-const FINISHED_ROUND: u32 = 68;
-const AUXTRACE: u32 = 71;
-const HEADER_FEATURE: u32 = 80;
-const COMPRESSED: u32 = 81;
-const COMPRESSED_2: u32 = 83;
 const RECORDER_MAX: u32 = 96;
 
 /// A record's size is a number of two bytes.
@@ -54,28 +44,28 @@ struct Layout {
 
 impl Layout {
     fn of(sample_type: u64, read_format: u64) -> Layout {
-        let has = |bit: u32| sample_type >> bit & 1 == 1;
+        let has = |part: u64| sample_type & part != 0;
         let mut at = 8;
-        let mut place = |bit: u32| {
-            has(bit).then(|| {
+        let mut place = |part: u64| {
+            has(part).then(|| {
                 at += 8;
                 at - 8
             })
         };
-        let identified = place(16).is_some();
-        place(0);
-        let (tid, time) = (place(1), place(2));
-        let _ = (place(3), place(6), place(9));
-        let cpu = place(7);
-        place(8);
+        let identified = place(sample::IDENTIFIER).is_some();
+        place(sample::IP);
+        let (tid, time) = (place(sample::TID), place(sample::TIME));
+        let _ = (place(sample::ADDR), place(sample::ID), place(sample::STREAM_ID));
+        let cpu = place(sample::CPU);
+        place(sample::PERIOD);
         Layout {
             tid,
             time,
             cpu,
             rest: at,
-            read_format: has(4).then_some(read_format),
-            callchain: has(5),
-            raw: has(10),
+            read_format: has(sample::READ).then_some(read_format),
+            callchain: has(sample::CALLCHAIN),
+            raw: has(sample::RAW),
             identified,
         }
     }
@@ -242,26 +232,26 @@ impl<'a> Records<'a> {
     /// Takes in one record; `None` if it is too short.
     fn record(&mut self, kind: u32, r: Bytes, at: u64) -> Option<Outside> {
         match kind {
-            SAMPLE => self.sample(r, at)?,
-            LOST => self.lost(r.u64(16)?, at),
-            LOST_SAMPLES => self.lost(r.u64(8)?, at),
-            COMM => {
+            record::SAMPLE => self.sample(r, at)?,
+            record::LOST => self.lost(r.u64(16)?, at),
+            record::LOST_SAMPLES => self.lost(r.u64(8)?, at),
+            record::COMM => {
                 let (tgid, pid) = (r.u32(8)?, r.u32(12)?);
                 self.state.builder.tgid(pid, tgid);
                 self.state.builder.called(pid, r.string(16, r.len().checked_sub(16)?.min(16))?);
             }
             // Compressed records are unpacked later than the marks between them are read.
-            FINISHED_ROUND if self.unpacker.is_new() => self.state.builder.round(),
-            HEADER_ATTR => {
+            record::FINISHED_ROUND if self.unpacker.is_new() => self.state.builder.round(),
+            record::HEADER_ATTR => {
                 let size = r.u32(12)? as usize;
                 let ids = r.from(8usize.checked_add(size)?)?;
                 self.state.layouts.add(r.part(8, size)?, ids);
             }
-            HEADER_TRACING_DATA => return Some(Outside::TracingData(r.u32(8)?.into())),
-            AUXTRACE => return Some(Outside::Skip(r.u64(8)?)),
-            HEADER_FEATURE => self.state.feature(r.u64(8)?, r.from(16)?),
-            COMPRESSED => self.compressed(r.from(8)?, at),
-            COMPRESSED_2 => self.compressed(r.part(16, r.size(8)?)?, at),
+            record::HEADER_TRACING_DATA => return Some(Outside::TracingData(r.u32(8)?.into())),
+            record::AUXTRACE => return Some(Outside::Skip(r.u64(8)?)),
+            record::HEADER_FEATURE => self.state.feature(r.u64(8)?, r.from(16)?),
+            record::COMPRESSED => self.compressed(r.from(8)?, at),
+            record::COMPRESSED_2 => self.compressed(r.part(16, r.size(8)?)?, at),
             _ => {}
         }
         Some(Outside::Nothing)
@@ -301,7 +291,7 @@ impl<'a> Records<'a> {
             }
             let Some(record) = (Bytes { of: &all, big: self.big }).part(from, size) else { break };
             // A compressed record in a compressed record has no meaning.
-            if ![COMPRESSED, COMPRESSED_2].contains(&kind)
+            if ![record::COMPRESSED, record::COMPRESSED_2].contains(&kind)
                 && self.record(kind, record, at).is_none()
             {
                 self.note(
@@ -387,7 +377,8 @@ fn header(b: Bytes, at: usize) -> Option<(u32, usize)> {
 fn in_a_row(b: Bytes, mut at: usize, is_last: bool) -> bool {
     for _ in 0..RECORDS_IN_A_ROW {
         let Some((kind, size)) = header(b, at) else { return is_last && at == b.len() };
-        let known = (1..KERNEL_MAX).contains(&kind) || (HEADER_ATTR..RECORDER_MAX).contains(&kind);
+        let known =
+            (1..KERNEL_MAX).contains(&kind) || (record::HEADER_ATTR..RECORDER_MAX).contains(&kind);
         if !known || size < 8 || size % 8 != 0 {
             return false;
         }

@@ -11,31 +11,21 @@ use super::builder::{At, Builder, Named};
 use super::input::Input;
 use super::protobuf::{Fields, Value, fields, numbers, varint};
 use super::{Glimpses, Notes, Recorded};
+use crate::numbers::perfetto::{
+    self as known, bundle, event, migrate, packet, process_tree, switch, wakeup,
+};
 use std::collections::HashMap;
 use std::io::Read;
 use vruntime_base::EventKind;
 
-/// `Trace.packet` with its wire type.
-const PACKET: u8 = 0x0a;
+/// `Trace.packet` with its wire type, bytes.
+const PACKET: u8 = (known::PACKET << 3 | 2) as u8;
 /// No packet is longer: what a buffer of the recorder holds.
 const PACKET_MAX: u64 = 256 << 20;
 /// Bytes without a packet after which nobody looks on.
 const SEARCH_MAX: u64 = 64 << 20;
 /// Compressed packets that unpack to more than this many times their size are damaged.
 const RATIO: u64 = 1000;
-
-/// Fields of `TracePacket`.
-const FTRACE_EVENTS: u64 = 1;
-const PROCESS_TREE: u64 = 2;
-const FTRACE_STATS: u64 = 34;
-const SYSTEM_INFO: u64 = 45;
-const COMPRESSED: u64 = 50;
-/// Fields of `FtraceEvent`.
-const SWITCH: u64 = 4;
-const WAKEUP: u64 = 17;
-const WAKING: u64 = 20;
-const WAKEUP_NEW: u64 = 114;
-const MIGRATE: u64 = 491;
 
 /// Bits of a task's state as the kernel has reported them since 4.14.
 const EXITED: u64 = 0x30;
@@ -156,11 +146,11 @@ impl State {
         for (field, value) in fields(packet).flatten() {
             let Some(message) = value.bytes() else { continue };
             match field {
-                FTRACE_EVENTS => self.bundle(message, at),
-                PROCESS_TREE => self.process_tree(message),
-                FTRACE_STATS => self.statistics(message, at),
-                SYSTEM_INFO => self.system_info(message),
-                COMPRESSED if may_hold_packets => self.compressed(message, at),
+                packet::FTRACE_EVENTS => self.bundle(message, at),
+                packet::PROCESS_TREE => self.process_tree(message),
+                packet::FTRACE_STATS => self.statistics(message, at),
+                packet::SYSTEM_INFO => self.system_info(message),
+                packet::COMPRESSED if may_hold_packets => self.compressed(message, at),
                 _ => {}
             }
         }
@@ -172,7 +162,7 @@ impl State {
         let mut from = flate2::read::ZlibDecoder::new(packed).take(limit);
         let read = from.read_to_end(&mut bytes);
         for (field, value) in fields(&bytes).flatten() {
-            if let (1, Some(packet)) = (field, value.bytes()) {
+            if let (known::PACKET, Some(packet)) = (field, value.bytes()) {
                 self.packet(packet, at, false);
             }
         }
@@ -185,19 +175,19 @@ impl State {
 
     fn bundle(&mut self, bundle: &[u8], at: u64) {
         let all = fields(bundle);
-        let cpu = all.get(1).and_then(Value::number).unwrap_or(0);
+        let cpu = all.get(bundle::CPU).and_then(Value::number).unwrap_or(0);
         let Ok(cpu) = u16::try_from(cpu) else {
             self.notes.at(at, format!("events of CPU {cpu}; left out"));
             return;
         };
-        if all.get(3).and_then(Value::number) == Some(1) {
+        if all.get(bundle::LOST_EVENTS).and_then(Value::number) == Some(1) {
             self.notes.at(at, format!("events of CPU {cpu} were lost before these"));
         }
         for (field, value) in all.flatten() {
             let Some(message) = value.bytes() else { continue };
             let done = match field {
-                2 => self.event(message, cpu),
-                4 => self.columns(message, cpu, at),
+                bundle::EVENT => self.event(message, cpu),
+                bundle::COMPACT_SCHED => self.columns(message, cpu, at),
                 _ => Some(()),
             };
             if done.is_none() {
@@ -208,15 +198,16 @@ impl State {
 
     /// A `FtraceEvent`.
     fn event(&mut self, event: &[u8], cpu: u16) -> Option<()> {
-        let kinds = [SWITCH, WAKEUP, WAKING, WAKEUP_NEW, MIGRATE];
+        let kinds =
+            [event::SWITCH, event::WAKEUP, event::WAKING, event::WAKEUP_NEW, event::MIGRATE];
         let mut time = 0;
         let (mut pid, mut flags) = (None, None);
         let mut found = None;
         for (field, value) in fields(event).flatten() {
             match (field, value) {
-                (1, Value::Number(n)) => time = n,
-                (2, Value::Number(n)) => pid = Some(n as u32),
-                (5, Value::Number(n)) => flags = Some(n as u8),
+                (event::TIMESTAMP, Value::Number(n)) => time = n,
+                (event::PID, Value::Number(n)) => pid = Some(n as u32),
+                (event::COMMON_FLAGS, Value::Number(n)) => flags = Some(n as u8),
                 (field, Value::Bytes(message)) if kinds.contains(&field) => {
                     found = Some((field, fields(message)));
                 }
@@ -232,24 +223,26 @@ impl State {
         // What is zero may be left out.
         let cpu_of = |field: u64| as_cpu(number(field).unwrap_or(0));
         match kind {
-            SWITCH => {
-                let prev = who(message, 1)?;
-                let next = who(message, 5)?;
-                let state = state(number(4).unwrap_or(0));
+            event::SWITCH => {
+                let prev = who(message, switch::PREV_COMM)?;
+                let next = who(message, switch::NEXT_COMM)?;
+                let state = state(number(switch::PREV_STATE).unwrap_or(0));
                 self.builder.switch(at, prev.named(), state, next.named());
                 self.current.insert(cpu, next);
             }
-            MIGRATE => {
-                let task = who(message, 1)?;
-                self.builder.migrate(at, task.named(), cpu_of(4)?, cpu_of(5)?);
+            event::MIGRATE => {
+                let task = who(message, migrate::COMM)?;
+                let (from, to) = (cpu_of(migrate::ORIG_CPU)?, cpu_of(migrate::DEST_CPU)?);
+                self.builder.migrate(at, task.named(), from, to);
             }
             _ => {
                 let kind = match kind {
-                    WAKING => EventKind::Waking,
-                    WAKEUP => EventKind::Wakeup,
+                    event::WAKING => EventKind::Waking,
+                    event::WAKEUP => EventKind::Wakeup,
                     _ => EventKind::WakeupNew,
                 };
-                self.builder.wake(at, kind, who(message, 1)?.named(), cpu_of(5)?);
+                let task = who(message, wakeup::COMM)?;
+                self.builder.wake(at, kind, task.named(), cpu_of(wakeup::TARGET_CPU)?);
             }
         }
         Some(())
@@ -315,17 +308,18 @@ impl State {
     }
 
     fn process_tree(&mut self, tree: &[u8]) {
+        use process_tree::{PROCESSES, THREADS, process, thread};
         for (field, value) in fields(tree).flatten() {
             let Some(message) = value.bytes().map(fields) else { continue };
             let number = |field: u64| message.get(field).and_then(Value::number).map(|n| n as u32);
             let text =
                 |field: u64| message.flatten().find(|f| f.0 == field).and_then(|f| f.1.bytes());
-            let Some(pid) = number(1) else { continue };
-            let (name, tgid) = match field {
-                1 => (text(3), Some(pid)),
-                2 => (text(2), number(3)),
+            let (pid, name, tgid) = match field {
+                PROCESSES => (number(process::PID), text(process::CMDLINE), number(process::PID)),
+                THREADS => (number(thread::TID), text(thread::NAME), number(thread::TGID)),
                 _ => continue,
             };
+            let Some(pid) = pid else { continue };
             if let Some(tgid) = tgid {
                 self.builder.tgid(pid, tgid);
             }

@@ -7,42 +7,24 @@
 use super::Origin;
 use super::tracepoints::{TRACEPOINTS, Walk};
 use super::tracing_data::tracing_data;
+use crate::numbers::perf_data::{FILE_HEADER, MAGIC, feature, record, sample};
 use std::io::{self, Seek, SeekFrom, Write};
 use vruntime_base::Timeline;
 
-const HEADER: u64 = 104;
 /// Bytes of an attribute: `PERF_ATTR_SIZE_VER5`, that perf 4.4 and later know.
 const ATTR: u64 = 112;
 /// With the place of its identifiers.
 const ATTR_ENTRY: u64 = ATTR + 16;
 
 const TYPE_TRACEPOINT: u32 = 2;
-const RECORD_COMM: u32 = 3;
-const RECORD_SAMPLE: u32 = 9;
-const RECORD_FINISHED_ROUND: u32 = 68;
 const MISC_KERNEL: u16 = 1;
 
-const SAMPLE_TID: u64 = 1 << 1;
-const SAMPLE_TIME: u64 = 1 << 2;
-const SAMPLE_CPU: u64 = 1 << 7;
-const SAMPLE_PERIOD: u64 = 1 << 8;
-const SAMPLE_RAW: u64 = 1 << 10;
-const SAMPLE_IDENTIFIER: u64 = 1 << 16;
 const SAMPLE: u64 =
-    SAMPLE_IDENTIFIER | SAMPLE_TID | SAMPLE_TIME | SAMPLE_CPU | SAMPLE_PERIOD | SAMPLE_RAW;
+    sample::IDENTIFIER | sample::TID | sample::TIME | sample::CPU | sample::PERIOD | sample::RAW;
 /// Bits of the flags word of an attribute.
 const DISABLED: u64 = 1;
 const COMM: u64 = 1 << 9;
 const SAMPLE_ID_ALL: u64 = 1 << 18;
-
-/// Feature sections, by the bit that announces them.
-const TRACING_DATA: u32 = 1;
-const HOSTNAME: u32 = 3;
-const OSRELEASE: u32 = 4;
-const VERSION: u32 = 5;
-const ARCH: u32 = 6;
-const NRCPUS: u32 = 7;
-const CMDLINE: u32 = 11;
 
 /// Records between two marks that everything before the mark before may be shown.
 const ROUND: u32 = 4096;
@@ -54,10 +36,10 @@ pub(super) fn write(
     out: &mut (impl Write + Seek),
 ) -> io::Result<()> {
     let nr = TRACEPOINTS.len() as u64;
-    let ids_at = HEADER;
+    let ids_at = FILE_HEADER;
     let attrs_at = ids_at + 8 * nr;
     let data_at = attrs_at + ATTR_ENTRY * nr;
-    out.write_all(&[0; HEADER as usize])?;
+    out.write_all(&[0; FILE_HEADER as usize])?;
     for i in 0..nr {
         out.write_all(&identifier(i as usize).to_le_bytes())?;
     }
@@ -80,9 +62,21 @@ pub(super) fn write(
         out.write_all(bytes)?;
     }
     out.seek(SeekFrom::Start(0))?;
-    out.write_all(b"PERFILE2")?;
-    let words =
-        [HEADER, ATTR_ENTRY, attrs_at, ATTR_ENTRY * nr, data_at, data_size, 0, 0, flags, 0, 0, 0];
+    out.write_all(MAGIC)?;
+    let words = [
+        FILE_HEADER,
+        ATTR_ENTRY,
+        attrs_at,
+        ATTR_ENTRY * nr,
+        data_at,
+        data_size,
+        0,
+        0,
+        flags,
+        0,
+        0,
+        0,
+    ];
     for word in words {
         out.write_all(&word.to_le_bytes())?;
     }
@@ -128,7 +122,7 @@ fn records(timeline: &Timeline, nr_cpus: usize, out: &mut impl Write) -> io::Res
         record.extend_from_slice(&task.pid.to_le_bytes());
         super::tracepoints::comm(&task.comm, &mut record);
         trailer(&mut record, task.tgid, task.pid, start);
-        put(RECORD_COMM, 0, &record)?;
+        put(record::COMM, 0, &record)?;
     }
     let mut in_round = 0;
     Walk::new(timeline, nr_cpus).each(|hit| {
@@ -146,11 +140,11 @@ fn records(timeline: &Timeline, nr_cpus: usize, out: &mut impl Write) -> io::Res
         record.resize(record.len().next_multiple_of(8), 0);
         let raw = (record.len() - raw_at - 4) as u32;
         record[raw_at..raw_at + 4].copy_from_slice(&raw.to_le_bytes());
-        put(RECORD_SAMPLE, MISC_KERNEL, &record)?;
+        put(record::SAMPLE, MISC_KERNEL, &record)?;
         in_round += 1;
         if in_round == ROUND {
             in_round = 0;
-            put(RECORD_FINISHED_ROUND, 0, &[])?;
+            put(record::FINISHED_ROUND, 0, &[])?;
         }
         Ok::<(), io::Error>(())
     })?;
@@ -167,7 +161,7 @@ fn trailer(record: &mut Vec<u8>, tgid: u32, pid: u32, time: u64) {
 }
 
 /// Feature sections in order of their bits.
-fn features(timeline: &Timeline, origin: &Origin) -> Vec<(u32, Vec<u8>)> {
+fn features(timeline: &Timeline, origin: &Origin) -> Vec<(u64, Vec<u8>)> {
     let nr_cpus = origin.nr_cpus as u32;
     let mut cpus = nr_cpus.to_le_bytes().to_vec();
     cpus.extend_from_slice(&nr_cpus.to_le_bytes());
@@ -176,13 +170,13 @@ fn features(timeline: &Timeline, origin: &Origin) -> Vec<(u32, Vec<u8>)> {
         command.extend(string(word));
     }
     vec![
-        (TRACING_DATA, tracing_data("0.6", timeline)),
-        (HOSTNAME, string(&origin.hostname)),
-        (OSRELEASE, string(&origin.release)),
-        (VERSION, string(concat!("vruntime ", env!("CARGO_PKG_VERSION")))),
-        (ARCH, string(&origin.arch)),
-        (NRCPUS, cpus),
-        (CMDLINE, command),
+        (feature::TRACING_DATA, tracing_data("0.6", timeline)),
+        (feature::HOSTNAME, string(&origin.hostname)),
+        (feature::OSRELEASE, string(&origin.release)),
+        (feature::VERSION, string(concat!("vruntime ", env!("CARGO_PKG_VERSION")))),
+        (feature::ARCH, string(&origin.arch)),
+        (feature::NRCPUS, cpus),
+        (feature::CMDLINE, command),
     ]
 }
 

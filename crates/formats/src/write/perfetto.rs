@@ -9,6 +9,7 @@
 
 use super::Origin;
 use super::tracepoints::{Hit, MIGRATE, RUNTIME, SWITCH, Value, WAKEUP, WAKING, Walk};
+use crate::numbers::perfetto::{PACKET, bundle, event, packet, process_tree, wakeup};
 use std::io::{self, Write};
 use vruntime_base::Timeline;
 
@@ -19,12 +20,12 @@ const SEQUENCE: u64 = 1;
 
 /// Writes the file.
 pub(super) fn write(timeline: &Timeline, origin: &Origin, out: &mut impl Write) -> io::Result<()> {
-    packet(out, 2, &process_tree(timeline))?;
+    packet(out, packet::PROCESS_TREE, &process_tree(timeline))?;
     let mut bundles: Vec<(usize, Vec<u8>)> = vec![(0, Vec::new()); origin.nr_cpus];
     Walk::new(timeline, origin.nr_cpus).each(|hit| {
         let Some(number) = message_of(hit.point) else { return Ok(()) };
         let (count, bundle) = &mut bundles[hit.cpu.ix()];
-        bytes(2, &event(hit, number), bundle);
+        bytes(bundle::EVENT, &event(hit, number), bundle);
         *count += 1;
         if *count == BUNDLE {
             flush(out, hit.cpu.ix(), bundle)?;
@@ -40,66 +41,68 @@ pub(super) fn write(timeline: &Timeline, origin: &Origin, out: &mut impl Write) 
 
 fn flush(out: &mut impl Write, cpu: usize, events: &mut Vec<u8>) -> io::Result<()> {
     let mut bundle = Vec::with_capacity(events.len() + 8);
-    number(1, cpu as u64, &mut bundle);
+    number(bundle::CPU, cpu as u64, &mut bundle);
     bundle.append(events);
-    packet(out, 1, &bundle)
+    packet(out, packet::FTRACE_EVENTS, &bundle)
 }
 
 /// A packet with one message in it.
-fn packet(out: &mut impl Write, field: u32, message: &[u8]) -> io::Result<()> {
+fn packet(out: &mut impl Write, field: u64, message: &[u8]) -> io::Result<()> {
     let mut packet = Vec::with_capacity(message.len() + 16);
     bytes(field, message, &mut packet);
-    number(10, SEQUENCE, &mut packet);
+    number(packet::SEQUENCE, SEQUENCE, &mut packet);
     let mut framed = Vec::with_capacity(packet.len() + 8);
-    bytes(1, &packet, &mut framed);
+    bytes(PACKET, &packet, &mut framed);
     out.write_all(&framed)
 }
 
 /// The field of `FtraceEvent` for a tracepoint.
-fn message_of(point: usize) -> Option<u32> {
+fn message_of(point: usize) -> Option<u64> {
     match point {
-        SWITCH => Some(4),
-        WAKEUP => Some(17),
-        WAKING => Some(20),
-        MIGRATE => Some(491),
+        SWITCH => Some(event::SWITCH),
+        WAKEUP => Some(event::WAKEUP),
+        WAKING => Some(event::WAKING),
+        MIGRATE => Some(event::MIGRATE),
         RUNTIME => None,
-        _ => Some(114),
+        _ => Some(event::WAKEUP_NEW),
     }
 }
 
-fn event(hit: &Hit, message: u32) -> Vec<u8> {
+fn event(hit: &Hit, message: u64) -> Vec<u8> {
     let mut fields = Vec::with_capacity(80);
     let is_wakeup = ![SWITCH, MIGRATE].contains(&hit.point);
     for (i, value) in hit.values().iter().enumerate() {
         // Wakeups have `success` before the CPU.
-        let field = if is_wakeup && i == 3 { 5 } else { i as u32 + 1 };
+        let field = if is_wakeup && i == 3 { wakeup::TARGET_CPU } else { i as u64 + 1 };
         match value {
             Value::Comm(name) => bytes(field, name.as_bytes(), &mut fields),
             Value::Number(n) => number(field, *n, &mut fields),
         }
     }
     if is_wakeup {
-        number(4, 1, &mut fields);
+        number(wakeup::SUCCESS, 1, &mut fields);
     }
     let mut out = Vec::with_capacity(fields.len() + 24);
-    number(1, hit.time, &mut out);
-    number(2, hit.current.pid.into(), &mut out);
+    number(event::TIMESTAMP, hit.time, &mut out);
+    number(event::PID, hit.current.pid.into(), &mut out);
     bytes(message, &fields, &mut out);
     out
 }
 
 fn process_tree(timeline: &Timeline) -> Vec<u8> {
+    use process_tree::{PROCESSES, THREADS, process, thread};
     let mut out = Vec::new();
     for task in timeline.tasks().iter().filter(|t| t.pid != 0) {
         let mut row = Vec::new();
-        number(1, task.pid.into(), &mut row);
         if task.pid == task.tgid {
-            bytes(3, task.comm.as_bytes(), &mut row);
-            bytes(1, &row, &mut out);
+            number(process::PID, task.pid.into(), &mut row);
+            bytes(process::CMDLINE, task.comm.as_bytes(), &mut row);
+            bytes(PROCESSES, &row, &mut out);
         } else {
-            bytes(2, task.comm.as_bytes(), &mut row);
-            number(3, task.tgid.into(), &mut row);
-            bytes(2, &row, &mut out);
+            number(thread::TID, task.pid.into(), &mut row);
+            bytes(thread::NAME, task.comm.as_bytes(), &mut row);
+            number(thread::TGID, task.tgid.into(), &mut row);
+            bytes(THREADS, &row, &mut out);
         }
     }
     out
@@ -113,13 +116,13 @@ fn varint(mut n: u64, out: &mut Vec<u8>) {
     out.push(n as u8);
 }
 
-fn number(field: u32, n: u64, out: &mut Vec<u8>) {
-    varint(u64::from(field) << 3, out);
+fn number(field: u64, n: u64, out: &mut Vec<u8>) {
+    varint(field << 3, out);
     varint(n, out);
 }
 
-fn bytes(field: u32, content: &[u8], out: &mut Vec<u8>) {
-    varint(u64::from(field) << 3 | 2, out);
+fn bytes(field: u64, content: &[u8], out: &mut Vec<u8>) {
+    varint(field << 3 | 2, out);
     varint(content.len() as u64, out);
     out.extend_from_slice(content);
 }
