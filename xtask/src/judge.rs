@@ -1,4 +1,5 @@
-//! The table of agreement in `docs/judge.md`, from what `trace check` says now.
+//! The tables of agreement in `docs/judge.md`, from what `trace check` says now: from the kernel's
+//! own state, and from plain traces.
 
 use serde_json::Value;
 use std::fmt::Write as _;
@@ -13,7 +14,10 @@ const KINDS: [(&str, &str, &str); 4] = [
     ("tick_preemption", "tick", "of several"),
 ];
 
-/// Judges the recordings in `dirs` and puts the table into the page. False if that failed.
+/// The tables, in the order of the page: where the state is from, and how many of the kinds.
+const TABLES: [(&str, usize); 2] = [("true", 4), ("reconstructed", 3)];
+
+/// Judges the recordings in `dirs` and puts the tables into the page. False if that failed.
 pub fn run(root: &Path, dirs: &[String]) -> bool {
     match report(root, dirs).and_then(|report| rewrite(&root.join("docs/judge.md"), &report)) {
         Ok(()) => true,
@@ -41,37 +45,45 @@ fn report(root: &Path, dirs: &[String]) -> Result<Value, String> {
     serde_json::from_slice(&checked.stdout).map_err(|e| format!("vruntime trace check: {e}"))
 }
 
-/// Replaces the rows of the page's table, from its head to the line after its total.
+/// Replaces the rows of the page's tables, each from its head to the line after its total.
 fn rewrite(page: &Path, report: &Value) -> Result<(), String> {
-    let text = std::fs::read_to_string(page).map_err(|e| format!("{}: {e}", page.display()))?;
+    let mut text = std::fs::read_to_string(page).map_err(|e| format!("{}: {e}", page.display()))?;
     let missing = |what: &str| format!("{}: no {what}", page.display());
-    let start = text.find("| recording |").ok_or_else(|| missing("table of recordings"))?;
-    let total = text[start..].find("| **total** |").ok_or_else(|| missing("total"))?;
-    let end = text[start + total..].find('\n').ok_or_else(|| missing("end of the table"))?;
-    let new = format!("{}{}{}", &text[..start], table(report), &text[start + total + end + 1..]);
-    std::fs::write(page, new).map_err(|e| format!("{}: {e}", page.display()))
+    let mut from = 0;
+    for (state, kinds) in TABLES {
+        let start = from + text[from..].find("| recording |").ok_or_else(|| missing(state))?;
+        let total = text[start..].find("| **total** |").ok_or_else(|| missing("total"))?;
+        let end = text[start + total..].find('\n').ok_or_else(|| missing("end of the table"))?;
+        let new = table(report, state, kinds);
+        text.replace_range(start..start + total + end + 1, &new);
+        from = start + new.len();
+    }
+    std::fs::write(page, text).map_err(|e| format!("{}: {e}", page.display()))
 }
 
-fn table(report: &Value) -> String {
+fn table(report: &Value, state: &str, kinds: usize) -> String {
+    let kinds = &KINDS[..kinds];
     let mut out = String::from("| recording |");
-    for (_, name, nontrivial) in KINDS {
+    for (_, name, nontrivial) in kinds {
         let _ = write!(out, " {name} determined % | agree % | {nontrivial} |");
     }
     out.push_str("\n|---|");
-    out.push_str(&"---|---|---|".repeat(KINDS.len()));
+    out.push_str(&"---|---|---|".repeat(kinds.len()));
     out.push('\n');
     for recording in report["recordings"].as_array().into_iter().flatten() {
         let name = recording["name"].as_str().unwrap_or("?");
-        row(&mut out, name.strip_prefix("guest-").unwrap_or(name), &recording["kinds"]);
+        let name = name.strip_prefix("guest-").unwrap_or(name);
+        row(&mut out, name, &recording["kinds"], state, kinds);
     }
-    row(&mut out, "**total**", &report["kinds"]);
+    row(&mut out, "**total**", &report["kinds"], state, kinds);
     out
 }
 
-fn row(out: &mut String, name: &str, kinds: &Value) {
+fn row(out: &mut String, name: &str, found: &Value, state: &str, kinds: &[(&str, &str, &str)]) {
     let _ = write!(out, "| {name} |");
-    for (kind, ..) in KINDS {
-        let found = kinds.as_array().into_iter().flatten().find(|k| k["kind"] == kind);
+    for (kind, ..) in kinds {
+        let all = found.as_array().into_iter().flatten();
+        let found = all.clone().find(|k| k["kind"] == *kind && k["state"] == state);
         let n = |field: &str| found.and_then(|k| k[field].as_u64()).unwrap_or(0);
         let _ = write!(
             out,
@@ -100,10 +112,10 @@ mod tests {
 
     #[test]
     fn a_row_rounds_down_and_counts() {
-        let kinds = json!([{"kind": "pick", "determined": 999, "undetermined": 1, "agree": 998,
-            "nontrivial": 7, "nontrivial_agree": 6}]);
+        let kinds = json!([{"kind": "pick", "state": "true", "determined": 999, "undetermined": 1,
+            "agree": 998, "nontrivial": 7, "nontrivial_agree": 6}]);
         let mut out = String::new();
-        row(&mut out, "x", &kinds);
+        row(&mut out, "x", &kinds, "true", &KINDS);
         let none = " – | – | 0 of 0 |";
         assert_eq!(out, format!("| x |{none}{none} 99.9 | 99.8 | 6 of 7 |{none}\n"));
     }

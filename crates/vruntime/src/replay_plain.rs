@@ -99,5 +99,6 @@ fn flags(f: u8) -> Flags {
         need_resched: f & flag::NEED_RESCHED != 0,
         lazy: f & flag::LAZY != 0,
         interrupt: f & (flag::HARDIRQ | flag::SOFTIRQ) != 0,
+        hard: f & flag::HARDIRQ != 0,
     }
 }

@@ -64,6 +64,8 @@ impl Full {
 struct Task {
     row: TaskRow,
     comm: Vec<u8>,
+    /// Time of the event that told the name: the latest counts, whatever is read last.
+    told: u64,
 }
 
 impl Builder {
@@ -83,16 +85,19 @@ impl Builder {
         };
         if id == next {
             let row = TaskRow { pid, tgid: pid, prio: 120, ..TaskRow::default() };
-            self.tasks.push(Task { row, comm: vec![] });
+            self.tasks.push(Task { row, comm: vec![], told: 0 });
         }
         id
     }
-    fn named(&mut self, who: Named, cpu: u16) -> u32 {
-        let id = self.id(who.pid, cpu);
+    fn named(&mut self, who: Named, at: At) -> u32 {
+        let id = self.id(who.pid, at.cpu);
         let task = &mut self.tasks[id as usize];
-        if task.comm != who.comm {
-            task.comm.clear();
-            task.comm.extend_from_slice(who.comm);
+        if at.time >= task.told {
+            task.told = at.time;
+            if task.comm != who.comm {
+                task.comm.clear();
+                task.comm.extend_from_slice(who.comm);
+            }
         }
         task.row.prio = who.prio;
         id
@@ -144,13 +149,13 @@ impl Builder {
     }
     /// `prev` leaves; `state` as `b` of [`EventKind::Switch`].
     pub fn switch(&mut self, at: At, prev: Named, state: u32, next: Named) {
-        let prev_id = self.named(prev, at.cpu);
-        let next_id = self.named(next, at.cpu);
+        let prev_id = self.named(prev, at);
+        let next_id = self.named(next, at);
         self.push(at, EventKind::Switch, prev_id, next_id, state, (prev.prio, next.prio));
     }
     /// One of the three steps of a wakeup.
     pub fn wake(&mut self, at: At, kind: EventKind, who: Named, target: u32) {
-        let task = self.named(who, at.cpu);
+        let task = self.named(who, at);
         let waker = match (kind, at.pid) {
             (EventKind::Waking, Some(pid)) => self.id(pid, at.cpu),
             _ => TaskId::NONE.0,
@@ -159,7 +164,7 @@ impl Builder {
     }
     /// A task is moved.
     pub fn migrate(&mut self, at: At, who: Named, from: u32, to: u32) {
-        let task = self.named(who, at.cpu);
+        let task = self.named(who, at);
         self.push(at, EventKind::Migrate, task, from, to, (who.prio, 0));
     }
     /// True if there is no event.
@@ -311,6 +316,17 @@ mod tests {
         let (switch, waking, wakeup) = (EventKind::Switch, EventKind::Waking, EventKind::Wakeup);
         assert_eq!(kinds(Builder::default()), [wakeup, switch, waking]);
         assert_eq!(kinds(Builder::default().in_found_order()), [switch, waking, wakeup]);
+    }
+
+    /// Buffers are read CPU by CPU: the name told last in time counts, not the one read last.
+    #[test]
+    fn a_task_bears_the_name_that_it_had_last() {
+        let at = |time, cpu| At { time, cpu, pid: Some(1), flags: None };
+        let named = |comm| Named { pid: 3, comm, prio: 120 };
+        let mut b = Builder::default();
+        b.wake(at(8, 1), EventKind::Wakeup, named(b"kworker/0:1H"), 1);
+        b.wake(at(5, 0), EventKind::Wakeup, named(b"kthreadd"), 0);
+        assert_eq!(b.finish().timeline.tasks()[0].comm, "kworker/0:1H");
     }
 
     #[test]

@@ -146,7 +146,7 @@ mod tests {
     use super::super::trace::{Glimpse, Ran, Row, Side};
     use super::*;
 
-    const ALL: Flags = Flags { need_resched: false, lazy: false, interrupt: false };
+    const ALL: Flags = Flags { need_resched: false, lazy: false, interrupt: false, hard: false };
     const SET: Flags = Flags { need_resched: true, ..ALL };
 
     fn row(kind: RowKind, on: u16, of: u16, flags: Flags) -> Row {

@@ -11,7 +11,7 @@ use super::idle::Idleness;
 use super::known::{Asker, Assumed, Unknown, explore};
 use super::loads::Loads;
 use super::queues::Queues;
-use super::rebuild::SYNC_NOT_KNOWN;
+use super::rebuild::{PREV_NOT_KNOWN, SYNC_NOT_KNOWN};
 use super::result::{Disagreement, KindResult, Outcome};
 use super::scan_limit::ScanLimits;
 use super::tasks::{Allowed, SeenOn, Tasks};
@@ -129,6 +129,10 @@ impl<'a> Placements<'a> {
             self.fast.miss(&["waking row of this wakeup"]);
             return;
         };
+        if r.b & PREV_NOT_KNOWN != 0 {
+            self.fast.miss(&["wake_cpu of a worker that is not bound"]);
+            return;
+        }
         let sync = r.b & WF_SYNC != 0 && !f.tasks.waker_exits(f.trace, waking);
         let q = WakeQuery { this_cpu: r.cpu, prev: Cpu(prev as u16), sync };
         let sync_known = (r.b & SYNC_NOT_KNOWN == 0).then_some(sync);
@@ -341,9 +345,22 @@ impl PlacementView for View<'_, '_> {
     fn nr_running(&mut self, c: Cpu) -> u32 {
         let of = i64::from(c.0);
         let (lo, hi) = self.queues.nr_running(c, self.select, self.waking);
-        self.span("nr_running", of, Some((lo, hi))) as u32
+        // Asked is whether there is one: between the ends that makes a difference.
+        let options: Vec<i64> = [hi, lo, 1].into_iter().map(|n| n as i64).collect();
+        let distinct = match (lo, hi) {
+            _ if lo == hi => 1,
+            (0, 2..) => 3,
+            _ => 2,
+        };
+        self.k.ask(Unknown { name: "nr_running", of }, &options[..distinct]) as u32
     }
     fn nr_delayed(&mut self, c: Cpu) -> u32 {
+        if self.p.f.trace.rebuilt {
+            // Those known for certain are not delayed.
+            let (lo, _) = self.queues.nr_running(c, self.select, self.waking);
+            let others = self.nr_running(c) - lo as u32;
+            return others.min(self.queues.nr_hidden(c) as u32);
+        }
         let (lo, hi) = self.queues.nr_delayed(c);
         self.span("number of delayed tasks", i64::from(c.0), Some((lo, hi))) as u32
     }

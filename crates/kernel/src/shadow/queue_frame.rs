@@ -19,6 +19,8 @@ const CLOCK_NS: i64 = 5_000;
 const FAR: i64 = 1 << 40;
 const ORIGIN: i64 = 1 << 44;
 const NICE_0: u64 = 1 << 20;
+/// More tasks than these make no difference.
+pub const MOST_TASKS: i64 = 64;
 
 /// An interval.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -124,10 +126,10 @@ fn weight_of(prio: i64) -> u64 {
 }
 
 impl Frame {
-    /// Tasks on the queue; `None`: not all are known.
-    pub fn nr_running(&self) -> Option<i64> {
+    /// Tasks known to be on the queue, and how many more there may be.
+    pub fn nr_running(&self) -> (i64, i64) {
         let n = self.ents.len() + self.real_time.len();
-        (self.complete && self.hidden.is_empty()).then_some(n as i64)
+        (n as i64, if self.complete { self.hidden.len() as i64 } else { MOST_TASKS })
     }
     /// `pid` is queued.
     pub fn is_queued(&self, pid: i64) -> bool {

@@ -11,6 +11,7 @@
 
 use super::known::{Asker, Unknown};
 use super::loads::decay;
+use super::queue_frame::MOST_TASKS;
 use super::trace::{Row, RowKind, Side, Trace};
 use std::collections::BTreeMap;
 use vruntime_base::Cpu;
@@ -70,6 +71,7 @@ pub struct CpuState {
     /// Last `min_vruntime` of the root queue and when it was seen.
     min_vruntime: Option<(u64, u64)>,
     nr: Option<i64>,
+    nr_more: i64,
     moved_in: i64,
     rt_util: u64,
     rt_ts: u64,
@@ -109,7 +111,7 @@ impl Queues {
     pub fn apply(&mut self, t: &Trace, r: &Row) {
         let rq = r.rq_cpu.ix();
         if r.nr_running.is_some() {
-            self.cpus[rq].nr = r.nr_running;
+            (self.cpus[rq].nr, self.cpus[rq].nr_more) = (r.nr_running, r.nr_more);
             self.cpus[rq].moved_in = 0;
         }
         if r.p.tg == 0 {
@@ -259,14 +261,20 @@ impl Queues {
         for r in [select, waking] {
             if r.rq_cpu == c {
                 seen.extend(r.nr_running);
+                seen.extend(r.nr_running.map(|n| n + r.nr_more));
             }
         }
         if seen.is_empty() {
             seen.extend(s.nr);
-            seen.extend(s.nr.filter(|_| s.moved_in > 0).map(|n| n + s.moved_in));
+            seen.extend(s.nr.map(|n| n + s.nr_more + s.moved_in));
         }
         let lo = seen.iter().min().copied().unwrap_or(0).max(0) as u64;
         (lo, seen.iter().max().map_or(64, |&n| n.max(0) as u64))
+    }
+
+    /// Rebuilt: tasks on `c` that may be in delayed dequeue.
+    pub fn nr_hidden(&self, c: Cpu) -> u64 {
+        Some(self.cpus[c.ix()].nr_more).filter(|&n| n < MOST_TASKS).unwrap_or(0) as u64
     }
 
     /// Lowest and highest number of delayed tasks queued on `c`.

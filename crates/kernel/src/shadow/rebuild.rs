@@ -18,10 +18,12 @@ use super::tasks::PF_KTHREAD;
 use super::trace::{Glimpse, Named, Row, RowKind, Side, Trace};
 use std::collections::{BTreeMap, BTreeSet};
 use vruntime_base::Cpu;
-use vruntime_sched::release::Release;
+use vruntime_sched::release::{FairKind, Release};
 
 /// Bit of `Row::b` of a `select_rq` row: whether the wakeup is synchronous is not known.
 pub const SYNC_NOT_KNOWN: i64 = 1 << 32;
+/// The same: whether the wakee's `wake_cpu` is where it last ran.
+pub const PREV_NOT_KNOWN: i64 = 1 << 33;
 /// More flips than this change nothing: no factor of `wake_wide` is larger.
 const MOST_FLIPS: i64 = 1 << 12;
 const JIFFIES_1S: u64 = 1_000_000_000;
@@ -68,6 +70,9 @@ struct Rebuilder<'a> {
     /// Sleeping tasks: where, virtual time there, drift of the frame then, lag.
     asleep: BTreeMap<i64, (usize, Span, i64, Span)>,
     flips: BTreeMap<(i64, usize), Flips>,
+    /// Unbound workers belong to some CPUs, and the work queue may send them there (6.5 on; of our
+    /// releases those with EEVDF).
+    pods: bool,
     /// Tasks that may be bound (D2).
     stays: BTreeSet<i64>,
     /// Tasks that a stopper moved or woke, and how often: their affinity may have been changed.
@@ -93,6 +98,7 @@ pub fn rebuild(t: &Trace, k: &Release) -> Trace {
         on: BTreeMap::new(),
         asleep: BTreeMap::new(),
         flips: BTreeMap::new(),
+        pods: k.fair == FairKind::Eevdf,
         stays,
         stopped: BTreeMap::new(),
     };
@@ -136,9 +142,15 @@ pub fn rebuild(t: &Trace, k: &Release) -> Trace {
 impl Rebuilder<'_> {
     /// A row with nothing but plain columns.
     fn plain(&self, r: &Row, at: usize) -> Row {
+        let (nr_running, nr_more) = self.cpus[at].nr_running();
         let named = |pid: i64| self.t.named.get(&pid).copied();
-        let allowed = |n: Named| if n == Named::Unbound { self.t.nr_cpus as i64 } else { 1 };
-        let stays = self.stays.contains(&r.p.pid) && named(r.p.pid).is_none();
+        let allowed = |n: Named| match n {
+            Named::Unbound => Some(self.t.nr_cpus as i64),
+            Named::Kernel => None,
+            Named::Bound | Named::Stopper => Some(1),
+        };
+        let told = named(r.p.pid).and_then(allowed).is_some();
+        let stays = self.stays.contains(&r.p.pid) && !told;
         let p_allowed = match self.stopped.get(&r.p.pid) {
             Some(times) => -times,
             None if stays => 0,
@@ -149,11 +161,12 @@ impl Rebuilder<'_> {
             a: r.a,
             b: r.b,
             rq_cpu: Cpu::from_ix(at),
-            nr_running: self.cpus[at].nr_running(),
+            nr_running: Some(nr_running),
+            nr_more,
             clock_task: Some(r.ts as i64),
             p_nr_cpus_allowed: Some(p_allowed),
             curr_flags: named(r.curr_pid).map(|_| PF_KTHREAD),
-            curr_nr_cpus_allowed: named(r.curr_pid).map(allowed),
+            curr_nr_cpus_allowed: named(r.curr_pid).and_then(allowed),
             p: Side { pid: r.p.pid, prio: r.p.prio, ..Side::default() },
             flags: r.flags,
             asked: r.asked,
@@ -235,7 +248,7 @@ impl Rebuilder<'_> {
         if self.on.contains_key(&r.p.pid) || r.p.pid == r.curr_pid || r.p.prio < 100 {
             return None;
         }
-        if self.t.named.get(&r.p.pid).is_some_and(|&n| n != Named::Unbound) {
+        if let Some(Named::Bound | Named::Stopper) = self.t.named.get(&r.p.pid) {
             return None; // It may use one CPU: nothing is chosen.
         }
         let rest = self.t.rows[i + 1..].iter();
@@ -253,11 +266,26 @@ impl Rebuilder<'_> {
         // Not a row of the recording: nothing else on the CPU lies between.
         row.ts = next.min(done.ts);
         row.a = done.a;
-        row.b = 8 | SYNC_NOT_KNOWN;
+        row.b = 8 | if self.may_be_sync(r) { SYNC_NOT_KNOWN } else { 0 };
+        if self.pods && self.t.named.get(&r.p.pid) == Some(&Named::Unbound) {
+            row.b |= PREV_NOT_KNOWN;
+        }
         row.wake_cpu = Some(prev as i64);
         (row.curr_wakee_flips, row.wakee_flips) = (Some(w.least), Some(p.least));
         row.flips_more = (w.most - w.least, p.most - p.least);
         Some(row)
+    }
+
+    /// The wakeup may be synchronous: not if it wakes a kernel thread or comes from one, from a
+    /// hard interrupt or from the idle task. A soft interrupt may hand over what a socket received.
+    fn may_be_sync(&self, r: &Row) -> bool {
+        let kernel = |pid: i64| self.t.named.contains_key(&pid);
+        let ours = r.curr_pid == 0 || kernel(r.curr_pid);
+        !kernel(r.p.pid)
+            && match r.flags {
+                Some(f) => !f.hard && (f.interrupt || !ours),
+                None => true,
+            }
     }
 
     fn wakeup(&mut self, r: &Row) -> Row {
@@ -298,15 +326,16 @@ impl Rebuilder<'_> {
         let r = &self.t.rows[i];
         self.note_stopper(r);
         let (from, to) = (self.cpu_of(r.a, r.rq_cpu), self.cpu_of(r.b, r.rq_cpu));
-        let mut row = self.plain(r, from);
         if !self.on.contains_key(&r.p.pid) {
             // Not queued: it moves because it is being woken.
-            row.stack = Some(self.t.stacks.len());
-            return row;
+            return Row { stack: Some(self.t.stacks.len()), ..self.plain(r, from) };
         }
         self.cpus[from].update(r.ts, &self.tuning);
         self.cpus[to].update(r.ts, &self.tuning);
-        if let Some((v, lag)) = self.cpus[from].leave(r.p.pid, &self.tuning) {
+        let left = self.cpus[from].leave(r.p.pid, &self.tuning);
+        // The row tells how many are left.
+        let mut row = self.plain(r, from);
+        if let Some((v, lag)) = left {
             let relative = v.minus(self.cpus[from].min_vruntime);
             self.cpus[to].enter(r.p.pid, r.p.prio, Some((relative, lag)), &self.tuning);
             self.on.insert(r.p.pid, to);
@@ -324,5 +353,68 @@ impl Rebuilder<'_> {
         row.p = self.side(c, &r.p);
         row.stack = r.stack;
         row
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::shadow::trace::Flags;
+
+    fn row(ts: u64, cpu: u16, kind: RowKind, pid: i64, curr: i64) -> Row {
+        let p = Side { pid, prio: 120, ..Side::default() };
+        Row { curr_pid: curr, p, ..Row::new(ts, Cpu(cpu), kind) }
+    }
+    fn switch(ts: u64, cpu: u16, from: i64, to: i64, sleeps: bool) -> Row {
+        let n = Some(Side { pid: to, prio: 120, ..Side::default() });
+        Row { n, b: sleeps.into(), ..row(ts, cpu, RowKind::Switch, from, from) }
+    }
+    /// Task `pid` is woken on `cpu`, where `curr` runs.
+    fn woken(ts: u64, cpu: u16, pid: i64, curr: i64) -> [Row; 2] {
+        let at = i64::from(cpu);
+        let waking = Row { a: at, ..row(ts, cpu, RowKind::Waking, pid, curr) };
+        [waking, Row { a: at, ..row(ts + 1, cpu, RowKind::Wakeup, pid, curr) }]
+    }
+    fn rebuilt(rows: Vec<Row>, named: &[(i64, Named)]) -> Vec<Row> {
+        let named = named.iter().copied().collect();
+        let t = Trace { rows, nr_cpus: 2, plain: true, named, ..Trace::default() };
+        let k = vruntime_formats::kernel_file::kernel("v6.1").unwrap().release;
+        rebuild(&t, &k).rows
+    }
+
+    /// 1 and 2 are on CPU 0; CPU 1 pulls 2, and one is left.
+    #[test]
+    fn a_task_that_was_pulled_away_is_no_longer_counted() {
+        let mut rows = vec![switch(10, 0, 9, 0, true)];
+        rows.extend(woken(12, 0, 1, 0));
+        rows.push(switch(20, 0, 0, 1, false));
+        rows.extend(woken(30, 0, 2, 1));
+        rows.push(Row { a: 0, b: 1, ..row(40, 1, RowKind::Migrate, 2, 0) });
+        let rows = rebuilt(rows, &[]);
+        let nr = |kind| rows.iter().rfind(|r| r.kind == kind).and_then(|r| r.nr_running);
+        assert_eq!((nr(RowKind::Wakeup), nr(RowKind::Migrate)), (Some(2), Some(1)));
+        assert!(rows.iter().all(|r| r.rq_cpu != Cpu(0) || r.nr_more == 0));
+    }
+
+    #[test]
+    fn only_wakeups_of_programs_by_programs_or_soft_interrupts_may_be_synchronous() {
+        let none = Flags { need_resched: false, lazy: false, interrupt: false, hard: false };
+        let soft = Flags { interrupt: true, ..none };
+        let hard = Flags { hard: true, ..soft };
+        for (curr, pid, flags, may) in [
+            (1, 2, none, true),
+            (1, 2, soft, true),
+            (1, 2, hard, false),
+            (0, 2, none, false),
+            (0, 2, soft, true),
+            (9, 2, none, false),
+            (1, 9, soft, false),
+        ] {
+            let mut rows = vec![switch(10, 0, 5, curr, false)];
+            rows.extend(woken(30, 0, pid, curr).map(|r| Row { flags: Some(flags), ..r }));
+            let rows = rebuilt(rows, &[(9, Named::Kernel)]);
+            let choice = rows.iter().find(|r| r.kind == RowKind::SelectRq).unwrap();
+            assert_eq!(choice.b & SYNC_NOT_KNOWN != 0, may, "{curr} wakes {pid}, {flags:?}");
+        }
     }
 }

@@ -111,6 +111,8 @@ pub struct Flags {
     pub lazy: bool,
     /// In an interrupt, hard or soft.
     pub interrupt: bool,
+    /// In a hard one.
+    pub hard: bool,
 }
 
 /// An event that is no row, for what it shows of its CPU.
@@ -160,6 +162,8 @@ pub struct Row {
     pub rq_cpu: Cpu,
     /// `nr_running` of it.
     pub nr_running: Option<i64>,
+    /// There may be this many more, in delayed dequeue or never seen. Zero if recorded.
+    pub nr_more: i64,
     /// `nr_switches` of it.
     pub nr_switches: Option<i64>,
     /// `clock_task` of it.
@@ -211,6 +215,7 @@ impl Row {
             b: 0,
             rq_cpu: cpu,
             nr_running: None,
+            nr_more: 0,
             nr_switches: None,
             clock_task: None,
             wakee_flips: None,
@@ -242,11 +247,39 @@ pub enum Named {
     Stopper,
     /// It may use all, as `kworker/u8:0`.
     Unbound,
+    /// A kernel thread of which the name says no more, as `jbd2/vda-8` or `kcompactd0`.
+    Kernel,
 }
+
+/// Beginnings of names of kernel threads.
+const KERNEL: [&str; 17] = [
+    "hwrng",
+    "irq/",
+    "jbd2/",
+    "kauditd",
+    "kblockd",
+    "kcompactd",
+    "kdamond",
+    "kdevtmpfs",
+    "khugepaged",
+    "khungtaskd",
+    "ksmd",
+    "kswapd",
+    "kthreadd",
+    "oom_reaper",
+    "rcu_",
+    "scsi_",
+    "xfsaild/",
+];
 
 impl Named {
     /// What `comm` says; `None` if it is not one of the names that only kernel threads have.
     pub fn of(comm: &str) -> Option<Named> {
+        let kernel = KERNEL.iter().any(|k| comm.starts_with(k)).then_some(Named::Kernel);
+        kernel.or_else(|| Named::by_cpu(comm))
+    }
+
+    fn by_cpu(comm: &str) -> Option<Named> {
         let (name, rest) = comm.split_once('/')?;
         let bound = ["ksoftirqd", "cpuhp", "rcuc", "irq_work", "idle_inject"];
         let number = |s: &str| !s.is_empty() && s.bytes().all(|b| b.is_ascii_digit());
@@ -255,6 +288,7 @@ impl Named {
             ("kworker", Some((pool, _))) if pool.strip_prefix('u').is_some_and(number) => {
                 Some(Named::Unbound)
             }
+            ("kworker", _) => Some(Named::Kernel),
             ("migration", None) if number(rest) => Some(Named::Stopper),
             (name, None) if bound.contains(&name) && number(rest) => Some(Named::Bound),
             _ => None,
@@ -333,7 +367,10 @@ mod tests {
             ("ksoftirqd/7", Some(Named::Bound)),
             ("rcuop/3", None),
             ("my/7", None),
-            ("kworker/R-rcu_g", None),
+            ("kworker/R-rcu_g", Some(Named::Kernel)),
+            ("jbd2/vda-8", Some(Named::Kernel)),
+            ("rcu_preempt", Some(Named::Kernel)),
+            ("kthreadd", Some(Named::Kernel)),
             ("migration/", None),
             ("migration/15", Some(Named::Stopper)),
         ] {
