@@ -17,7 +17,7 @@ use crate::hook;
 use crate::sim::Sim;
 use crate::task::KTask;
 use vruntime_base::{Cpu, Func, Ns, Resource, TaskId};
-use vruntime_machine::{Distance, idle};
+use vruntime_machine::idle;
 
 impl Sim {
     /// The idle task is current; the CPU is about to stop.
@@ -206,19 +206,7 @@ impl Sim {
         } else if last_cpu != c {
             self.machine.topo.distance(last_cpu, c)
         } else {
-            // Others ran here since: what they brought in has pushed this task's lines outwards.
-            let others = clock.wrapping_sub(kib_stamp);
-            if others == 0 {
-                return Ns::ZERO;
-            }
-            let caches = &self.machine.caches;
-            if others + kib <= caches.l1_kib {
-                return Ns::ZERO;
-            } else if others + kib <= caches.l2_kib {
-                Distance::Smt
-            } else {
-                Distance::Llc
-            }
+            self.machine.caches.pushed_to(kib, clock.wrapping_sub(kib_stamp))
         };
         self.machine.refill(kib, from)
     }

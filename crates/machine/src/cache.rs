@@ -1,15 +1,18 @@
-//! Cold caches: what a task pays to refetch its data where it did not run last.
+//! Cold caches: what a task pays to refetch its data where it, or others, ran last.
 //!
 //! **What.** A task has a footprint. On another CPU the part that its old CPU's caches could hold
-//! is fetched again, from the nearest level that both CPUs share.
+//! is fetched again, from the nearest level that both CPUs share. On its own CPU it is fetched from
+//! the nearest level that holds it together with what other tasks brought in since.
 //! **Source.** Load latencies and cache sizes per machine (its file); parallelism of misses as
 //! usual for pointer-light kernel and message code.
 //! **Equations.** `refill = min(footprint, held) · refill_kib[distance]`, where `held` is the L1
 //! for a CPU that shares the L2, the L2 for one that shares the LLC, and the LLC beyond it.
-//! **Departures.** D1: no loss of data while the task did not run; the caller ages the footprint.
-//! D2: no bandwidth limit. D3: code is part of the footprint.
+//! **Departures.** D1: caches lose the oldest data first and hold nothing but footprints; what is
+//! pushed out of the LLC comes back at its price. D2: no bandwidth limit. D3: code is part of the
+//! footprint.
 //! **Example.** L2 512 KiB, `refill_kib.llc` = 60: a footprint of 100 KiB costs 6 µs, one of 4 MiB
-//! costs 30.72 µs.
+//! costs 30.72 µs. L1 32 KiB, `refill_kib.l2` = 25: 4 KiB cost nothing after 28 KiB of other tasks
+//! and 100 ns after 29.
 
 use crate::topology::Distance;
 use serde::{Deserialize, Serialize};
@@ -33,6 +36,18 @@ impl Caches {
         let llc_kib = self.llc_mib.saturating_mul(1024);
         [0, 0, self.l1_kib, self.l2_kib, llc_kib, llc_kib]
     }
+
+    /// From where a footprint comes back on the CPU where it was used last, after others brought in
+    /// `others_kib`.
+    pub fn pushed_to(&self, footprint_kib: u32, others_kib: u32) -> Distance {
+        let kib = footprint_kib.saturating_add(others_kib);
+        match others_kib {
+            0 => Distance::Same,
+            _ if kib <= self.l1_kib => Distance::Same,
+            _ if kib <= self.l2_kib => Distance::L2,
+            _ => Distance::Llc,
+        }
+    }
 }
 
 /// Cost of fetching `footprint_kib` again at `distance`; `rate` is ns per KiB by distance.
@@ -53,5 +68,18 @@ mod tests {
         assert_eq!(refill(4096, Distance::Llc, &held, &rate), Ns(30_720));
         assert_eq!(refill(4096, Distance::Smt, &held, &rate), Ns(0));
         assert_eq!(refill(100, Distance::L2, &held, &rate), Ns(800));
+    }
+
+    #[test]
+    fn others_push_a_footprint_outwards() {
+        let caches = Caches { l1_kib: 32, l2_kib: 512, llc_mib: 32 };
+        let rate = [0, 0, 25, 60, 130, 260];
+        let cost =
+            |own, others| refill(own, caches.pushed_to(own, others), &caches.held_kib(), &rate);
+        assert_eq!([cost(4, 0), cost(4, 28), cost(4, 29)], [Ns(0), Ns(0), Ns(100)]);
+        assert_eq!([cost(4, 508), cost(4, 509)], [Ns(100), Ns(240)]);
+        // Alone, even a footprint larger than the L1 finds what is there to be found.
+        assert_eq!(cost(100, 0), Ns(0));
+        assert_eq!(cost(100, u32::MAX), Ns(6_000));
     }
 }

@@ -102,22 +102,22 @@ fn golden_hackbench_on_cfs() {
         "v6.1",
         "hackbench -g 2 -f 4 --pipe --threads -l 2000",
         expect![[r#"
-            time 11224 us
-            switches 11265, voluntary 6210, involuntary 2674; migrations 886
-            wakeups 6274, local 3933, queued 2498; ipis 1570; messages 64000
-              6194 switch: blocks
+            time 11551 us
+            switches 12186, voluntary 6954, involuntary 2646; migrations 1024
+            wakeups 7033, local 4099, queued 2731; ipis 1647; messages 64000
+              6938 switch: blocks
                 16 switch: exits
-              2381 switch: idle: task woken
-              2674 switch: wakeup: vruntime beyond granularity
-               102 placement: idle CPU in scan
-                23 placement: prev idle
-                 7 placement: recent_used_cpu idle
-              3781 placement: target (nothing idle)
-              1831 placement: target idle
-               102 migration: idle CPU in scan
-                35 migration: newidle balance, MC
-                 7 migration: recent_used_cpu idle
-               742 migration: target (nothing idle)
+              2586 switch: idle: task woken
+              2646 switch: wakeup: vruntime beyond granularity
+               117 placement: idle CPU in scan
+                12 placement: prev idle
+                 4 placement: recent_used_cpu idle
+              4340 placement: target (nothing idle)
+              1665 placement: target idle
+               117 migration: idle CPU in scan
+                36 migration: newidle balance, MC
+                 4 migration: recent_used_cpu idle
+               867 migration: target (nothing idle)
         "#]],
     );
 }
@@ -129,23 +129,25 @@ fn golden_hackbench_on_eevdf() {
         "v6.12",
         "hackbench -g 2 -f 4 --pipe --threads -l 2000",
         expect![[r#"
-            time 8595 us
-            switches 2476, voluntary 1345, involuntary 709; migrations 175
-            wakeups 1375, local 850, queued 449; ipis 442; messages 64000
-              1329 switch: blocks
+            time 8175 us
+            switches 2875, voluntary 1554, involuntary 1098; migrations 332
+            wakeups 1581, local 841, queued 246; ipis 625; messages 64000
+              1538 switch: blocks
                 16 switch: exits
-               422 switch: idle: task woken
-               708 switch: wakeup: wakee is picked
-                 1 switch: woken before it slept
-                34 placement: idle CPU in scan
-               123 placement: prev idle
-                 3 placement: recent_used_cpu idle
-               736 placement: target (nothing idle)
-                59 placement: target idle
-                34 migration: idle CPU in scan
-                22 migration: newidle balance, MC
-                 3 migration: recent_used_cpu idle
-               116 migration: target (nothing idle)
+               223 switch: idle: task woken
+              1098 switch: wakeup: wakee is picked
+                22 placement: idle CPU in scan
+                49 placement: prev idle
+                 4 placement: recent_used_cpu idle
+                65 placement: target (no scan)
+              1106 placement: target (nothing idle)
+                38 placement: target idle
+                22 migration: idle CPU in scan
+                 9 migration: newidle balance, MC
+                 1 migration: periodic balance while idle, MC
+                 4 migration: recent_used_cpu idle
+                 7 migration: target (no scan)
+               289 migration: target (nothing idle)
         "#]],
     );
 }
