@@ -9,7 +9,6 @@
 //! attach → unlock.
 
 use crate::frame::Frame;
-use crate::hook;
 use crate::sim::Sim;
 use crate::stop::StopWork;
 use vruntime_base::{Cause, Cpu, Event, EventKind, Ns, TaskId};
@@ -25,7 +24,7 @@ impl Sim {
         } else {
             BalanceKind::Periodic
         };
-        let (step, cost) = hook!(self, c, at, |s, cx| s.balance_begin(cx, c, kind));
+        let (step, cost) = self.hook(c, at, |s, cx| s.balance_begin(cx, c, kind));
         self.balance_plan(c, step, at, cost);
     }
 
@@ -78,7 +77,7 @@ impl Sim {
     }
 
     fn balance_next(&mut self, c: Cpu, at: Ns) {
-        let (step, cost) = hook!(self, c, at, |s, cx| s.balance_continue(cx, c));
+        let (step, cost) = self.hook(c, at, |s, cx| s.balance_continue(cx, c));
         self.balance_plan(c, step, at, cost);
     }
 

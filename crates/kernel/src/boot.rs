@@ -13,6 +13,7 @@
 use crate::event::Events;
 use crate::fork::blank_ktask;
 use crate::frame::CpuSim;
+use crate::frame::Frame;
 use crate::pipe::Pipe;
 use crate::program::{Builder, ChannelKind, ProgramId, Regs};
 use crate::record::RunSpec;
@@ -21,7 +22,6 @@ use crate::stats::Stats;
 use crate::task::{Step, WaitsFor};
 use crate::unix::UnixSock;
 use crate::wait::WaitQueue;
-use crate::{frame::Frame, hook};
 use vruntime_base::{Cpu, CpuMask, Ledger, Noise, Ns, Stream, TaskId};
 use vruntime_machine::{Lock, LockQueue, SpecError, Topology};
 use vruntime_sched::cx::Shared;
@@ -181,10 +181,10 @@ impl Sim {
         for c in 0..nr_cpus {
             let c = Cpu::from_ix(c);
             for t in [TaskId::from_ix(c.ix()), sim.stopper_of(c)] {
-                hook!(&mut sim, c, Ns::ZERO, |s, cx| s.task_new(cx, t, None));
+                sim.hook(c, Ns::ZERO, |s, cx| s.task_new(cx, t, None));
             }
             sim.sh.rqs[c.ix()].tick_stopped = true;
-            hook!(&mut sim, c, Ns::ZERO, |s, cx| s.tick_stopped(cx, c, true));
+            sim.hook(c, Ns::ZERO, |s, cx| s.tick_stopped(cx, c, true));
             sim.cpus[c.ix()].idle_state =
                 vruntime_machine::idle::deepest_for(&sim.machine.idle, Ns::from_ms(10)) as u8;
             sim.cpus[c.ix()].polling =
@@ -213,7 +213,7 @@ impl Sim {
     fn group(&mut self, n: u16) -> TgId {
         while self.groups_of_workload.len() <= usize::from(n) {
             let boot = Cpu(0);
-            let (tg, _) = hook!(self, boot, Ns::ZERO, |s, cx| s.task_group_new(cx, TgId(0)));
+            let (tg, _) = self.hook(boot, Ns::ZERO, |s, cx| s.task_group_new(cx, TgId(0)));
             self.groups_of_workload.push(tg);
         }
         self.groups_of_workload[usize::from(n)]
@@ -252,7 +252,7 @@ impl Sim {
         k.footprint_kib = how.footprint_kib as u16;
         k.waits_for = WaitsFor::Timer;
         self.tasks.push(k);
-        hook!(self, cpu, Ns::ZERO, |s, cx| s.task_new(cx, p, None));
+        self.hook(cpu, Ns::ZERO, |s, cx| s.task_new(cx, p, None));
         let order = self.cpus[cpu.ix()].timers.len() as u64;
         let sim_cpu = &mut self.cpus[cpu.ix()];
         sim_cpu.timers.push(std::cmp::Reverse((FIRST_WAKE + Ns(order * 10_000), p.0)));

@@ -10,10 +10,10 @@
 //! *Example.* hackbench's main forks 40 children per group, then waits for each.
 
 use crate::frame::Frame;
+use crate::program::ChannelId;
 use crate::program::{Op, ProgramId, Regs};
 use crate::sim::Sim;
 use crate::task::{KTask, Step, WaitsFor};
-use crate::{hook, program::ChannelId};
 use vruntime_base::{Cpu, Ns, TaskId};
 use vruntime_sched::fair::SeId;
 use vruntime_sched::task::TaskState;
@@ -90,7 +90,7 @@ impl Sim {
     /// The child is complete: woken by its parent, which then returns from `fork`.
     pub(crate) fn fork_end(&mut self, c: Cpu, p: TaskId) {
         let child = self.copy_process(c, p);
-        let ((), cost) = hook!(self, c, self.now, |s, cx| s.task_new(cx, child, Some(p)));
+        let ((), cost) = self.hook(c, self.now, |s, cx| s.task_new(cx, child, Some(p)));
         self.tasks[p.ix()].step = Step::Woken;
         self.cpus[c.ix()].wakes.push((child, false));
         let at = self.carry_out_resched(c, self.now + cost);

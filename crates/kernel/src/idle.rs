@@ -13,7 +13,6 @@
 //! comes back within C1's exit latency.
 
 use crate::frame::Frame;
-use crate::hook;
 use crate::sim::Sim;
 use crate::task::KTask;
 use vruntime_base::{Cpu, Func, Ns, Resource, TaskId};
@@ -32,7 +31,7 @@ impl Sim {
         let state = idle::deepest_for(&self.machine.idle, expected);
         let tick = Ns(self.sh.release.tick_ns());
         if expected >= tick && !self.sh.rqs[c.ix()].tick_stopped {
-            let ((), cost) = hook!(self, c, at, |s, cx| s.tick_stopped(cx, c, true));
+            let ((), cost) = self.hook(c, at, |s, cx| s.tick_stopped(cx, c, true));
             at += cost;
             self.sh.rqs[c.ix()].tick_stopped = true;
             self.cpus[c.ix()].tick_at = Ns::NEVER;
@@ -95,7 +94,7 @@ impl Sim {
         }
         if self.sh.rqs[c.ix()].tick_stopped {
             self.sh.rqs[c.ix()].tick_stopped = false;
-            let ((), cost) = hook!(self, c, at, |s, cx| s.tick_stopped(cx, c, false));
+            let ((), cost) = self.hook(c, at, |s, cx| s.tick_stopped(cx, c, false));
             at += cost;
         }
         let tick = self.sh.release.tick_ns();

@@ -11,7 +11,6 @@
 //! `schedule()`.
 
 use crate::frame::{Frame, irq};
-use crate::hook;
 use crate::sim::Sim;
 use crate::task::{Step, WaitsFor};
 use vruntime_base::{Cpu, Func, Ns, Resource, Stream, TaskId};
@@ -125,7 +124,7 @@ impl Sim {
 
     fn tick_with_lock(&mut self, c: Cpu, at: Ns) {
         self.update_rq_clock(c, at);
-        let (work, cost) = hook!(self, c, at, |s, cx| s.task_tick(cx, c));
+        let (work, cost) = self.hook(c, at, |s, cx| s.task_tick(cx, c));
         let mut at = at + cost;
         self.hold_rq(c, c, at);
         at = self.carry_out_resched(c, at);

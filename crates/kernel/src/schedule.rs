@@ -10,7 +10,6 @@
 //! *Example.* A reader finds its pipe empty: `Block` → `Schedule` → dequeue, pick, switch.
 
 use crate::frame::Frame;
-use crate::hook;
 use crate::program::ChannelId;
 use crate::sim::Sim;
 use crate::task::Step;
@@ -112,18 +111,15 @@ impl Sim {
         let state = self.sh.tasks[prev.ix()].state;
         if prev.ix() >= self.cpus.len() && state != TaskState::Running {
             let special = state == TaskState::Dead;
-            let (gone, cost) = hook!(self, c, at, |s, cx| s.dequeue_task(
-                cx,
-                c,
-                prev,
-                DequeueFlags { sleep: true, special }
-            ));
+            let (gone, cost) = self.hook(c, at, |s, cx| {
+                s.dequeue_task(cx, c, prev, DequeueFlags { sleep: true, special })
+            });
             at += cost;
             if gone {
                 self.sh.tasks[prev.ix()].on_rq = false;
             }
             if special {
-                let ((), cost) = hook!(self, c, at, |s, cx| s.task_dead(cx, prev));
+                let ((), cost) = self.hook(c, at, |s, cx| s.task_dead(cx, prev));
                 at += cost;
             }
         }
@@ -138,7 +134,7 @@ impl Sim {
     }
 
     fn pick(&mut self, c: Cpu, at: Ns, may_balance: bool) {
-        let (pick, cost) = hook!(self, c, at, |s, cx| s.pick_next_task(cx, c));
+        let (pick, cost) = self.hook(c, at, |s, cx| s.pick_next_task(cx, c));
         let at = at + cost;
         if !self.sh.tasks[self.curr(c).ix()].policy.is_fair() {
             // An RT task that leaves may have made room for another CPU's.
@@ -148,7 +144,7 @@ impl Sim {
             Pick::Task(next) => self.switch_to(c, next, at),
             Pick::Nothing if may_balance => {
                 let (step, cost) =
-                    hook!(self, c, at, |s, cx| s.balance_begin(cx, c, BalanceKind::Newidle));
+                    self.hook(c, at, |s, cx| s.balance_begin(cx, c, BalanceKind::Newidle));
                 match step {
                     BalanceStep::Done { .. } => self.go_idle(c, at + cost),
                     step => {
@@ -176,7 +172,7 @@ impl Sim {
     }
 
     fn go_idle(&mut self, c: Cpu, at: Ns) {
-        let ((), cost) = hook!(self, c, at, |s, cx| s.set_idle(cx, c));
+        let ((), cost) = self.hook(c, at, |s, cx| s.set_idle(cx, c));
         self.stats.count.sched_goidle += 1;
         self.switch_to(c, TaskId(u32::from(c.0)), at + cost);
     }
@@ -236,7 +232,7 @@ impl Sim {
 
     /// What is due after a switch to a task of a higher class than fair, under the lock still.
     fn balance_callback(&mut self, c: Cpu, at: Ns) -> Ns {
-        let ((), cost) = hook!(self, c, at, |s, cx| s.balance_callback(cx, c));
+        let ((), cost) = self.hook(c, at, |s, cx| s.balance_callback(cx, c));
         self.take_moved(c, at);
         self.carry_out_resched(c, at + cost)
     }

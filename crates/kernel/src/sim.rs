@@ -24,7 +24,7 @@ use crate::wait::WaitQueue;
 use crate::{pipe::Pipe, simulate::Watch};
 use vruntime_base::{Cause, Cpu, Func, Ns, Resource, TaskId};
 use vruntime_machine::{Lock, LockQueue, Machine};
-use vruntime_sched::cx::Shared;
+use vruntime_sched::cx::{Cx, Shared};
 use vruntime_sched::scheduler::Scheduler;
 
 /// One direction of data between tasks.
@@ -66,31 +66,28 @@ pub struct Sim {
     pub(crate) without: Knockouts,
 }
 
-/// Calls a hook of the scheduler: evaluates `$body` with `$s: &mut dyn Scheduler` and
-/// `$cx: &mut Cx` and gives (result, cost).
-#[macro_export]
-#[doc(hidden)]
-macro_rules! hook {
-    ($sim:expr, $c:expr, $at:expr, |$s:ident, $cx:ident| $body:expr) => {{
-        let at: vruntime_base::Ns = $at;
-        let sim: &mut $crate::sim::Sim = $sim;
-        let mut ctx = vruntime_sched::cx::Cx {
-            now: at,
-            cpu: $c,
-            cost: vruntime_base::Ns::ZERO,
-            slowdown: sim.cpus[$c.ix()].slowdown,
-            sh: &mut sim.sh,
-            machine: &mut sim.machine,
-            resched: &mut sim.resched,
-        };
-        let $s = &mut *sim.sched;
-        let $cx = &mut ctx;
-        let result = $body;
-        (result, ctx.cost)
-    }};
-}
-
 impl Sim {
+    /// Calls hooks of the scheduler at `at` on `c`; gives what `call` gives, and what it cost.
+    #[inline(always)]
+    pub(crate) fn hook<R>(
+        &mut self,
+        c: Cpu,
+        at: Ns,
+        call: impl FnOnce(&mut dyn Scheduler, &mut Cx) -> R,
+    ) -> (R, Ns) {
+        let mut cx = Cx {
+            now: at,
+            cpu: c,
+            cost: Ns::ZERO,
+            slowdown: self.cpus[c.ix()].slowdown,
+            sh: &mut self.sh,
+            machine: &mut self.machine,
+            resched: &mut self.resched,
+        };
+        let result = call(&mut *self.sched, &mut cx);
+        (result, cx.cost)
+    }
+
     /// Handles events until the run is over.
     pub(crate) fn run(&mut self, watch: &mut Watch) {
         let nr_cpus = self.cpus.len();

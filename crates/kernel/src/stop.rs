@@ -9,7 +9,6 @@
 //! it.
 
 use crate::frame::Frame;
-use crate::hook;
 use crate::sim::Sim;
 use crate::task::{Step, WaitsFor};
 use vruntime_base::{Cause, CauseKind, Cpu, Ns, TaskId};
@@ -78,7 +77,7 @@ impl Sim {
         let work = self.stop_work[c.ix()][0];
         let moving = match work {
             StopWork::ActiveBalance => {
-                let (detached, cost) = hook!(self, c, at, |s, cx| s.active_balance(cx, c));
+                let (detached, cost) = self.hook(c, at, |s, cx| s.active_balance(cx, c));
                 at += cost;
                 self.take_moved(c, at);
                 detached
@@ -86,12 +85,8 @@ impl Sim {
             StopWork::Move { p, .. } => {
                 let t = &self.sh.tasks[p.ix()];
                 if t.on_rq && t.cpu == c && t.state == TaskState::Running {
-                    let (_, cost) = hook!(self, c, at, |s, cx| s.dequeue_task(
-                        cx,
-                        c,
-                        p,
-                        DequeueFlags::default()
-                    ));
+                    let (_, cost) =
+                        self.hook(c, at, |s, cx| s.dequeue_task(cx, c, p, DequeueFlags::default()));
                     at += cost;
                     self.note_migration(p, c, c, self.stop_target(c, p), at, &STOPPER_MOVE);
                     self.stats.migrations.count(&STOPPER_MOVE);
@@ -124,7 +119,7 @@ impl Sim {
         t.cpu = to;
         t.wake_cpu = to;
         self.update_rq_clock(to, self.now);
-        let ((), cost) = hook!(self, c, self.now, |s, cx| {
+        let ((), cost) = self.hook(c, self.now, |s, cx| {
             if active {
                 s.active_attach(cx, p);
             } else {

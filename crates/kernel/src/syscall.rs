@@ -11,7 +11,6 @@
 //! then it sleeps.
 
 use crate::frame::Frame;
-use crate::hook;
 use crate::program::{ChannelId, Op};
 use crate::sim::{Channel, Sim};
 use crate::stop::StopWork;
@@ -188,7 +187,7 @@ impl Sim {
 
     fn yield_with_lock(&mut self, c: Cpu, at: Ns) {
         self.update_rq_clock(c, at);
-        let ((), cost) = hook!(self, c, at, |s, cx| s.yield_task(cx, c));
+        let ((), cost) = self.hook(c, at, |s, cx| s.yield_task(cx, c));
         self.resched.retain(|r| r.0 != c);
         self.hold_rq(c, c, at + cost);
         self.cpus[c.ix()].switch_cause = Some(&crate::schedule::YIELDS);
@@ -210,7 +209,7 @@ impl Sim {
 
     fn set_policy(&mut self, c: Cpu, p: TaskId, policy: Policy, prio: i8) {
         let at = self.now + self.work(c, Func::Yield, self.machine.costs.sched_yield);
-        let ((), cost) = hook!(self, c, at, |s, cx| s.set_policy(cx, p, policy, prio));
+        let ((), cost) = self.hook(c, at, |s, cx| s.set_policy(cx, p, policy, prio));
         let at = self.carry_out_resched(c, at + cost);
         self.syscall_return(c, p, at);
     }
@@ -218,7 +217,7 @@ impl Sim {
     fn exec(&mut self, c: Cpu, p: TaskId) {
         let flags = WakeFlags { exec: true, ..WakeFlags::default() };
         let prev = self.sh.tasks[p.ix()].cpu;
-        let (place, cost) = hook!(self, c, self.now, |s, cx| s.select_task_rq(cx, p, prev, flags));
+        let (place, cost) = self.hook(c, self.now, |s, cx| s.select_task_rq(cx, p, prev, flags));
         self.stats.placements.count(place.rule);
         self.tasks[p.ix()].step = Step::ExecEnd;
         let at = self.now + cost;

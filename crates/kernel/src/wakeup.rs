@@ -12,7 +12,6 @@
 //! (reader's CPU), wake list, the idle CPU leaves its loop, enqueues, switches.
 
 use crate::frame::{Frame, WakeOp, irq};
-use crate::hook;
 use crate::sim::Sim;
 use crate::variation::Knockout;
 use vruntime_base::{Cpu, Event, EventKind, Func, Ns, Resource, TaskId};
@@ -111,7 +110,7 @@ impl Sim {
         }
         let wake_cpu = self.sh.tasks[p.ix()].wake_cpu;
         let flags = WakeFlags { sync, ..WakeFlags::default() };
-        let (place, cost) = hook!(self, c, at, |s, cx| s.select_task_rq(cx, p, wake_cpu, flags));
+        let (place, cost) = self.hook(c, at, |s, cx| s.select_task_rq(cx, p, wake_cpu, flags));
         at += cost;
         self.stats.placements.count(place.rule);
         let wake = &mut self.cpus[c.ix()].wake;
@@ -132,7 +131,7 @@ impl Sim {
     fn wake_new(&mut self, c: Cpu, p: TaskId) {
         let prev = self.sh.tasks[p.ix()].cpu;
         let flags = WakeFlags { fork: true, ..WakeFlags::default() };
-        let (place, cost) = hook!(self, c, self.now, |s, cx| s.select_task_rq(cx, p, prev, flags));
+        let (place, cost) = self.hook(c, self.now, |s, cx| s.select_task_rq(cx, p, prev, flags));
         self.stats.placements.count(place.rule);
         let t = &mut self.sh.tasks[p.ix()];
         t.cpu = place.cpu;
@@ -141,7 +140,7 @@ impl Sim {
         self.tasks[p.ix()].woken_at = self.now;
         self.cpus[c.ix()].wake =
             WakeOp { p, target: place.cpu, sync: false, migrated: false, new: true };
-        let ((), cost2) = hook!(self, c, self.now + cost, |s, cx| s.task_fork_place(cx, p));
+        let ((), cost2) = self.hook(c, self.now + cost, |s, cx| s.task_fork_place(cx, p));
         let at = self.carry_out_resched(c, self.now + cost + cost2);
         self.plan(c, at, Frame::WakeQueue);
     }
@@ -154,7 +153,7 @@ impl Sim {
     fn wake_place(&mut self, c: Cpu, mut at: Ns) {
         let WakeOp { p, target, migrated, new, .. } = self.cpus[c.ix()].wake;
         if migrated {
-            let ((), cost) = hook!(self, c, at, |s, cx| s.migrate_task_rq(cx, p, target));
+            let ((), cost) = self.hook(c, at, |s, cx| s.migrate_task_rq(cx, p, target));
             at += cost;
             let t = &mut self.sh.tasks[p.ix()];
             t.cpu = target;
@@ -238,7 +237,7 @@ impl Sim {
             EnqueueFlags { wakeup: !new, migrated, initial: new, ..EnqueueFlags::default() };
         let wake = WakeFlags { sync, fork: new, ..WakeFlags::default() };
         self.sh.tasks[p.ix()].state = TaskState::Running;
-        let ((), cost) = hook!(self, c, at, |s, cx| {
+        let ((), cost) = self.hook(c, at, |s, cx| {
             s.enqueue_task(cx, target, p, flags);
             cx.sh.tasks[p.ix()].on_rq = true;
             s.wakeup_preempt(cx, target, p, wake);
@@ -289,7 +288,7 @@ impl Sim {
         let running = self.curr(target) == p;
         let skip = running && self.sh.release.ttwu_runnable_skip_curr;
         self.sh.tasks[p.ix()].state = TaskState::Running;
-        let ((), cost) = hook!(self, c, at, |s, cx| {
+        let ((), cost) = self.hook(c, at, |s, cx| {
             if delayed {
                 let flags = EnqueueFlags { delayed: true, ..EnqueueFlags::default() };
                 s.enqueue_task(cx, target, p, flags);

@@ -1,4 +1,4 @@
-//! A small made-up run for tests.
+//! A small made-up run for tests, those of `report` too.
 
 use vruntime_base::{Func, Histogram, Ns, Resource, Timeline};
 use vruntime_kernel::record::{Counters, RunRecord};

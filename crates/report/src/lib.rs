@@ -12,6 +12,7 @@ pub mod explain;
 pub mod numbers;
 pub mod run;
 #[cfg(test)]
+#[path = "../../measure/src/sample.rs"]
 mod sample;
 pub mod study;
 pub mod trace_diff;

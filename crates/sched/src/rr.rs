@@ -6,7 +6,8 @@
 //! There is no balancing and there are no priorities, except that the stopper always goes first.
 //! *Source.* The textbook.
 //! *Equations.* A task that has run for [`SLICE_TICKS`] ticks while others wait goes to the end.
-//! *Departures.* D1: task groups, nice values and policies are accepted and ignored.
+//! *Departures.* D1: task groups, nice values and policies are accepted and ignored. D2: hooks that
+//! are left out do what [`Scheduler`] does by itself, nothing.
 //! *Example.* Tasks A and B on one CPU at 250 Hz run 8 ms each in turn.
 
 use crate::cx::Cx;
@@ -128,23 +129,7 @@ impl Scheduler for Rr {
     fn take_moved(&mut self) -> &mut Vec<Moved> {
         &mut self.moved
     }
-    fn balance_begin(&mut self, _: &mut Cx, _: Cpu, _: BalanceKind) -> BalanceStep {
-        BalanceStep::Done { pulled: 0 }
-    }
-    fn balance_continue(&mut self, _: &mut Cx, _: Cpu) -> BalanceStep {
-        BalanceStep::Done { pulled: 0 }
-    }
-    fn active_balance(&mut self, _: &mut Cx, _: Cpu) -> Option<TaskId> {
-        None
-    }
     fn set_policy(&mut self, cx: &mut Cx, p: TaskId, policy: Policy, _: i8) {
         cx.sh.tasks[p.ix()].policy = policy;
     }
-    fn task_new(&mut self, _: &mut Cx, _: TaskId, _: Option<TaskId>) {}
-    fn task_fork_place(&mut self, _: &mut Cx, _: TaskId) {}
-    fn task_dead(&mut self, _: &mut Cx, _: TaskId) {}
-    fn migrate_task_rq(&mut self, _: &mut Cx, _: TaskId, _: Cpu) {}
-    fn set_idle(&mut self, _: &mut Cx, _: Cpu) {}
-    fn yield_task(&mut self, _: &mut Cx, _: Cpu) {}
-    fn tick_stopped(&mut self, _: &mut Cx, _: Cpu, _: bool) {}
 }

@@ -98,27 +98,37 @@ pub struct TickWork {
     pub kick_ilb: Option<Cpu>,
 }
 
-/// A scheduler. See the module text for the contracts that hold for every hook.
+/// A scheduler. See the module text for the contracts that hold for every hook. Hooks with a body
+/// may be left out by a scheduler that keeps nothing there: it then balances nothing and yields to
+/// nobody.
 pub trait Scheduler {
     /// Makes room for the next task group; ids are dense. `parent` is always an earlier group.
     fn task_group_new(&mut self, cx: &mut Cx, parent: TgId) -> TgId;
 
     /// `sched_fork`: `p` has just been added to `cx.sh.tasks`; `parent` is its parent, if it has
     /// one. Charges nothing.
-    fn task_new(&mut self, cx: &mut Cx, p: TaskId, parent: Option<TaskId>);
+    fn task_new(&mut self, cx: &mut Cx, p: TaskId, parent: Option<TaskId>) {
+        let _ = (cx, p, parent);
+    }
 
     /// `wake_up_new_task`, after the CPU was chosen and set, before the first enqueue.
-    fn task_fork_place(&mut self, cx: &mut Cx, p: TaskId);
+    fn task_fork_place(&mut self, cx: &mut Cx, p: TaskId) {
+        let _ = (cx, p);
+    }
 
     /// `p` has died and was dequeued for good.
-    fn task_dead(&mut self, cx: &mut Cx, p: TaskId);
+    fn task_dead(&mut self, cx: &mut Cx, p: TaskId) {
+        let _ = (cx, p);
+    }
 
     /// Chooses a CPU for a waking (or new, or exec'ing) task. No run queue is locked.
     fn select_task_rq(&mut self, cx: &mut Cx, p: TaskId, prev: Cpu, flags: WakeFlags) -> Placement;
 
     /// `migrate_task_rq`: the sleeping `p` goes from its CPU to `new_cpu` (called before
     /// `p.cpu` changes; the old run queue is not locked).
-    fn migrate_task_rq(&mut self, cx: &mut Cx, p: TaskId, new_cpu: Cpu);
+    fn migrate_task_rq(&mut self, cx: &mut Cx, p: TaskId, new_cpu: Cpu) {
+        let _ = (cx, p, new_cpu);
+    }
 
     /// Adds `p` to `cpu`'s queue.
     fn enqueue_task(&mut self, cx: &mut Cx, cpu: Cpu, p: TaskId, flags: EnqueueFlags);
@@ -142,7 +152,9 @@ pub trait Scheduler {
     }
 
     /// The CPU goes idle for good: the idle task becomes current (`set_next_task_idle`).
-    fn set_idle(&mut self, cx: &mut Cx, cpu: Cpu);
+    fn set_idle(&mut self, cx: &mut Cx, cpu: Cpu) {
+        let _ = (cx, cpu);
+    }
 
     /// `p` is queued but counts as sleeping (delayed dequeue).
     fn is_delayed(&self, p: TaskId) -> bool {
@@ -155,23 +167,36 @@ pub trait Scheduler {
     fn set_policy(&mut self, cx: &mut Cx, p: TaskId, policy: Policy, prio: i8);
 
     /// `sched_yield` of the current task.
-    fn yield_task(&mut self, cx: &mut Cx, cpu: Cpu);
+    fn yield_task(&mut self, cx: &mut Cx, cpu: Cpu) {
+        let _ = (cx, cpu);
+    }
 
     /// The periodic tick.
     fn task_tick(&mut self, cx: &mut Cx, cpu: Cpu) -> TickWork;
 
     /// The CPU stopped its tick (`nohz_balance_enter_idle`) or, if `!stopped`, takes it up again.
-    fn tick_stopped(&mut self, cx: &mut Cx, cpu: Cpu, stopped: bool);
+    fn tick_stopped(&mut self, cx: &mut Cx, cpu: Cpu, stopped: bool) {
+        let _ = (cx, cpu, stopped);
+    }
 
     /// Begins balancing of `kind` on `cpu`. Only one balancing runs on a CPU at a time.
-    fn balance_begin(&mut self, cx: &mut Cx, cpu: Cpu, kind: BalanceKind) -> BalanceStep;
+    fn balance_begin(&mut self, cx: &mut Cx, cpu: Cpu, kind: BalanceKind) -> BalanceStep {
+        let _ = (cx, cpu, kind);
+        BalanceStep::Done { pulled: 0 }
+    }
 
     /// Goes on with the balancing begun on `cpu`, after what the last step asked for was done.
-    fn balance_continue(&mut self, cx: &mut Cx, cpu: Cpu) -> BalanceStep;
+    fn balance_continue(&mut self, cx: &mut Cx, cpu: Cpu) -> BalanceStep {
+        let _ = (cx, cpu);
+        BalanceStep::Done { pulled: 0 }
+    }
 
     /// The stopper on `cpu`, whose lock is held, takes one task off for `rqs[cpu].push_cpu`; the
     /// task belongs there from now on.
-    fn active_balance(&mut self, cx: &mut Cx, cpu: Cpu) -> Option<TaskId>;
+    fn active_balance(&mut self, cx: &mut Cx, cpu: Cpu) -> Option<TaskId> {
+        let _ = (cx, cpu);
+        None
+    }
 
     /// That task enters the queue of its CPU, whose lock is held now, and no other.
     fn active_attach(&mut self, cx: &mut Cx, p: TaskId) {

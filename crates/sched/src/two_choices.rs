@@ -85,23 +85,7 @@ impl Scheduler for TwoChoices {
     fn take_moved(&mut self) -> &mut Vec<Moved> {
         self.rr.take_moved()
     }
-    fn balance_begin(&mut self, cx: &mut Cx, cpu: Cpu, kind: BalanceKind) -> BalanceStep {
-        self.rr.balance_begin(cx, cpu, kind)
-    }
-    fn balance_continue(&mut self, cx: &mut Cx, cpu: Cpu) -> BalanceStep {
-        self.rr.balance_continue(cx, cpu)
-    }
-    fn active_balance(&mut self, cx: &mut Cx, cpu: Cpu) -> Option<TaskId> {
-        self.rr.active_balance(cx, cpu)
-    }
     fn set_policy(&mut self, cx: &mut Cx, p: TaskId, policy: Policy, prio: i8) {
         self.rr.set_policy(cx, p, policy, prio);
     }
-    fn task_new(&mut self, _: &mut Cx, _: TaskId, _: Option<TaskId>) {}
-    fn task_fork_place(&mut self, _: &mut Cx, _: TaskId) {}
-    fn task_dead(&mut self, _: &mut Cx, _: TaskId) {}
-    fn migrate_task_rq(&mut self, _: &mut Cx, _: TaskId, _: Cpu) {}
-    fn set_idle(&mut self, _: &mut Cx, _: Cpu) {}
-    fn yield_task(&mut self, _: &mut Cx, _: Cpu) {}
-    fn tick_stopped(&mut self, _: &mut Cx, _: Cpu, _: bool) {}
 }

@@ -97,37 +97,7 @@ impl Scheduler for Canary {
     fn take_moved(&mut self) -> &mut Vec<Moved> {
         self.rr.take_moved()
     }
-    fn balance_begin(&mut self, cx: &mut Cx, cpu: Cpu, kind: BalanceKind) -> BalanceStep {
-        self.rr.balance_begin(cx, cpu, kind)
-    }
-    fn balance_continue(&mut self, cx: &mut Cx, cpu: Cpu) -> BalanceStep {
-        self.rr.balance_continue(cx, cpu)
-    }
-    fn active_balance(&mut self, cx: &mut Cx, cpu: Cpu) -> Option<TaskId> {
-        self.rr.active_balance(cx, cpu)
-    }
     fn set_policy(&mut self, cx: &mut Cx, p: TaskId, policy: Policy, prio: i8) {
         self.rr.set_policy(cx, p, policy, prio);
-    }
-    fn task_new(&mut self, cx: &mut Cx, p: TaskId, parent: Option<TaskId>) {
-        self.rr.task_new(cx, p, parent);
-    }
-    fn task_fork_place(&mut self, cx: &mut Cx, p: TaskId) {
-        self.rr.task_fork_place(cx, p);
-    }
-    fn task_dead(&mut self, cx: &mut Cx, p: TaskId) {
-        self.rr.task_dead(cx, p);
-    }
-    fn migrate_task_rq(&mut self, cx: &mut Cx, p: TaskId, new_cpu: Cpu) {
-        self.rr.migrate_task_rq(cx, p, new_cpu);
-    }
-    fn set_idle(&mut self, cx: &mut Cx, cpu: Cpu) {
-        self.rr.set_idle(cx, cpu);
-    }
-    fn yield_task(&mut self, cx: &mut Cx, cpu: Cpu) {
-        self.rr.yield_task(cx, cpu);
-    }
-    fn tick_stopped(&mut self, cx: &mut Cx, cpu: Cpu, stopped: bool) {
-        self.rr.tick_stopped(cx, cpu, stopped);
     }
 }
