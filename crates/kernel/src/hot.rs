@@ -93,20 +93,20 @@ impl Hot<'_> {
             return;
         }
         let program = &self.programs[self.k.program.ix()];
-        let op = loop {
-            match program.next(&mut self.k.regs) {
+        loop {
+            program.next_into(&mut self.k.regs, &mut self.k.op);
+            match self.k.op {
                 Op::MarkStart => {
                     self.stats.mark_start = Some(at);
                     self.stats.look = true;
                 }
                 Op::MarkStop => self.stats.mark_stop = Some(at),
-                op => break op,
+                _ => break,
             }
-        };
-        self.k.op = op;
+        }
         self.k.done = 0;
         self.k.wake_next = false;
-        if let Op::Run(d) = op {
+        if let Op::Run(d) = self.k.op {
             self.k.step = Step::RunEnd;
             let d = Ns((d.0 * u64::from(self.pace.slowdown)) >> 10);
             self.row.book(Func::User, Resource::None, d);

@@ -460,13 +460,12 @@ impl Hot<'_> {
         let (quiet, free_at);
         let before = pipe.mutex.last_cpu;
         let machine = self.machine;
-        let transfer = |from: Cpu, to: Cpu| {
-            if from.is_none() || rules.data_is_free { Ns::ZERO } else { machine.transfer(from, to) }
-        };
+        let transfer = |from: Cpu, to: Cpu| machine.transfer(from, to);
+        let unless_free = |lines: Ns| if rules.data_is_free { Ns::ZERO } else { lines };
         if let Op::Write { bytes, .. } = self.k.op {
             let want = bytes - self.k.done;
             let was_empty = pipe.is_empty();
-            let lines = pipe.fetch_for_write(c, before, transfer);
+            let lines = unless_free(pipe.fetch_for_write(c, before, transfer));
             let (n, new_slots) = pipe.write(want);
             self.k.done += n;
             self.k.was_edge = was_empty;
@@ -479,8 +478,10 @@ impl Hot<'_> {
         } else {
             let Op::Read { bytes, .. } = self.k.op else { unreachable!("not on a channel") };
             let was_full = pipe.is_full();
-            let lines =
-                if pipe.is_empty() { Ns::ZERO } else { pipe.fetch_for_read(c, before, transfer) };
+            let lines = match pipe.is_empty() {
+                true => Ns::ZERO,
+                false => unless_free(pipe.fetch_for_read(c, before, transfer)),
+            };
             let (n, freed) = pipe.read(bytes - self.k.done);
             self.k.done += n;
             self.k.got = n > 0;
@@ -528,10 +529,10 @@ impl Hot<'_> {
             return Ns::ZERO;
         }
         let from = pipe.mutex.lines.count_file(c, matches!(self.k.op, Op::Write { .. }));
-        if from == c || from.is_none() {
-            return Ns::ZERO;
-        }
         let cost = self.machine.transfer(from, c);
+        if cost == Ns::ZERO {
+            return cost;
+        }
         self.row.book(Func::Fget, Resource::FileCount, cost);
         cost
     }

@@ -105,6 +105,12 @@ pub enum Op {
 pub trait Program: Send + Sync {
     /// The operation that follows the one just completed.
     fn next(&self, regs: &mut Regs) -> Op;
+    /// The same, written where it is kept: a copy of it just after it was made would wait for its
+    /// parts to reach the cache.
+    #[inline]
+    fn next_into(&self, regs: &mut Regs, op: &mut Op) {
+        *op = self.next(regs);
+    }
 }
 
 /// How a channel carries data.

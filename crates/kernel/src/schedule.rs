@@ -42,7 +42,7 @@ impl Sim {
             return Some(at + self.own_rq_line(c, rq));
         }
         let machine = &self.machine;
-        let transfer = |a: Cpu, b: Cpu| if a == b { Ns::ZERO } else { machine.transfer(a, b) };
+        let transfer = |a: Cpu, b: Cpu| machine.transfer(a, b);
         match self.rq_locks[rq.ix()].request(&mut self.rq_queue, c, self.now, transfer) {
             Request::Granted { .. } => Some(at + self.own_rq_line(c, rq)),
             Request::Wait { grant_at } => {
@@ -81,7 +81,7 @@ impl Sim {
             return;
         }
         let machine = &self.machine;
-        let transfer = |a: Cpu, b: Cpu| if a == b { Ns::ZERO } else { machine.transfer(a, b) };
+        let transfer = |a: Cpu, b: Cpu| machine.transfer(a, b);
         if let Some((waiter, at)) = self.rq_locks[rq.ix()].hold(&self.rq_queue, c, until, transfer)
         {
             let cpu = &mut self.cpus[waiter.ix()];

@@ -192,6 +192,6 @@ impl Sim {
     /// A cache line goes from `from` to `to`.
     #[inline(always)]
     pub(crate) fn transfer(&self, from: Cpu, to: Cpu) -> Ns {
-        if from == to || from.is_none() { Ns::ZERO } else { self.machine.transfer(from, to) }
+        self.machine.transfer(from, to)
     }
 }

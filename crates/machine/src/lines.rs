@@ -156,7 +156,7 @@ impl Lines {
     }
 
     /// `cpu` reads `line` at `now`.
-    #[inline]
+    #[inline(always)]
     pub fn read(
         &mut self,
         line: Line,
@@ -173,7 +173,7 @@ impl Lines {
     }
 
     /// `cpu` writes `line`, or updates it atomically, at `now`.
-    #[inline]
+    #[inline(always)]
     pub fn write(
         &mut self,
         line: Line,
@@ -195,6 +195,7 @@ impl Lines {
         self.states[self.index(line)].owner
     }
 
+    #[inline(never)]
     fn read_miss(
         &mut self,
         i: usize,
@@ -224,6 +225,7 @@ impl Lines {
         LineCost { own: Ns(u64::from(own)), wait }
     }
 
+    #[inline(never)]
     fn write_miss(
         &mut self,
         i: usize,

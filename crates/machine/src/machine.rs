@@ -203,18 +203,22 @@ impl Machine {
     }
 
     /// A read of `line` by `cpu`, at [`Machine::event_time`].
-    #[inline]
+    #[inline(always)]
     pub fn read(&mut self, line: Line, cpu: Cpu) -> LineCost {
         self.lines.read(line, cpu, self.event_time, &self.costs, &self.topo)
     }
     /// A write of `line` by `cpu`, at [`Machine::event_time`].
-    #[inline]
+    #[inline(always)]
     pub fn write(&mut self, line: Line, cpu: Cpu) -> LineCost {
         self.lines.write(line, cpu, self.event_time, &self.costs, &self.topo)
     }
-    /// One-way transfer of a cache line from `from` to `to`.
-    #[inline]
+    /// One-way transfer of a cache line from `from` to `to`. Nothing if it is there, or if nobody
+    /// has it (`Cpu::NONE`).
+    #[inline(always)]
     pub fn transfer(&self, from: Cpu, to: Cpu) -> Ns {
+        if from == to || from.is_none() {
+            return Ns::ZERO;
+        }
         Ns(u64::from(self.costs.line_transfer[self.topo.distance(from, to) as usize]))
     }
     /// From the sender's command to the target's interrupt handler.
