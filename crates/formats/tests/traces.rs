@@ -1,15 +1,18 @@
 //! Files that perf and trace-cmd wrote, beside what they themselves count in them.
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use vruntime_base::EventKind;
 use vruntime_formats::read;
 
-/// Switches, wakings, wakeups, new tasks, migrations of a file in `tests/data/traces`.
+fn data(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/data/traces").join(name)
+}
+
+/// Switches, wakings, wakeups, new tasks, migrations of a trace.
 #[track_caller]
-fn check(name: &str, format: &str, release: &str, counts: [usize; 5]) {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/data/traces").join(name);
-    let r = read::open(&path).unwrap();
+fn check(path: &Path, format: &str, release: &str, counts: [usize; 5]) {
+    let r = read::open(path).unwrap();
     assert_eq!((r.format, r.diagnostics.len(), r.lost), (format, 0, 0), "{:?}", r.diagnostics);
     assert_eq!(r.release.as_deref(), Some(release));
     let mut found = BTreeMap::new();
@@ -29,16 +32,43 @@ fn check(name: &str, format: &str, release: &str, counts: [usize; 5]) {
 
 #[test]
 fn compressed_perf_data() {
-    check("perf-z.data.xz", "perf.data", "6.18.44-fc-v445", [123, 64, 64, 1, 0]);
+    check(&data("perf-z.data.xz"), "perf.data", "6.18.44-fc-v445", [123, 64, 64, 1, 0]);
 }
 
 #[test]
 fn perf_data_through_a_pipe() {
-    check("perf-pipe.data.xz", "perf.data (pipe)", "6.18.44-fc-v445", [122, 63, 63, 1, 1]);
-    check("perf-z-pipe.data.xz", "perf.data (pipe)", "6.18.44-fc-v445", [123, 62, 62, 1, 1]);
+    check(&data("perf-pipe.data.xz"), "perf.data (pipe)", "6.18.44-fc-v445", [122, 63, 63, 1, 1]);
+    check(&data("perf-z-pipe.data.xz"), "perf.data (pipe)", "6.18.44-fc-v445", [123, 62, 62, 1, 1]);
 }
 
 #[test]
 fn compressed_trace_dat() {
-    check("trace-v7-zstd.dat.xz", "trace.dat v7", "v6.12", [45, 19, 19, 5, 0]);
+    check(&data("trace-v7-zstd.dat.xz"), "trace.dat v7", "v6.12", [45, 19, 19, 5, 0]);
+}
+
+/// What `perf record --threads` left; the counts are those of perf script.
+#[test]
+fn a_directory_of_perf_is_read_with_all_its_parts() {
+    let dir = std::env::temp_dir().join(format!("vruntime-threads-{}", std::process::id()));
+    std::fs::create_dir_all(&dir).unwrap();
+    for name in ["data", "data.0", "data.1"] {
+        let packed = std::fs::read(data("perf-threads").join(format!("{name}.xz"))).unwrap();
+        std::fs::write(dir.join(name), vruntime_formats::xz::decompress(&packed).0).unwrap();
+    }
+    check(&dir, "perf.data", "6.18.44-fc-v445", [22, 9, 9, 0, 3]);
+    let whole = read::open(&dir).unwrap();
+    let times: Vec<u64> = whole.timeline.iter().map(|e| e.time.0).collect();
+    assert!(times.is_sorted());
+    assert!([0, 1].iter().all(|cpu| whole.timeline.iter().any(|e| e.cpu.0 == *cpu)));
+
+    // The first file alone says that it is not all.
+    let says = |path: &Path, what: &str| {
+        let found = read::open(path).unwrap().diagnostics;
+        assert!(found.iter().any(|d| d.text.contains(what)), "{found:?}");
+    };
+    says(&dir.join("data"), "read their directory");
+    // Damage in a part is said of the part.
+    std::fs::write(dir.join("data.1"), b"nothing of the kind").unwrap();
+    says(&dir, "data.1: ");
+    std::fs::remove_dir_all(dir).unwrap();
 }

@@ -57,7 +57,8 @@ struct Found {
 
 impl Found {
     fn open(path: &Path) -> Result<Found, FormatError> {
-        if path.is_dir() { Found::in_dir(path) } else { Found::file(path) }
+        let is_recording = path.is_dir() && !read::is_perf_directory(path);
+        if is_recording { Found::in_dir(path) } else { Found::file(path) }
     }
 
     fn file(path: &Path) -> Result<Found, FormatError> {

@@ -32,6 +32,7 @@ pub(crate) mod feature {
     pub(crate) const ARCH: u64 = 6;
     pub(crate) const NRCPUS: u64 = 7;
     pub(crate) const CMDLINE: u64 = 11;
+    pub(crate) const DIR_FORMAT: u64 = 24;
 }
 
 /// Bits of `sample_type`. The parts of a sample stand in the order IDENTIFIER, IP, TID, TIME, ADDR,

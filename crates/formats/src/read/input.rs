@@ -31,11 +31,34 @@ pub(super) struct Input {
     at: u64,
     /// Why reading ended early, and at which byte.
     failure: Option<(u64, io::Error)>,
+    /// Files that belong to this one, by name.
+    parts: Vec<(String, Input)>,
 }
 
 impl Input {
-    /// Opens a file or a pipe, or standard input if `path` is `-`.
+    /// Opens a file or a pipe, standard input if `path` is `-`, or what `perf record --threads`
+    /// leaves: a directory with a file `data` and the records of each thread in `data.0`, ….
     pub fn open(path: &Path) -> Result<Input, Refusal> {
+        if !is_perf_directory(path) {
+            return Input::open_file(path);
+        }
+        let mut input = Input::open_file(&path.join("data"))?;
+        for name in (0..).map(|n| format!("data.{n}")) {
+            let file = path.join(&name);
+            if !file.is_file() {
+                break;
+            }
+            input.parts.push((name, Input::open_file(&file)?));
+        }
+        Ok(input)
+    }
+
+    /// Files that belong to this one.
+    pub fn parts(&mut self) -> Vec<(String, Input)> {
+        std::mem::take(&mut self.parts)
+    }
+
+    fn open_file(path: &Path) -> Result<Input, Refusal> {
         let file = match path.to_str() {
             Some("-") => io::stdin().as_fd().try_clone_to_owned()?.into(),
             _ => {
@@ -54,7 +77,7 @@ impl Input {
     }
 
     fn new(source: Source) -> Input {
-        Input { source, buffer: vec![], at: 0, failure: None }
+        Input { source, buffer: vec![], at: 0, failure: None, parts: vec![] }
     }
 
     /// Bytes that are there already.
@@ -161,6 +184,11 @@ impl Input {
     pub fn failure(&self) -> Option<&(u64, io::Error)> {
         self.failure.as_ref()
     }
+}
+
+/// True for what `perf record --threads` leaves.
+pub fn is_perf_directory(path: &Path) -> bool {
+    path.is_dir() && path.join("data").is_file() && path.join("data.0").is_file()
 }
 
 /// A file or what a pipe looks like. A device may have no end, a directory has no bytes.

@@ -32,6 +32,7 @@ use crate::error::{Diagnostic, FormatError};
 use crate::numbers::perf_data::MAGIC;
 use builder::Builder;
 use input::Input;
+pub use input::is_perf_directory;
 use std::io;
 use std::path::{Path, PathBuf};
 use vruntime_base::Timeline;
@@ -156,7 +157,7 @@ pub fn traces_in(dir: &Path) -> Result<Vec<PathBuf>, FormatError> {
         let ends = |list: &[&str]| list.iter().any(|e| name.ends_with(e));
         let text = name.ends_with(".txt") && (name.contains("trace") || name.contains("script"));
         let binary = ends(&["perf.data", ".dat", ".pftrace", ".perfetto-trace"]);
-        if path.is_file() && (binary || text) {
+        if path.is_file() && (binary || text) || binary && is_perf_directory(&path) {
             found.push(path);
         }
     }
@@ -234,13 +235,19 @@ fn parse(input: &mut Input, glimpses: Glimpses) -> Result<(Recorded, Notes), Str
 /// What is wrong, with byte offsets. What is wrong in many places is said once, with the first.
 #[derive(Default)]
 struct Notes {
+    /// The file that offsets are in, if it is not the first.
+    part: String,
     list: Vec<(u64, String, u64)>,
     not_listed: u64,
 }
 
 impl Notes {
+    /// What follows is about another file.
+    fn within(&mut self, part: &str) {
+        self.part = format!("{part}: ");
+    }
     fn at(&mut self, offset: u64, text: impl std::fmt::Display) {
-        let text = text.to_string();
+        let text = format!("{}{text}", self.part);
         if let Some((_, _, count)) = self.list.iter_mut().find(|(_, t, _)| *t == text) {
             *count += 1;
         } else if self.list.len() < DIAGNOSTICS_MAX {

@@ -2,7 +2,8 @@
 //!
 //! Facts: tools/perf/Documentation/perf.data-file-format.txt and include/uapi/linux/perf_event.h.
 //! A file of a foreign byte order is one whose magic is written backwards. What goes through a
-//! pipe has no sections; the same comes as records before the first sample.
+//! pipe has no sections; the same comes as records before the first sample. The recorder's threads
+//! leave their records in files of their own, without a header (`Input::parts`).
 
 use super::builder::Builder;
 use super::bytes::Bytes;
@@ -91,6 +92,18 @@ impl State {
         }
         let end = if data_size == 0 { size } else { end };
         Records::new(self, big).read(input, data, Some(end));
+        let parts = input.parts();
+        if has(feature::DIR_FORMAT) && parts.is_empty() {
+            let text = "the recorder's threads wrote files beside this one: read their directory";
+            self.notes.at(72, text);
+        }
+        for (name, mut part) in parts {
+            self.notes.within(&name);
+            Records::new(self, big).read(&mut part, 0, None);
+            if let Some((at, e)) = part.failure() {
+                self.notes.at(*at, e);
+            }
+        }
         Some(())
     }
 
