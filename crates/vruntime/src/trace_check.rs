@@ -16,7 +16,7 @@ use vruntime_formats::read::{self, Recorded};
 use vruntime_formats::recording::{Meta, Recording};
 use vruntime_kernel::shadow;
 use vruntime_kernel::shadow::explain::Explained;
-use vruntime_kernel::shadow::trace::Trace;
+use vruntime_kernel::shadow::trace::{Row, Trace};
 use vruntime_machine::Topology;
 use vruntime_report::check::{CheckReport, RecordingCheck, Source};
 use vruntime_sched::fair::select::idle_sibling;
@@ -24,6 +24,10 @@ use vruntime_sched::release::Release;
 
 /// Events on CPUs that the machine has not, in 1/1000, from which on it is the wrong machine.
 const FOREIGN_PERMILLE: usize = 10;
+/// Bytes that the rows of a trace may take.
+const MEMORY_MAX: usize = 4 << 30;
+/// As they are recorded, and as state is rebuilt in them.
+const COPIES: usize = 2;
 const OPTION_M: &str = "topology.txt (a dump of sysfs, plain or .xz) beside it, or -m MACHINE";
 
 /// What the caller says instead of the recordings.
@@ -135,15 +139,18 @@ impl Found {
     }
 
     /// The rows with the kernel's own state.
-    fn true_rows(&mut self, s: &Setting) -> Option<Trace> {
-        let (trace, left_out) = replay::trace(self.state.as_ref()?, &s.cpus);
+    fn true_rows(&mut self, s: &Setting) -> Result<Option<Trace>, FormatError> {
+        let Some(state) = &self.state else { return Ok(None) };
+        room_for(&self.path.join("state.csv"), state.table.len())?;
+        let (trace, left_out) = replay::trace(state, &s.cpus);
         self.diagnostics.extend(left_out);
-        Some(trace)
+        Ok(Some(trace))
     }
 
     /// The rows of the plain trace, and its file's name.
     fn plain_rows(&mut self, s: &Setting) -> Result<Option<(String, Trace)>, FormatError> {
         let Some((path, recorded)) = &self.plain else { return Ok(None) };
+        room_for(path, recorded.timeline.len())?;
         let (mut trace, foreign) = plain_trace(recorded, &s.cpus);
         trace.isolated = s.cpus.mask(&self.meta.isolated);
         self.diagnostics.extend(recorded.diagnostics.iter().map(ToString::to_string));
@@ -166,7 +173,7 @@ impl Found {
         let mut sources = vec![];
         let mut affinity = self.state.is_none();
         let mut plain = None;
-        if let Some(trace) = self.true_rows(&setting) {
+        if let Some(trace) = self.true_rows(&setting)? {
             affinity = trace.rows.iter().any(|r| r.p_nr_cpus_allowed.is_some());
             found = shadow::check(&trace, topology, release);
             sources.push(Source::new("true", "state.csv"));
@@ -225,7 +232,7 @@ pub fn trace_explain(path: &Path, given: Given) -> Result<Explanation, FormatErr
         r.timeline.tasks().iter().map(|t| (i64::from(t.pid), t.comm.clone())).collect()
     };
     let names = opened.plain.as_ref().map(|(_, r)| named(r)).unwrap_or_default();
-    let (state, trace) = match opened.true_rows(&setting) {
+    let (state, trace) = match opened.true_rows(&setting)? {
         Some(trace) => ("true", trace),
         None => {
             let trace = opened.plain_rows(&setting)?.map(|(_, trace)| trace).unwrap_or_default();
@@ -251,6 +258,19 @@ fn rebuilt(t: &Trace, topology: &Topology, release: &Release) -> shadow::result:
         d.kind += ", reconstructed";
     }
     found
+}
+
+/// An error if `rows` rows take more memory than there may be.
+fn room_for(path: &Path, rows: usize) -> Result<(), FormatError> {
+    let row = COPIES * size_of::<Row>();
+    let rows_max = MEMORY_MAX / row;
+    if rows <= rows_max {
+        return Ok(());
+    }
+    let mib = (rows as u128 * row as u128) >> 20;
+    let found = format!("{rows} rows, which take {mib} MiB");
+    let cut = "a part is `perf script --time FROM,TO`, `trace-cmd split`, a shorter state.csv";
+    Err(FormatError::syntax(path, 0, found, format!("{rows_max} rows at the most: {cut}")))
 }
 
 fn last_part(path: &Path) -> String {
@@ -361,4 +381,18 @@ fn assumptions(meta: &Meta, affinity: bool) -> Vec<String> {
         v.push("HZ is not recorded; the release file's is used".to_owned());
     }
     v
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_trace_that_is_too_long_is_refused_with_its_length() {
+        let most = MEMORY_MAX / COPIES / size_of::<Row>();
+        assert!(most > 1_000_000 && room_for(Path::new("x"), most).is_ok());
+        let said = room_for(Path::new("x"), 100_000_000).unwrap_err().to_string();
+        let parts = ["x: found 100000000 rows", " MiB", &most.to_string(), "perf script --time"];
+        assert!(parts.iter().all(|part| said.contains(part)), "{said}");
+    }
 }

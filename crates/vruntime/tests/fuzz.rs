@@ -7,9 +7,12 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use vruntime::base::{Cpu, Event, EventKind, Ns, TaskId, TaskRow, Timeline};
 use vruntime::bench::{CountingAllocator, bytes_peak_since_reset, reset_bytes_peak};
+use vruntime::formats::machine_file::builtin_machine;
 use vruntime::formats::read;
 use vruntime::formats::write::{Origin, TraceFormat, write_trace};
+use vruntime::machine::{Arch, Topology};
 use vruntime::measure::{timeline_causes, timeline_stats};
+use vruntime::trace_check::{Given, trace_check};
 
 #[global_allocator]
 static ALLOCATOR: CountingAllocator = CountingAllocator;
@@ -18,6 +21,8 @@ static ALLOCATOR: CountingAllocator = CountingAllocator;
 const MEMORY: u64 = 200 << 20;
 /// … and for each byte of the file. A short record becomes an event of some 60 bytes, twice.
 const MEMORY_PER_BYTE: u64 = 200;
+/// … if its events become rows with room for the kernel's state.
+const MEMORY_PER_BYTE_OF_ROWS: u64 = 400;
 /// No damaged file of these sizes takes longer, in a build for tests on a busy machine.
 const TIME: Duration = Duration::from_secs(20);
 
@@ -94,16 +99,21 @@ fn damage(bytes: &mut Vec<u8>, other: &[u8], random: &mut Random) {
 
 /// Reads `bytes`, and does with the timeline what the program does. Says what went wrong.
 fn failure(bytes: &[u8]) -> Option<String> {
-    let start = Instant::now();
-    reset_bytes_peak();
-    let read = catch_unwind(AssertUnwindSafe(|| {
+    limits(bytes, MEMORY_PER_BYTE, || {
         let Ok(recorded) = read::of_bytes(Path::new("fuzz"), bytes) else { return };
         assert!(recorded.diagnostics.len() <= 101);
         timeline_stats(&recorded.timeline);
         timeline_causes(&recorded.timeline);
-    }));
+    })
+}
+
+/// Does `work` with `bytes`. Says what went wrong.
+fn limits(bytes: &[u8], per_byte: u64, work: impl FnOnce()) -> Option<String> {
+    let start = Instant::now();
+    reset_bytes_peak();
+    let read = catch_unwind(AssertUnwindSafe(work));
     let (took, peak) = (start.elapsed(), bytes_peak_since_reset());
-    let limit = MEMORY + MEMORY_PER_BYTE * bytes.len() as u64;
+    let limit = MEMORY + per_byte * bytes.len() as u64;
     match read {
         Err(_) => Some("panic".into()),
         Ok(()) if peak > limit => Some(format!("{peak} bytes for a file of {}", bytes.len())),
@@ -217,6 +227,55 @@ fn damaged_files_are_read_as_far_as_they_go() {
     }
     let _ = std::panic::take_hook();
     eprintln!("{runs} damaged files in {:.1} s", start.elapsed().as_secs_f64());
+    assert!(failures.is_empty(), "{}", failures.join("\n"));
+}
+
+/// What `trace check` does with `bytes` as the file `name` of a recording. A refusal is fine.
+fn check_failure(dir: &Path, name: &str, bytes: &[u8], topology: &Topology) -> Option<String> {
+    std::fs::write(dir.join(name), bytes).unwrap();
+    let given = Given { kernel: Some("v6.12"), topology: Some(topology) };
+    limits(bytes, MEMORY_PER_BYTE_OF_ROWS, || {
+        if let Ok(report) = trace_check(&[dir.to_path_buf()], given) {
+            assert!(!report.text().is_empty());
+        }
+    })
+}
+
+#[test]
+fn damaged_recordings_are_judged_as_far_as_they_go() {
+    let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join("fuzz-check");
+    let _ = std::fs::remove_dir_all(&dir);
+    let topology = builtin_machine("guest-16").unwrap().topology.build(Arch::X86).unwrap();
+    let recording = data().join("../guest-6.12-16cpu-preempt-full-hackbench-pipe-g1");
+    let state = std::fs::read(recording.join("state.csv.xz")).unwrap();
+    let (state, complaint) = vruntime::formats::xz::decompress(&state);
+    assert_eq!(complaint, None);
+    // A header and some hundred rows, and plain traces of every kind.
+    let end = state.len().min(60_000);
+    let mut targets = vec![("state.csv", state[..end].to_vec())];
+    let plain =
+        [("perf.data", "PerfData"), ("trace.dat", "TraceDat"), ("ftrace.txt", "FtraceText")];
+    let seeds = seeds();
+    for (name, seed) in plain {
+        let seed = seeds.iter().find(|s| s.0 == seed).unwrap();
+        targets.push((name, seed.1.clone()));
+    }
+    std::panic::set_hook(Box::new(|_| {}));
+    let mut failures = vec![];
+    for (name, seed) in &targets {
+        let dir = dir.join(name);
+        std::fs::create_dir_all(&dir).unwrap();
+        for number in 0..150 {
+            let mut bytes = seed.clone();
+            if number > 0 {
+                damage(&mut bytes, &targets[0].1, &mut Random(number));
+            }
+            if let Some(what) = check_failure(&dir, name, &bytes, &topology) {
+                failures.push(format!("{name}, damage {number}: {what}; {}", kept(number, &bytes)));
+            }
+        }
+    }
+    let _ = std::panic::take_hook();
     assert!(failures.is_empty(), "{}", failures.join("\n"));
 }
 
