@@ -112,6 +112,8 @@ pub enum Resource {
     FileCount,
     /// A socket's lock or lines.
     Socket,
+    /// `mm->mm_count`, where threads share it.
+    MmCount,
     /// A task's own lines (`task_struct`), or its `pi_lock`.
     TaskLine,
     /// Machine-wide lines: root domain, nohz.
@@ -120,7 +122,7 @@ pub enum Resource {
 
 impl Resource {
     /// Every resource, in order.
-    pub const ALL: [Resource; 11] = [
+    pub const ALL: [Resource; 12] = [
         Resource::None,
         Resource::RqLock,
         Resource::RqLine,
@@ -130,6 +132,7 @@ impl Resource {
         Resource::PipeData,
         Resource::FileCount,
         Resource::Socket,
+        Resource::MmCount,
         Resource::TaskLine,
         Resource::Global,
     ];
@@ -145,6 +148,7 @@ impl Resource {
             Resource::PipeData => "pipe data",
             Resource::FileCount => "file count",
             Resource::Socket => "socket",
+            Resource::MmCount => "mm_count",
             Resource::TaskLine => "task line",
             Resource::Global => "global line",
         }

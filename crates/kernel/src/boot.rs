@@ -14,6 +14,7 @@ use crate::event::Events;
 use crate::fork::blank_ktask;
 use crate::frame::CpuSim;
 use crate::frame::Frame;
+use crate::lazy_tlb::SharedMms;
 use crate::pipe::Pipe;
 use crate::program::{Builder, ChannelKind, ProgramId, Regs};
 use crate::record::RunSpec;
@@ -167,6 +168,7 @@ impl Sim {
             channels: b.channels.iter().map(|&(kind, group)| channel(kind, group, page)).collect(),
             futexes: vec![WaitQueue::default(); b.nr_futexes as usize],
             programs: std::mem::take(&mut b.programs),
+            shared_mms: SharedMms::default(),
             rq_locks: (0..nr_cpus).map(|c| Lock::new(Cpu::from_ix(c))).collect(),
             rq_queue: LockQueue::new(nr_cpus),
             stop_work: vec![Vec::new(); nr_cpus],

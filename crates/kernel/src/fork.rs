@@ -71,7 +71,9 @@ impl Sim {
         t.util_est_ewma = 0;
         t.cfs_tasks_next = TaskId::NONE;
         t.cfs_tasks_prev = TaskId::NONE;
-        if !thread {
+        if thread {
+            self.share_mm(t.mm);
+        } else {
             self.stats.next_mm += 1;
             t.mm = self.stats.next_mm;
         }

@@ -138,6 +138,8 @@ pub struct CpuSim {
     pub rq_wait_since: Ns,
     /// Since when, as `rq_wait_since`.
     pub spin_since: Ns,
+    /// The address space that kernel threads here have borrowed; 0 for none.
+    pub borrowed_mm: u32,
     /// A mutex was granted at this moment while the CPU served an interrupt.
     pub granted: Ns,
     /// Next tick; NEVER while stopped.
@@ -205,6 +207,7 @@ impl CpuSim {
             rq_wait_since: Ns::ZERO,
             spin: ChannelId::NONE,
             spin_since: Ns::ZERO,
+            borrowed_mm: 0,
             granted: Ns::NEVER,
             irq_at: Ns::NEVER,
             tick_at: Ns::NEVER,

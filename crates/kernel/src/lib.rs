@@ -15,6 +15,7 @@ mod frame;
 mod hot;
 mod idle;
 mod irq;
+mod lazy_tlb;
 mod path;
 pub mod pipe;
 mod pipe_lines;

@@ -10,8 +10,10 @@
 //! Slot of a write: T(w), or T of whoever used the pipe last if there is one slot only, as readers
 //! then work on the same. Slot of a read: the same with 0 for T(w), as readers have their slot to
 //! themselves. Data: a read fetches what was written, T(w); a write takes the lines from readers
-//! and from the writer before it, at the same time: max(T(w), T(r)). File: T(last CPU that counted
-//! it), before the mutex; again after it if another CPU has counted it in between.
+//! and from the writer before it, at the same time: max(T(w), T(r)).
+//! File: T(last CPU that counted it), before the mutex – twice up to 6.12, where `get_file_rcu`
+//! reads the count and then exchanges it – and once after it if another CPU has counted it in
+//! between.
 //! *Departures.* D1: the data of every message lies with the last writer, wherever older messages
 //! were written. D2: who counts a file while its owner copies pays, the owner does not; counts do
 //! not queue up. D3: the ends that readers read from have one file each and one user.

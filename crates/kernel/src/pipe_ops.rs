@@ -79,6 +79,7 @@ impl Sim {
         Rules {
             wakes_on_freed_slot: self.sh.release.pipe_wakes_on_freed_slot,
             data_is_free: self.without.has(Knockout::PipeData),
+            fget_exchanges: self.sh.release.fget_exchanges,
             files_are_free: self.without.has(Knockout::FileCount),
         }
     }
@@ -441,6 +442,7 @@ impl Sim {
 struct Rules {
     wakes_on_freed_slot: bool,
     data_is_free: bool,
+    fget_exchanges: bool,
     files_are_free: bool,
 }
 
@@ -519,7 +521,10 @@ impl Hot<'_> {
         if !self.k.shares_files || rules.files_are_free {
             return Ns::ZERO;
         }
-        self.take(Path::CountFile) + self.put_file(pipe, c, rules)
+        let once = self.put_file(pipe, c, rules);
+        let again = if rules.fget_exchanges { once } else { Ns::ZERO };
+        self.row.book(Func::Fget, Resource::FileCount, again);
+        self.take(Path::CountFile) + once + again
     }
 
     /// `fput`: what counting the file costs if another CPU has done so since.

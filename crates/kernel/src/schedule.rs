@@ -197,6 +197,7 @@ impl Sim {
                 costs.switch_other_mm
             };
             at += self.jittered(c, Func::ContextSwitch, cost);
+            at += self.borrow_mm(c, prev, next);
             if !prev_idle {
                 self.sh.tasks[prev.ix()].on_cpu_until = at;
                 let k = &mut self.tasks[prev.ix()];
@@ -219,6 +220,7 @@ impl Sim {
             }
         }
         self.hold_rq(c, c, at);
+        at += self.return_mm(c, next);
         let cpu = &mut self.cpus[c.ix()];
         cpu.irqs_on(at);
         cpu.no_user();

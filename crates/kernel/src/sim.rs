@@ -13,6 +13,7 @@
 
 use crate::event::Events;
 use crate::frame::{CpuSim, Frame};
+use crate::lazy_tlb::SharedMms;
 use crate::path::Pace;
 use crate::program::{ChannelId, Program};
 use crate::stats::Stats;
@@ -51,6 +52,8 @@ pub struct Sim {
     pub(crate) futexes: Vec<WaitQueue>,
     pub(crate) programs: Vec<Box<dyn Program>>,
     pub(crate) rq_locks: Vec<Lock>,
+    /// The address spaces that threads share.
+    pub(crate) shared_mms: SharedMms,
     pub(crate) rq_queue: LockQueue,
     /// Work for the stopper of each CPU.
     pub(crate) stop_work: Vec<Vec<StopWork>>,

@@ -45,6 +45,7 @@ knockouts! {
     PipeMutex "pipe_mutex" "waiting for pipe mutexes, and their lines",
     PipeData "pipe_data" "fetching a pipe's slot and data from where they were last touched",
     FileCount "file_count" "counting files that threads share (fget, fput)",
+    MmCount "mm_count" "counting who borrows the address space that threads share (mmgrab, mmdrop)",
     TaskLine "task_line" "fetching the lines of a task from where it was last touched",
     Ipi "ipi" "interrupts between CPUs: sending, delivery, entry",
     IdleExit "idle_exit" "the exit latency of idle states",
@@ -147,6 +148,7 @@ fn leave_out(m: &mut Machine, k: Knockout) {
     match k {
         Knockout::RqLine => m.lines.set_free(LineKind::RqLoad, true),
         Knockout::TgLoadAvg => m.lines.set_free(LineKind::TgLoadAvg, true),
+        Knockout::MmCount => m.lines.set_free(LineKind::MmCount, true),
         Knockout::LlcShared => m.lines.set_free(LineKind::LlcShared, true),
         Knockout::Ipi => {
             (m.costs.ipi_send, m.costs.ipi_entry) = (0, 0);

@@ -15,6 +15,8 @@ pub enum Line {
     LlcShared(LlcId),
     /// `tg->load_avg` of a task group, by its index.
     TgLoadAvg(u32),
+    /// `mm->mm_count` of an address space that threads share, by its index.
+    MmCount(u32),
     /// `rd->overload`, `rd->overutilized`.
     RootDomain,
     /// `nohz.idle_cpus_mask`, `nohz.nr_cpus`.
@@ -33,6 +35,8 @@ pub enum LineKind {
     LlcShared,
     /// See [`Line::TgLoadAvg`].
     TgLoadAvg,
+    /// See [`Line::MmCount`].
+    MmCount,
     /// See [`Line::RootDomain`].
     RootDomain,
     /// See [`Line::Nohz`].
@@ -41,11 +45,12 @@ pub enum LineKind {
 
 impl LineKind {
     /// All kinds.
-    pub const ALL: [LineKind; 6] = [
+    pub const ALL: [LineKind; 7] = [
         LineKind::Rq,
         LineKind::RqLoad,
         LineKind::LlcShared,
         LineKind::TgLoadAvg,
+        LineKind::MmCount,
         LineKind::RootDomain,
         LineKind::Nohz,
     ];
@@ -56,6 +61,7 @@ impl LineKind {
             LineKind::RqLoad => "rq_load",
             LineKind::LlcShared => "sd_llc_shared",
             LineKind::TgLoadAvg => "tg_load_avg",
+            LineKind::MmCount => "mm_count",
             LineKind::RootDomain => "root_domain",
             LineKind::Nohz => "nohz",
         }
@@ -71,6 +77,7 @@ impl Line {
             Line::RqLoad(_) => LineKind::RqLoad,
             Line::LlcShared(_) => LineKind::LlcShared,
             Line::TgLoadAvg(_) => LineKind::TgLoadAvg,
+            Line::MmCount(_) => LineKind::MmCount,
             Line::RootDomain => LineKind::RootDomain,
             Line::Nohz => LineKind::Nohz,
         }
@@ -83,7 +90,7 @@ impl fmt::Display for Line {
         match self {
             Line::Rq(c) | Line::RqLoad(c) => write!(f, "{name}[{c}]"),
             Line::LlcShared(l) => write!(f, "{name}[{}]", l.0),
-            Line::TgLoadAvg(g) => write!(f, "{name}[{g}]"),
+            Line::TgLoadAvg(g) | Line::MmCount(g) => write!(f, "{name}[{g}]"),
             Line::RootDomain | Line::Nohz => f.write_str(name),
         }
     }

@@ -142,7 +142,15 @@ impl Lines {
 
     /// Makes sure that task groups 0 … n-1 have lines.
     pub fn grow_groups(&mut self, n: usize) {
-        let len = self.first_group() + n;
+        self.grow(self.first_group() + 2 * n);
+    }
+
+    /// Makes sure that shared address spaces 0 … n-1 have lines.
+    pub fn grow_mms(&mut self, n: usize) {
+        self.grow(self.first_group() + 2 * n);
+    }
+
+    fn grow(&mut self, len: usize) {
         if len > self.states.len() {
             self.states.resize(len, State::home(Cpu(0)));
             self.sharers.resize(len * self.words, 0);
@@ -312,7 +320,9 @@ impl Lines {
             Line::LlcShared(l) => 2 * n + l.ix(),
             Line::RootDomain => self.first_group() - 2,
             Line::Nohz => self.first_group() - 1,
-            Line::TgLoadAvg(g) => self.first_group() + g as usize,
+            // Groups and address spaces take turns, as both kinds may grow.
+            Line::TgLoadAvg(g) => self.first_group() + 2 * g as usize,
+            Line::MmCount(m) => self.first_group() + 2 * m as usize + 1,
         }
     }
 }

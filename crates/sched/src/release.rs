@@ -323,6 +323,11 @@ release! {
     new_task_util_scaled: bool,
     /// The idle loop goes back to idle without asking the classes (6.12 on).
     idle_shortcut: bool,
+    /// PowerPC does not count who borrows an address space (6.4 on).
+    lazy_tlb_shootdown: bool,
+    /// `fget` reads a file's count and then exchanges it, two transfers of its line where adding
+    /// takes one (up to 6.12).
+    fget_exchanges: bool,
 
     /// Pipe: a reader wakes a writer only when it freed a slot (6.14 on).
     pipe_wakes_on_freed_slot: bool,

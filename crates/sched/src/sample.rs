@@ -143,6 +143,8 @@ fn facts_6_1() -> Release {
         group_reweight: GroupReweight::Always,
         new_task_util_scaled: false,
         idle_shortcut: false,
+        lazy_tlb_shootdown: false,
+        fget_exchanges: true,
         pipe_wakes_on_freed_slot: false,
         base_slice_ns: 750_000,
         latency_ns: 6_000_000,
@@ -245,6 +247,7 @@ fn facts_6_12() -> Release {
         tg_load_avg_ratelimit: true,
         group_reweight: GroupReweight::IfLoadedAndChanged,
         idle_shortcut: true,
+        lazy_tlb_shootdown: true,
         base_slice_ns: 700_000,
         ..facts_6_1()
     }
@@ -265,6 +268,7 @@ fn facts_6_18() -> Release {
         balance_counts_delayed: false,
         new_task_util_scaled: true,
         pipe_wakes_on_freed_slot: true,
+        fget_exchanges: false,
         ..facts_6_12()
     }
 }

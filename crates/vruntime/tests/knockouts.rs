@@ -46,6 +46,7 @@ fn entry(k: Knockout, r: &RunRecord) -> Option<Ns> {
         Knockout::PipeMutex => on(r, Resource::PipeMutex),
         Knockout::PipeData => on(r, Resource::PipeData),
         Knockout::FileCount => of(r, Func::Fget),
+        Knockout::MmCount => on(r, Resource::MmCount),
         Knockout::TaskLine => on(r, Resource::TaskLine),
         Knockout::Ipi => of(r, Func::Ipi),
         Knockout::IdleExit => of(r, Func::IdleExit),
@@ -155,4 +156,25 @@ fn explained(options: &str) -> serde_json::Value {
 fn amount(json: &serde_json::Value, part: &str) -> f64 {
     let parts = json["parts"].as_array().unwrap();
     parts.iter().find(|p| p["mechanism"] == part).expect(part)["amount"].as_f64().unwrap()
+}
+
+/// Waiting for the counts that threads share, ns a message.
+fn shared_counts(machine: &str, release: &str, workload: &str) -> (f64, f64) {
+    let r = run(&spec(machine, release, workload, Variation::default())).unwrap();
+    let each = |ns: Ns| ns.0 as f64 / r.counters.messages as f64;
+    (each(on(&r, Resource::MmCount)), each(on(&r, Resource::FileCount)))
+}
+
+/// Processes have counts of their own. PowerPC stopped counting borrowers in 6.4; from 6.13 on a
+/// file is counted in one transfer instead of two.
+#[test]
+fn threads_pay_for_the_counts_they_share() {
+    let threads = "hackbench -g 2 -f 4 --pipe --threads -l 600";
+    let (mm, file) = shared_counts("2x4x2", "v6.12", threads);
+    assert!(mm > 0.0 && file > 0.0, "{mm} {file}");
+    assert_eq!(shared_counts("2x4x2", "v6.12", &threads.replace("threads", "process")), (0.0, 0.0));
+    let (_, added) = shared_counts("2x4x2", "v6.12-fget_exchanges", threads);
+    assert!(file > 1.3 * added, "{file} ns exchanged, {added} ns added");
+    assert!(shared_counts("power10-96", "v6.1", threads).0 > 0.0);
+    assert_eq!(shared_counts("power10-96", "v6.5", threads).0, 0.0);
 }

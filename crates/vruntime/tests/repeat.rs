@@ -102,22 +102,22 @@ fn golden_hackbench_on_cfs() {
         "v6.1",
         "hackbench -g 2 -f 4 --pipe --threads -l 2000",
         expect![[r#"
-            time 11551 us
-            switches 12186, voluntary 6954, involuntary 2646; migrations 1024
-            wakeups 7033, local 4099, queued 2731; ipis 1647; messages 64000
-              6938 switch: blocks
+            time 9057 us
+            switches 2960, voluntary 1690, involuntary 1102; migrations 714
+            wakeups 1697, local 1107, queued 203; ipis 295; messages 64000
+              1674 switch: blocks
                 16 switch: exits
-              2586 switch: idle: task woken
-              2646 switch: wakeup: vruntime beyond granularity
-               117 placement: idle CPU in scan
-                12 placement: prev idle
-                 4 placement: recent_used_cpu idle
-              4340 placement: target (nothing idle)
-              1665 placement: target idle
-               117 migration: idle CPU in scan
-                36 migration: newidle balance, MC
-                 4 migration: recent_used_cpu idle
-               867 migration: target (nothing idle)
+               168 switch: idle: task woken
+              1102 switch: wakeup: vruntime beyond granularity
+                37 placement: idle CPU in scan
+                37 placement: prev idle
+                 1 placement: recent_used_cpu idle
+              1503 placement: target (nothing idle)
+                28 placement: target idle
+                37 migration: idle CPU in scan
+                15 migration: newidle balance, MC
+                 1 migration: recent_used_cpu idle
+               661 migration: target (nothing idle)
         "#]],
     );
 }
@@ -129,25 +129,26 @@ fn golden_hackbench_on_eevdf() {
         "v6.12",
         "hackbench -g 2 -f 4 --pipe --threads -l 2000",
         expect![[r#"
-            time 8175 us
-            switches 2875, voluntary 1554, involuntary 1098; migrations 332
-            wakeups 1581, local 841, queued 246; ipis 625; messages 64000
-              1538 switch: blocks
+            time 9563 us
+            switches 4289, voluntary 2304, involuntary 1663; migrations 805
+            wakeups 2326, local 1646, queued 358; ipis 551; messages 64000
+              2288 switch: blocks
                 16 switch: exits
-               223 switch: idle: task woken
-              1098 switch: wakeup: wakee is picked
-                22 placement: idle CPU in scan
-                49 placement: prev idle
-                 4 placement: recent_used_cpu idle
-                65 placement: target (no scan)
-              1106 placement: target (nothing idle)
-                38 placement: target idle
-                22 migration: idle CPU in scan
-                 9 migration: newidle balance, MC
+               322 switch: idle: task woken
+              1661 switch: wakeup: wakee is picked
+                 2 switch: woken before it slept
+                23 placement: idle CPU in scan
+                62 placement: prev idle
+                 1 placement: recent_used_cpu idle
+               796 placement: target (no scan)
+               938 placement: target (nothing idle)
+                80 placement: target idle
+                23 migration: idle CPU in scan
+                27 migration: newidle balance, MC
                  1 migration: periodic balance while idle, MC
-                 4 migration: recent_used_cpu idle
-                 7 migration: target (no scan)
-               289 migration: target (nothing idle)
+                 1 migration: recent_used_cpu idle
+               429 migration: target (no scan)
+               324 migration: target (nothing idle)
         "#]],
     );
 }
