@@ -13,10 +13,10 @@
 
 use super::load::{AGE, UPDATE_TG, UpdateFlags};
 use super::queue::Node;
-use super::{CfsId, Fair, SeId};
+use super::{CfsId, CfsRq, Fair, SeId};
 use crate::cx::Cx;
 use crate::scheduler::{DequeueFlags, EnqueueFlags};
-use vruntime_base::Ns;
+use vruntime_base::{Ns, VTime};
 
 /// How an entity leaves (`DEQUEUE_*`).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -35,16 +35,30 @@ impl From<DequeueFlags> for LeaveFlags {
     }
 }
 
+impl CfsRq {
+    /// `update_min_vruntime` of CFS; `curr`: where the running entity is, if it is queued.
+    #[inline]
+    fn advance_min_vruntime(&mut self, curr: Option<VTime>) {
+        let left = self.queue.first().map(|n| n.vruntime);
+        let least = match (curr, left) {
+            (Some(curr), Some(left)) => curr.earlier(left),
+            (Some(only), None) | (None, Some(only)) => only,
+            (None, None) => return,
+        };
+        self.min_vruntime = self.min_vruntime.later(least);
+    }
+}
+
 impl Fair {
     /// `update_curr`: accounts what the queue's current entity ran since the last call.
     #[inline]
     pub(crate) fn update_curr(&mut self, cx: &mut Cx, cfs: CfsId) {
-        let q = &self.cfs[cfs.ix()];
-        let (curr, cpu) = (q.curr, q.cpu);
+        let q = &mut self.cfs[cfs.ix()];
+        let curr = q.curr;
         if curr.is_none() {
             return;
         }
-        let now = cx.sh.rqs[cpu.ix()].clock;
+        let now = cx.sh.rqs[q.cpu.ix()].clock;
         let e = &mut self.ses[curr.ix()];
         if now <= e.exec_start {
             return;
@@ -53,11 +67,13 @@ impl Fair {
         e.exec_start = now;
         e.sum_exec += delta;
         e.vruntime = e.vruntime.plus(e.virtual_time(delta.0) as i64);
-        let ended = self.eevdf && self.update_deadline(curr);
-        self.update_min_vruntime(cx, cfs);
-        if self.eevdf {
-            self.resched_at_slice_end(cx, cfs, ended);
+        if !self.eevdf {
+            q.advance_min_vruntime(e.on_rq.then_some(e.vruntime));
+            return;
         }
+        let ended = self.update_deadline(curr);
+        self.update_min_vruntime(cx, cfs);
+        self.resched_at_slice_end(cx, cfs, ended);
     }
 
     /// `update_min_vruntime`: the queue's reference point goes forward, never back.
@@ -70,16 +86,8 @@ impl Fair {
             return;
         }
         let q = &mut self.cfs[cfs.ix()];
-        let mut v = q.min_vruntime;
-        let curr = q.curr;
-        let runs = curr.is_some() && self.ses[curr.ix()].on_rq;
-        if runs {
-            v = self.ses[curr.ix()].vruntime;
-        }
-        if let Some(left) = q.queue.first() {
-            v = if runs { v.earlier(left.vruntime) } else { left.vruntime };
-        }
-        q.min_vruntime = q.min_vruntime.later(v);
+        let curr = if q.curr.is_some() { Some(&self.ses[q.curr.ix()]) } else { None };
+        q.advance_min_vruntime(curr.filter(|e| e.on_rq).map(|e| e.vruntime));
     }
 
     /// `__enqueue_entity`.
@@ -308,15 +316,14 @@ impl Fair {
     #[inline]
     pub(crate) fn clear_buddies(&mut self, se: SeId) {
         let q = &self.cfs[self.ses[se.ix()].cfs_rq.ix()];
-        if q.last == se {
+        let (last, next, skip) = (q.last == se, q.next == se, q.skip == se);
+        if last {
             self.clear_upwards(se, |q| &mut q.last);
         }
-        let q = &self.cfs[self.ses[se.ix()].cfs_rq.ix()];
-        if q.next == se {
+        if next {
             self.clear_upwards(se, |q| &mut q.next);
         }
-        let q = &self.cfs[self.ses[se.ix()].cfs_rq.ix()];
-        if q.skip == se {
+        if skip {
             self.clear_upwards(se, |q| &mut q.skip);
         }
     }

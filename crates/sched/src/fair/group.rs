@@ -56,7 +56,7 @@ pub fn contribution_changed(load_avg: u64, contrib: u64) -> bool {
 
 impl Fair {
     /// `update_tg_load_avg`: publishes this queue's load if it changed enough.
-    #[inline]
+    #[inline(never)]
     pub(crate) fn update_tg_load_avg(&mut self, cx: &mut Cx, cfs: CfsId) {
         if self.is_root(cfs) {
             return;
@@ -82,11 +82,11 @@ impl Fair {
     /// `update_cfs_group`: gives a group entity the weight that its queue's load deserves.
     #[inline]
     pub(crate) fn update_cfs_group(&mut self, cx: &mut Cx, se: SeId) {
-        let my_q = self.ses[se.ix()].my_q;
-        if my_q.is_none() {
+        let e = &self.ses[se.ix()];
+        if e.is_task() {
             return;
         }
-        let q = &self.cfs[my_q.ix()];
+        let q = &self.cfs[e.my_q.ix()];
         let when = cx.sh.release.group_reweight;
         if when == GroupReweight::IfLoadedAndChanged && q.load_weight == 0 {
             return;
@@ -96,7 +96,7 @@ impl Fair {
         let contrib = q.tg_load_avg_contrib;
         let weight =
             calc_group_shares(tg.shares, q.load_weight, q.avg.load_avg, tg.load_avg, contrib);
-        if when == GroupReweight::Always || weight != u64::from(self.ses[se.ix()].weight) {
+        if when == GroupReweight::Always || weight != u64::from(e.weight) {
             self.reweight_entity(cx, se, weight as u32);
         }
     }

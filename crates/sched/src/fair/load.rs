@@ -17,7 +17,7 @@
 
 use super::pelt::{self, MIN_DIVIDER};
 use super::weight::scale_load_down;
-use super::{CfsId, Fair, SeId};
+use super::{CfsId, CfsRq, Entity, Fair, SeId};
 use crate::cx::{Cx, Shared};
 use vruntime_base::{Cpu, Ns, TaskId};
 
@@ -55,24 +55,79 @@ fn add(a: u64, d: i64) -> u64 {
     (a as i64 + d).max(0) as u64
 }
 
-impl Fair {
-    /// `cfs_rq_clock_pelt`.
-    #[inline(always)]
-    fn clock_pelt(&self, sh: &Shared, cfs: CfsId) -> Ns {
-        sh.rqs[self.cfs[cfs.ix()].cpu.ix()].clock
+impl Entity {
+    /// Ages the averages to `now`. `running`: it is its queue's current entity.
+    #[inline]
+    fn age(&mut self, now: Ns, running: bool) {
+        let runnable = if !self.is_task() {
+            u64::from(self.runnable_weight)
+        } else {
+            u64::from(self.on_rq && !self.sched_delayed)
+        };
+        if pelt::update_sum(now, &mut self.avg, u64::from(self.on_rq), runnable, running) {
+            let w = self.load();
+            pelt::update_avg(&mut self.avg, w);
+            self.util_changed = true;
+        }
+    }
+}
+
+impl CfsRq {
+    /// `update_cfs_rq_load_avg`. True if averages changed ("decayed").
+    #[inline]
+    fn update_load_avg(&mut self, now: Ns) -> bool {
+        let mut decayed = false;
+        if self.removed.nr != 0 {
+            self.subtract_removed();
+            decayed = true;
+        }
+        let load = scale_load_down(self.load_weight);
+        let running = self.curr.is_some();
+        if pelt::update_sum(now, &mut self.avg, load, u64::from(self.h_nr_runnable), running) {
+            pelt::update_avg(&mut self.avg, 1);
+            decayed = true;
+        }
+        decayed
     }
 
+    #[inline(never)]
+    fn subtract_removed(&mut self) {
+        let r = std::mem::take(&mut self.removed);
+        let sa = &mut self.avg;
+        let d = pelt::divider(sa);
+        sub(&mut sa.load_avg, r.load_avg);
+        sub(&mut sa.load_sum, r.load_avg * d);
+        sa.load_sum = sa.load_sum.max(sa.load_avg * MIN_DIVIDER);
+        sub32(&mut sa.util_avg, r.util_avg);
+        sub32(&mut sa.util_sum, r.util_avg * d);
+        sa.util_sum = sa.util_sum.max((u64::from(sa.util_avg) * MIN_DIVIDER) as u32);
+        sub32(&mut sa.runnable_avg, r.runnable_avg);
+        sub(&mut sa.runnable_sum, r.runnable_avg * d);
+        sa.runnable_sum = sa.runnable_sum.max(u64::from(sa.runnable_avg) * MIN_DIVIDER);
+        // Runnable is load without weight: what the group entity above loses.
+        self.propagate = true;
+        self.prop_runnable_sum += -((r.runnable_avg * d) as i64) >> 10;
+    }
+}
+
+impl Fair {
     /// `update_load_avg` of `se` and its queue.
     #[inline]
     pub(crate) fn update_load_avg(&mut self, cx: &mut Cx, se: SeId, flags: UpdateFlags) {
-        let cfs = self.ses[se.ix()].cfs_rq;
-        let now = self.clock_pelt(cx.sh, cfs);
-        if self.ses[se.ix()].avg.last_update_time != Ns::ZERO {
-            self.age_entity(now, se);
+        let e = &mut self.ses[se.ix()];
+        let (cfs, my_q) = (e.cfs_rq, e.my_q);
+        let q = &mut self.cfs[cfs.ix()];
+        let now = cx.sh.rqs[q.cpu.ix()].clock;
+        let attached = e.avg.last_update_time != Ns::ZERO;
+        if attached {
+            e.age(now, q.curr == se);
         }
-        let mut decayed = self.update_cfs_rq_load_avg(now, cfs);
-        decayed |= self.propagate_entity_load_avg(se);
-        if flags.attach && self.ses[se.ix()].avg.last_update_time == Ns::ZERO {
+        let mut decayed = q.update_load_avg(now);
+        if my_q.is_some() && self.cfs[my_q.ix()].propagate {
+            self.propagate_entity_load_avg(my_q, se);
+            decayed = true;
+        }
+        if flags.attach && !attached {
             self.attach_entity_load_avg(se);
             self.update_tg_load_avg(cx, cfs);
         } else if flags.detach {
@@ -88,71 +143,9 @@ impl Fair {
         self.mirror_averages(cx.sh, cfs);
     }
 
-    #[inline]
-    fn age_entity(&mut self, now: Ns, se: SeId) {
-        let e = &mut self.ses[se.ix()];
-        let running = self.cfs[e.cfs_rq.ix()].curr == se;
-        let runnable = if !e.is_task() {
-            u64::from(e.runnable_weight)
-        } else {
-            u64::from(e.on_rq && !e.sched_delayed)
-        };
-        if pelt::update_sum(now, &mut e.avg, u64::from(e.on_rq), runnable, running) {
-            let w = e.load();
-            pelt::update_avg(&mut e.avg, w);
-            e.util_changed = true;
-        }
-    }
-
-    /// `update_cfs_rq_load_avg`. True if averages changed ("decayed").
-    #[inline]
-    fn update_cfs_rq_load_avg(&mut self, now: Ns, cfs: CfsId) -> bool {
-        let mut decayed = false;
-        if self.cfs[cfs.ix()].removed.nr != 0 {
-            self.subtract_removed(cfs);
-            decayed = true;
-        }
-        let q = &mut self.cfs[cfs.ix()];
-        let load = scale_load_down(q.load_weight);
-        let running = q.curr.is_some();
-        if pelt::update_sum(now, &mut q.avg, load, u64::from(q.h_nr_runnable), running) {
-            pelt::update_avg(&mut q.avg, 1);
-            decayed = true;
-        }
-        decayed
-    }
-
-    fn subtract_removed(&mut self, cfs: CfsId) {
-        let q = &mut self.cfs[cfs.ix()];
-        let r = std::mem::take(&mut q.removed);
-        let sa = &mut q.avg;
-        let d = pelt::divider(sa);
-        sub(&mut sa.load_avg, r.load_avg);
-        sub(&mut sa.load_sum, r.load_avg * d);
-        sa.load_sum = sa.load_sum.max(sa.load_avg * MIN_DIVIDER);
-        sub32(&mut sa.util_avg, r.util_avg);
-        sub32(&mut sa.util_sum, r.util_avg * d);
-        sa.util_sum = sa.util_sum.max((u64::from(sa.util_avg) * MIN_DIVIDER) as u32);
-        sub32(&mut sa.runnable_avg, r.runnable_avg);
-        sub(&mut sa.runnable_sum, r.runnable_avg * d);
-        sa.runnable_sum = sa.runnable_sum.max(u64::from(sa.runnable_avg) * MIN_DIVIDER);
-        // Runnable is load without weight: what the group entity above loses.
-        q.propagate = true;
-        q.prop_runnable_sum += -((r.runnable_avg * d) as i64) >> 10;
-    }
-
     /// `propagate_entity_load_avg`: a group entity takes over what changed in the queue below it.
-    #[inline]
-    fn propagate_entity_load_avg(&mut self, se: SeId) -> bool {
-        let my_q = self.ses[se.ix()].my_q;
-        if my_q.is_none() || !self.cfs[my_q.ix()].propagate {
-            return false;
-        }
-        self.propagate_up(my_q, se);
-        true
-    }
-
-    fn propagate_up(&mut self, child: CfsId, se: SeId) {
+    #[inline(never)]
+    fn propagate_entity_load_avg(&mut self, child: CfsId, se: SeId) {
         let cfs = self.ses[se.ix()].cfs_rq;
         let c = &mut self.cfs[child.ix()];
         c.propagate = false;
@@ -210,6 +203,7 @@ impl Fair {
     }
 
     /// `attach_entity_load_avg`: the entity's averages join its queue's.
+    #[inline(never)]
     pub(crate) fn attach_entity_load_avg(&mut self, se: SeId) {
         let e = &mut self.ses[se.ix()];
         let q = &mut self.cfs[e.cfs_rq.ix()];
@@ -233,6 +227,7 @@ impl Fair {
     }
 
     /// `detach_entity_load_avg`: the reverse; the entity belongs to no queue afterwards.
+    #[inline(never)]
     pub(crate) fn detach_entity_load_avg(&mut self, se: SeId) {
         self.dequeue_load_avg(se);
         let e = &mut self.ses[se.ix()];
@@ -329,7 +324,7 @@ impl Fair {
         let mut i = 0;
         while i < self.leaf_lists[cpu.ix()].len() {
             let cfs = self.leaf_lists[cpu.ix()][i];
-            if self.update_cfs_rq_load_avg(now, cfs) {
+            if self.cfs[cfs.ix()].update_load_avg(now) {
                 self.update_tg_load_avg(cx, cfs);
             }
             let q = &self.cfs[cfs.ix()];

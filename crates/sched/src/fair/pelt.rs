@@ -61,19 +61,9 @@ pub fn update_sum(now: Ns, sa: &mut SchedAvg, load: u64, runnable: u64, running:
     }
     sa.last_update_time.0 += units << 10;
     let total = units + u64::from(sa.period_contrib);
-    let segments = total / 1024;
-    let rest = total % 1024;
-    let contrib = if segments == 0 {
-        units
-    } else {
-        sa.load_sum = decay_load(sa.load_sum, segments);
-        sa.runnable_sum = decay_load(sa.runnable_sum, segments);
-        sa.util_sum = decay_load(u64::from(sa.util_sum), segments) as u32;
-        decay_load(1024 - u64::from(sa.period_contrib), segments)
-            + (LOAD_AVG_MAX - decay_load(LOAD_AVG_MAX, segments) - 1024)
-            + rest
-    };
-    sa.period_contrib = rest as u32;
+    let completed = total >= 1024;
+    let contrib = if completed { complete_segments(sa, total) } else { units };
+    sa.period_contrib = (total % 1024) as u32;
     if load != 0 {
         sa.load_sum += load * contrib;
         sa.runnable_sum += (runnable * contrib) << 10;
@@ -81,11 +71,25 @@ pub fn update_sum(now: Ns, sa: &mut SchedAvg, load: u64, runnable: u64, running:
             sa.util_sum += (contrib as u32) << 10;
         }
     }
-    segments != 0
+    completed
+}
+
+/// Decays the sums by the segments that are complete `total` units after the current one began;
+/// returns what the units since the last update count. Seldom called: most updates are
+/// microseconds apart.
+#[inline(never)]
+fn complete_segments(sa: &mut SchedAvg, total: u64) -> u64 {
+    let segments = total / 1024;
+    sa.load_sum = decay_load(sa.load_sum, segments);
+    sa.runnable_sum = decay_load(sa.runnable_sum, segments);
+    sa.util_sum = decay_load(u64::from(sa.util_sum), segments) as u32;
+    decay_load(1024 - u64::from(sa.period_contrib), segments)
+        + (LOAD_AVG_MAX - decay_load(LOAD_AVG_MAX, segments) - 1024)
+        + total % 1024
 }
 
 /// Recomputes the averages from the sums.
-#[inline]
+#[inline(never)]
 pub fn update_avg(sa: &mut SchedAvg, weight: u64) {
     let d = divider(sa);
     sa.load_avg = weight * sa.load_sum / d;
