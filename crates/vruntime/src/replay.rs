@@ -92,6 +92,10 @@ impl SideColumns {
             cfs_load_weight: n(load_weight) as u64,
             cfs_util_avg: n(util).clamp(0, MOST_UTIL) as u64,
             cfs_load_avg: n(load).clamp(0, MOST) as u64,
+            load_more: 0,
+            cfs_weight_more: 0,
+            cfs_util_more: 0,
+            cfs_load_more: 0,
             parent: (depth > 0).then(|| Parent {
                 weight: n(self.par[0]) as u64,
                 vruntime: n(self.par[1]) as u64,

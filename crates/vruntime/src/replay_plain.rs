@@ -1,6 +1,7 @@
 //! A plain trace as `shadow` replays it: events become rows without state.
 
 use crate::cpu_numbers::CpuNumbers;
+use std::collections::BTreeMap;
 use vruntime_base::{Cpu, EventKind};
 use vruntime_formats::read::{Recorded, flag};
 use vruntime_kernel::shadow::answers;
@@ -88,8 +89,21 @@ pub fn plain_trace(r: &Recorded, cpus: &CpuNumbers) -> (Trace, usize) {
     }
     let tasks = r.timeline.tasks().iter();
     let named = tasks.filter_map(|t| Some((i64::from(t.pid), Named::of(&t.comm)?))).collect();
-    let mut trace =
-        Trace { named, rows, nr_cpus, glimpses: between, plain: true, ..Trace::default() };
+    let mut names: BTreeMap<&str, usize> = BTreeMap::new();
+    let mut programs = BTreeMap::new();
+    for t in r.timeline.tasks() {
+        let next = names.len();
+        programs.insert(i64::from(t.pid), *names.entry(&t.comm).or_insert(next));
+    }
+    let mut trace = Trace {
+        programs,
+        named,
+        rows,
+        nr_cpus,
+        glimpses: between,
+        plain: true,
+        ..Trace::default()
+    };
     answers::infer(&mut trace);
     (trace, left_out)
 }

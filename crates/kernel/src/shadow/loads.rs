@@ -12,8 +12,19 @@ use vruntime_base::Cpu;
 #[derive(Clone, Copy, Debug)]
 struct Point {
     ts: u64,
-    load: u64,
-    weight: u64,
+    /// Lowest and highest, as all that follows.
+    load: (u64, u64),
+    weight: (u64, u64),
+}
+
+impl Point {
+    /// What it has become by `now` if it was brought up to date since, or what it was.
+    fn by(&self, now: u64) -> (u64, u64) {
+        let dt = now.saturating_sub(self.ts);
+        let lo = decay(self.load.0, self.weight.0, dt);
+        let hi = decay(self.load.1, self.weight.1, dt);
+        (self.load.0.min(lo), self.load.1.max(hi))
+    }
 }
 
 /// Known loads of all CPUs.
@@ -22,23 +33,33 @@ pub struct Loads {
     points: Vec<Vec<Point>>,
     /// Load that may join (moved there) or leave (woken elsewhere): when, signed.
     moves: Vec<Vec<(u64, i64)>>,
+    rebuilt: bool,
 }
 
 impl Loads {
     /// Collects them.
     pub fn new(t: &Trace) -> Loads {
         let n = t.nr_cpus;
-        let mut s = Loads { points: vec![vec![]; n], moves: vec![vec![]; n] };
-        // A plain trace shows no loads.
-        for r in t.rows.iter().filter(|_| !t.rebuilt) {
+        let mut s = Loads { points: vec![vec![]; n], moves: vec![vec![]; n], rebuilt: t.rebuilt };
+        for r in &t.rows {
             let sides = [(r.rq_cpu, Some(&r.p)), (r.cpu, r.n.as_ref())];
-            for (c, side) in sides {
+            // Rebuilt loads are known where an event brings them up to date.
+            let shows = match r.kind {
+                RowKind::Switch | RowKind::Wakeup | RowKind::WakeupNew => true,
+                RowKind::Migrate => !t.rebuilt || !t.in_wakeup(r),
+                _ => !t.rebuilt,
+            };
+            for (c, side) in sides.into_iter().filter(|_| shows) {
                 let Some(side) = side.filter(|s| s.tg == 0) else { continue };
-                let Side { cfs_load_avg: load, cfs_load_weight, .. } = *side;
-                s.points[c.ix()].push(Point { ts: r.ts, load, weight: cfs_load_weight >> 10 });
+                let Side { cfs_load_avg: load, cfs_load_weight: weight, .. } = *side;
+                s.points[c.ix()].push(Point {
+                    ts: r.ts,
+                    load: (load, load + side.cfs_load_more),
+                    weight: (weight >> 10, (weight + side.cfs_weight_more) >> 10),
+                });
             }
             if r.kind == RowKind::Migrate {
-                let load = r.p.load_avg as i64;
+                let load = (r.p.load_avg + r.p.load_more) as i64;
                 if t.in_wakeup(r) {
                     s.moves[r.rq_cpu.ix()].push((r.ts, -load));
                 } else if (0..n as i64).contains(&r.b) {
@@ -55,14 +76,21 @@ impl Loads {
         let p = &self.points[c.ix()];
         let end = p.partition_point(|x| x.ts <= to);
         let inside = p[..end].partition_point(|x| x.ts < from);
-        if inside < end {
-            let lo = p[inside..end].iter().map(|x| x.load).min()?;
-            let hi = p[inside..end].iter().map(|x| x.load).max()?;
+        if inside < end && !self.rebuilt {
+            let lo = p[inside..end].iter().map(|x| x.load.0).min()?;
+            let hi = p[inside..end].iter().map(|x| x.load.1).max()?;
             return Some((lo, hi));
         }
         let last = p[..end].last()?;
-        let now = decay(last.load, last.weight, to - last.ts);
-        let (mut lo, mut hi) = (last.load.min(now), last.load.max(now));
+        let now = decay(last.load.0, last.weight.0, to - last.ts);
+        let (mut lo, mut hi) = (last.load.0.min(now), last.load.0.max(now));
+        if self.rebuilt {
+            (lo, hi) = last.by(to);
+            for x in p[inside.saturating_sub(1)..end].windows(2) {
+                let (l, h) = x[0].by(x[1].ts);
+                (lo, hi) = (lo.min(l), hi.max(h));
+            }
+        }
         for &(ts, d) in self.moves[c.ix()].iter().filter(|m| m.0 > last.ts && m.0 <= to) {
             debug_assert!(ts <= to);
             if d < 0 {
@@ -79,8 +107,28 @@ impl Loads {
         let p = &self.points[c.ix()];
         let end = p.partition_point(|x| x.ts <= to);
         let start = p[..end].partition_point(|x| x.ts < from).saturating_sub(1);
-        let lo = p[start..end].iter().map(|x| x.load).min()?;
-        Some((lo, p[start..end].iter().map(|x| x.load).max()?))
+        let lo = p[start..end].iter().map(|x| x.load.0).min()?;
+        Some((lo, p[start..end].iter().map(|x| x.load.1).max()?))
+    }
+
+    /// Lowest and highest factor, in 1/4096, from the load of `c` at `now` to what it was within
+    /// the `jiffy` before. Of a rebuilt load both ends move alike.
+    pub fn refreshed(&self, c: Cpu, now: u64, jiffy: u64) -> Option<(u64, u64)> {
+        let p = &self.points[c.ix()];
+        let end = p.partition_point(|x| x.ts <= now);
+        let start = p[..end].partition_point(|x| x.ts < now.saturating_sub(jiffy));
+        let last = p[..end].last()?;
+        let (mut least, mut most) = (4096, 4096);
+        for run in [|x: (u64, u64)| x.0, |x: (u64, u64)| x.1] {
+            let weight = run(last.weight);
+            let then = decay(run(last.load), weight, now.saturating_sub(last.ts));
+            let (a, b) = (then.min(run(last.load)), then.max(run(last.load)));
+            let all = p[start.saturating_sub(1)..end].iter().map(|x| run(x.load));
+            let (lo, hi) = (all.clone().min()?.min(a), all.max()?.max(b));
+            least = least.min(lo * 4096 / (b + 1));
+            most = most.max(hi * 4096 / (a + 1));
+        }
+        Some((least, most))
     }
 }
 

@@ -9,10 +9,11 @@
 //! | `idle` | which CPUs could be seen idle, and when |
 //! | `loads` | what is known of a CPU's load |
 //! | `scan_limit` | what `nr_idle_scan` can be |
+//! | `manners` | who wakes whom synchronously |
 //! | `tasks` | what is known of a task beyond its rows |
 //! | `queues` | who is queued where, with what state |
 //! | `levels` | one level of a queue as the decision code wants it |
-//! | `rebuild`, `queue_frame` | the state that a plain trace lets one rebuild |
+//! | `rebuild`, `queue_frame`, `averages` | the state that a plain trace lets one rebuild |
 //! | `answers` | what a plain trace tells of the kernel's requests |
 //! | `decide` | the decision code of the fair class, asked about a level |
 //! | `placement`, `preempt`, `pick`, `tick` | the kinds of decision |
@@ -20,12 +21,14 @@
 //! | `result` | what a check found |
 
 pub mod answers;
+pub mod averages;
 pub mod decide;
 pub mod explain;
 pub mod idle;
 pub mod known;
 pub mod levels;
 pub mod loads;
+pub mod manners;
 pub mod pick;
 pub mod placement;
 pub mod preempt;

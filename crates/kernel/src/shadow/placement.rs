@@ -8,13 +8,14 @@
 //! about such state only after the question was answered, for later questions.
 
 use super::idle::Idleness;
-use super::known::{Asker, Assumed, Unknown, explore};
+use super::known::{Asker, Assumed, Outcomes, Unknown, explore};
 use super::loads::Loads;
+use super::manners::Manners;
 use super::queues::Queues;
 use super::rebuild::{PREV_NOT_KNOWN, SYNC_NOT_KNOWN};
 use super::result::{Disagreement, KindResult, Outcome};
 use super::scan_limit::ScanLimits;
-use super::tasks::{Allowed, SeenOn, Tasks};
+use super::tasks::{Allowed, SeenOn, Stays, Tasks};
 use super::trace::{Row, RowKind, Trace};
 use super::wakes::Wakes;
 use std::collections::BTreeMap;
@@ -27,6 +28,9 @@ use vruntime_sched::release::Release;
 /// A CPU that `select_fallback_rq` takes.
 const FALLBACK: Cpu = Cpu(u16::MAX);
 const SCAN: &str = "nr_idle_scan";
+const AFFINITY: &str = "allowed CPUs of the wakee";
+const CORES: &str = "has_idle_cores";
+const SYNC: &str = "whether the wakeup is synchronous";
 const WF_SYNC: i64 = 0x10;
 const WF_TTWU: i64 = 0x08;
 
@@ -56,7 +60,9 @@ pub struct Placements<'a> {
     /// `has_idle_cores` by LLC; absent: not known.
     idle_cores: BTreeMap<usize, bool>,
     scan: ScanLimits,
+    manners: Manners,
     seen: SeenOn,
+    stays: Stays,
     /// Rebuilt: what `recent_used_cpu` of a task can be.
     recent: BTreeMap<i64, Vec<Cpu>>,
     /// Counts of the fast path.
@@ -73,8 +79,10 @@ impl<'a> Placements<'a> {
         Placements {
             f,
             idle_cores: BTreeMap::new(),
-            scan: ScanLimits::new(f.topology, f.domains, !f.trace.rebuilt),
+            scan: ScanLimits::new(f.topology, f.domains),
+            manners: Manners::default(),
             seen: SeenOn::default(),
+            stays: Stays::default(),
             recent: BTreeMap::new(),
             fast: KindResult::new("placement"),
             slow: KindResult::new("placement_slow_path"),
@@ -85,7 +93,8 @@ impl<'a> Placements<'a> {
     /// A task ran (or was put) somewhere.
     pub fn note_cpu(&mut self, r: &Row) {
         if r.kind == RowKind::WakeupNew {
-            self.recent.insert(r.p.pid, vec![r.rq_cpu]);
+            // Written before the slow path chooses: where the parent forked.
+            self.recent.insert(r.p.pid, vec![r.cpu]);
         }
         if let Some(n) = r.curr_nr_cpus_allowed {
             self.seen.note(r.curr_pid, Some(n), r.cpu);
@@ -135,10 +144,10 @@ impl<'a> Placements<'a> {
         }
         let sync = r.b & WF_SYNC != 0 && !f.tasks.waker_exits(f.trace, waking);
         let q = WakeQuery { this_cpu: r.cpu, prev: Cpu(prev as u16), sync };
-        let sync_known = (r.b & SYNC_NOT_KNOWN == 0).then_some(sync);
-        let question = |k: &mut Asker| -> Decision {
-            let u = Unknown { name: "whether the wakeup is synchronous", of: 0 };
-            let q = WakeQuery { sync: k.truth(u, sync_known, false), ..q };
+        let told = (r.b & SYNC_NOT_KNOWN == 0).then_some(sync);
+        let question = |k: &mut Asker, told: Option<bool>| -> Decision {
+            let u = Unknown { name: SYNC, of: 0 };
+            let q = WakeQuery { sync: k.truth(u, told, false), ..q };
             let mut v = View { p: self, k, waking, select: r, own, queues };
             let mut d = decide(f.release, f.topology, f.domains, &q, &mut v);
             // A plain trace tells the CPU after `select_task_rq` has checked that it is allowed.
@@ -147,9 +156,18 @@ impl<'a> Placements<'a> {
             }
             d
         };
-        let o = explore(question, |a, b| a.choice == b.choice);
+        let same = |a: &Decision, b: &Decision| a.choice == b.choice;
+        let mut o = explore(|k| question(k, told), same);
         let kernel = Cpu(r.a as u16);
+        let habit = self.manners.of(f.trace, r.curr_pid, r.p.pid);
+        let shown = told.is_none().then(|| shown_sync(&o.all, kernel)).flatten();
+        if told.is_none() && !o.determined && habit.is_some() {
+            o = explore(|k| question(k, habit), same);
+        }
         let nontrivial = kernel != q.prev;
+        if f.trace.rebuilt && self.is_bound(&o, r, q.prev, kernel) {
+            return;
+        }
         if o.determined {
             let agrees = o.guess.choice == kernel;
             self.fast.count(agrees, nontrivial, o.guess.rule.name);
@@ -172,8 +190,26 @@ impl<'a> Placements<'a> {
         } else {
             self.fast.miss(&o.tipping);
         }
+        if let Some(sync) = shown {
+            self.manners.show(f.trace, r.curr_pid, r.p.pid, sync);
+        }
         self.commit(&o.all, kernel);
         self.commit_recent(&o.all, kernel, r.p.pid, q.prev);
+    }
+
+    /// The wakee may use one CPU only, as was shown before: nothing is chosen. `o` are the outcomes
+    /// of its wakeup.
+    fn is_bound(&mut self, o: &Outcomes<Decision>, r: &Row, prev: Cpu, kernel: Cpu) -> bool {
+        let span = r.p_nr_cpus_allowed.unwrap_or(0);
+        if span > 0 {
+            return false;
+        }
+        let free =
+            |d: &(Decision, Vec<Assumed>)| d.1.iter().all(|a| a.0.name != AFFINITY || a.1 != 0);
+        let mut all = o.all.iter().filter(|d| free(d)).peekable();
+        let elsewhere = all.peek().is_some() && all.all(|d| d.0.choice != prev);
+        let elsewhere = elsewhere && !o.determined;
+        self.stays.note((r.p.pid, span), kernel == prev, elsewhere)
     }
 
     /// `recent_used_cpu` after a choice, going by the runs that end where the kernel did.
@@ -199,6 +235,15 @@ impl<'a> Placements<'a> {
     /// going by the runs that end where the kernel did.
     fn commit(&mut self, runs: &[(Decision, Vec<Assumed>)], kernel: Cpu) {
         let same: Vec<_> = runs.iter().filter(|d| d.0.choice == kernel).collect();
+        let whole = |d: &(Decision, Vec<Assumed>)| {
+            d.1.iter().find(|a| a.0.name == CORES).map(|a| (a.0.of as usize, a.1 != 0))
+        };
+        if self.f.trace.rebuilt
+            && let Some((llc, v)) = same.first().and_then(|d| whole(d))
+            && same.iter().all(|d| whole(d) == Some((llc, v)))
+        {
+            self.idle_cores.insert(llc, v);
+        }
         let cleared = same.iter().filter_map(|d| d.0.effects.clear_idle_cores).next();
         if let Some(c) = cleared {
             let llc = self.f.topology.llc_id(c).ix();
@@ -236,6 +281,10 @@ impl<'a> Placements<'a> {
             return (0, 2 * own.1); // the loads of the groups above are not recorded
         }
         let jiffy = 1_000_000_000 / u64::from(self.f.release.hz);
+        if self.f.trace.rebuilt {
+            let (lo, hi) = self.f.loads.refreshed(c, now, jiffy).unwrap_or((0, 8192));
+            return (own.0 * lo / 4096, own.1 * hi / 4096);
+        }
         let seen = self.f.loads.seen(c, now.saturating_sub(jiffy), now);
         let (lo, hi) = seen.unwrap_or((queue, queue));
         (own.0 * lo / (queue + 1), own.1 * hi / (queue + 1))
@@ -251,7 +300,7 @@ impl<'a> Placements<'a> {
     ) -> String {
         let f = self.f;
         let wakee_h = self.h_load(
-            (waking.p.load_avg, waking.p.load_avg),
+            (waking.p.load_avg, waking.p.load_avg + waking.p.load_more),
             waking.p.tg,
             waking.rq_cpu,
             waking.p.cfs_load_avg,
@@ -284,6 +333,16 @@ impl<'a> Placements<'a> {
     }
 }
 
+/// Whether the wakeup was synchronous, if all runs that end where the kernel did assume the same
+/// and others end elsewhere.
+fn shown_sync(runs: &[(Decision, Vec<Assumed>)], kernel: Cpu) -> Option<bool> {
+    let assumed =
+        |d: &(Decision, Vec<Assumed>)| d.1.iter().find(|a| a.0.name == SYNC).map(|a| a.1 != 0);
+    let mut fits = runs.iter().filter(|d| d.0.choice == kernel).map(assumed);
+    let first = fits.next()??;
+    fits.all(|s| s == Some(first)).then_some(first)
+}
+
 /// What the decision may see of one wakeup.
 struct View<'v, 'a> {
     p: &'v Placements<'a>,
@@ -310,6 +369,18 @@ impl View<'_, '_> {
         let u = Unknown { name: "recent_used_cpu", of: self.select.p.pid };
         Cpu(self.k.ask(u, &options) as u16)
     }
+    /// Flips of `pid`, which may be `more` than `least`: that goes with what `of` had before the
+    /// recording, of which none, all and some parts are tried.
+    fn flips(&mut self, least: Option<i64>, pid: i64, more: i64, of: i64) -> u32 {
+        let name = "wakee_flips";
+        let Some(least) = least else { return self.span(name, pid, None) as u32 };
+        if more == 0 {
+            return least as u32;
+        }
+        let parts = [0, 4096, 8, 64, 512];
+        let part = self.k.ask(Unknown { name, of }, &parts);
+        (least + more * part / 4096) as u32
+    }
     fn span(&mut self, name: &'static str, of: i64, range: Option<(u64, u64)>) -> u64 {
         let (lo, hi) = range.unwrap_or((0, 4096));
         let u = Unknown { name, of };
@@ -326,7 +397,7 @@ impl PlacementView for View<'_, '_> {
             Allowed::Any => Some(true),
             Allowed::Some(n) => self.p.seen.allowed(self.select.p.pid, n, c),
         };
-        let u = Unknown { name: "allowed CPUs of the wakee", of: i64::from(c.0) };
+        let u = Unknown { name: AFFINITY, of: i64::from(c.0) };
         self.k.truth(u, known, true)
     }
     fn idle_cpu(&mut self, c: Cpu) -> bool {
@@ -374,18 +445,12 @@ impl PlacementView for View<'_, '_> {
     }
     fn wakee_h_load(&mut self) -> u64 {
         let p = &self.waking.p;
-        if self.p.f.trace.rebuilt {
-            return self.span("h_load of the wakee", p.pid, None);
-        }
-        let own = (p.load_avg, p.load_avg);
+        let own = (p.load_avg, p.load_avg + p.load_more);
         let range = self.p.h_load(own, p.tg, self.waking.rq_cpu, p.cfs_load_avg, self.waking.ts);
         self.span("h_load of the wakee", p.pid, Some(range))
     }
     fn waker_h_load(&mut self) -> u64 {
         let (c, ts) = (self.select.cpu, self.select.ts);
-        if self.p.f.trace.rebuilt {
-            return self.span("h_load of the waker", self.select.curr_pid, None);
-        }
         let Some((own, tg)) = self.queues.curr_load(c, ts) else {
             return self.span("h_load of the waker", self.select.curr_pid, None);
         };
@@ -394,14 +459,12 @@ impl PlacementView for View<'_, '_> {
         self.span("h_load of the waker", self.select.curr_pid, Some(range))
     }
     fn waker_flips(&mut self) -> u32 {
-        let more = self.select.flips_more.0 as u64;
-        let range = self.select.curr_wakee_flips.map(|n| (n as u64, n as u64 + more));
-        self.span("wakee_flips", self.select.curr_pid, range) as u32
+        let r = self.select;
+        self.flips(r.curr_wakee_flips, r.curr_pid, r.flips_more.0, r.flips_of.0)
     }
     fn wakee_flips(&mut self) -> u32 {
-        let more = self.select.flips_more.1 as u64;
-        let range = self.select.wakee_flips.map(|n| (n as u64, n as u64 + more));
-        self.span("wakee_flips", self.select.p.pid, range) as u32
+        let r = self.select;
+        self.flips(r.wakee_flips, r.p.pid, r.flips_more.1, r.flips_of.1)
     }
     fn waker_is_per_cpu_kthread(&mut self) -> bool {
         let known = self.p.f.tasks.waker_is_per_cpu_kthread(self.select);
@@ -428,7 +491,7 @@ impl PlacementView for View<'_, '_> {
     fn has_idle_cores(&mut self, c: Cpu) -> bool {
         let llc = self.p.f.topology.llc_id(c).ix();
         let known = self.p.idle_cores.get(&llc).copied();
-        let u = Unknown { name: "has_idle_cores", of: llc as i64 };
+        let u = Unknown { name: CORES, of: llc as i64 };
         self.k.truth(u, known, false)
     }
     fn nr_idle_scan(&mut self, c: Cpu) -> u32 {

@@ -196,6 +196,11 @@ impl Frame {
         }
     }
 
+    /// `pid` may have stayed for delayed dequeue.
+    pub fn hides(&self, pid: i64) -> bool {
+        self.hidden.contains(&pid)
+    }
+
     /// `pid` is being woken: it hides no longer.
     pub fn woken(&mut self, pid: i64) {
         self.hidden.remove(&pid);

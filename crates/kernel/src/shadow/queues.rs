@@ -294,8 +294,9 @@ impl Queues {
     pub fn curr_load(&self, c: Cpu, now: u64) -> Option<((u64, u64), i64)> {
         let s = &self.cpus[c.ix()];
         let (side, _) = s.running?;
-        let grown = decay(side.load_avg, side.weight >> 10, now.saturating_sub(s.since));
-        Some(((side.load_avg.min(grown), side.load_avg.max(grown)), side.tg))
+        let (lo, hi) = (side.load_avg, side.load_avg + side.load_more);
+        let grown = |load| decay(load, side.weight >> 10, now.saturating_sub(s.since));
+        Some(((lo.min(grown(lo)), hi.max(grown(hi))), side.tg))
     }
 
     /// A virtual runtime out of the possible ones.

@@ -2,9 +2,9 @@
 //!
 //! *What.* A plain trace tells who ran where and when, who was woken by whom, and where to. From
 //! that alone [`rebuild`] makes rows of the recorded shape; the judge then asks the same questions
-//! of them. Virtual times are intervals ([`Side::slop`]); loads, utilisation and affinity are left
-//! out. Read are time, CPU, kind, tasks, priorities, `prev_state`, the CPUs of wakeups and moves,
-//! and calls of `resched_curr` (the answer that preemption is compared with).
+//! of them. Virtual times, loads and utilisation are intervals; affinity is left out. Read are
+//! time, CPU, kind, tasks, priorities, `prev_state`, the CPUs of wakeups and moves, and calls of
+//! `resched_curr` (the answer that preemption is compared with).
 //! *Frame.* Virtual times of one CPU count from an origin of that CPU. When a task runs alone the
 //! origin is chosen anew so that its time is exact; sleepers' intervals widen by what that moves.
 //! *Departures.* D1: all tasks are taken to be SCHED_NORMAL or real-time and in one group. D2: a
@@ -13,6 +13,7 @@
 //! the waker's CPU. D4: a task that may have stayed for delayed dequeue hides in the queue until
 //! the CPU goes idle.
 
+use super::averages::Averages;
 use super::queue_frame::{Frame, Span, Tuning};
 use super::tasks::PF_KTHREAD;
 use super::trace::{Glimpse, Named, Row, RowKind, Side, Trace};
@@ -35,10 +36,14 @@ struct Flips {
     most: i64,
     last_wakee: i64,
     decayed: Option<u64>,
+    /// The task, or ancestor, whose flips before the recording are not known.
+    of: i64,
 }
 
 impl Flips {
-    const UNKNOWN: Flips = Flips { least: 0, most: MOST_FLIPS, last_wakee: -1, decayed: None };
+    fn unknown(of: i64) -> Flips {
+        Flips { least: 0, most: MOST_FLIPS, last_wakee: -1, decayed: None, of }
+    }
 
     /// `record_wakee`.
     fn record(&mut self, wakee: i64, now: u64) {
@@ -75,6 +80,7 @@ struct Rebuilder<'a> {
     pods: bool,
     /// Tasks that may be bound (D2).
     stays: BTreeSet<i64>,
+    averages: Averages<'a>,
     /// Tasks that a stopper moved or woke, and how often: their affinity may have been changed.
     stopped: BTreeMap<i64, i64>,
 }
@@ -100,6 +106,7 @@ pub fn rebuild(t: &Trace, k: &Release) -> Trace {
         flips: BTreeMap::new(),
         pods: k.fair == FairKind::Eevdf,
         stays,
+        averages: Averages::new(k, t.nr_cpus, t.rows.first().map_or(1, |r| r.ts.max(1))),
         stopped: BTreeMap::new(),
     };
     let next = super::idle::next_times(t);
@@ -134,6 +141,7 @@ pub fn rebuild(t: &Trace, k: &Release) -> Trace {
         nr_cpus: t.nr_cpus,
         isolated: t.isolated,
         named: t.named.clone(),
+        programs: t.programs.clone(),
         glimpses: vec![],
         plain: t.plain,
     }
@@ -156,6 +164,8 @@ impl Rebuilder<'_> {
             None if stays => 0,
             None => self.t.nr_cpus as i64,
         };
+        let mut p = Side { pid: r.p.pid, prio: r.p.prio, ..Side::default() };
+        self.averages.tell(&mut p, at);
         Row {
             curr_pid: r.curr_pid,
             a: r.a,
@@ -167,7 +177,7 @@ impl Rebuilder<'_> {
             p_nr_cpus_allowed: Some(p_allowed),
             curr_flags: named(r.curr_pid).map(|_| PF_KTHREAD),
             curr_nr_cpus_allowed: named(r.curr_pid).and_then(allowed),
-            p: Side { pid: r.p.pid, prio: r.p.prio, ..Side::default() },
+            p,
             flags: r.flags,
             asked: r.asked,
             due: r.due,
@@ -178,7 +188,9 @@ impl Rebuilder<'_> {
 
     /// The state of a task on `c`.
     fn side(&self, c: usize, s: &Side) -> Side {
-        self.cpus[c].side(s.pid, s.prio, &self.tuning)
+        let mut side = self.cpus[c].side(s.pid, s.prio, &self.tuning);
+        self.averages.tell(&mut side, c);
+        side
     }
 
     fn cpu_of(&self, n: i64, or: Cpu) -> usize {
@@ -195,6 +207,9 @@ impl Rebuilder<'_> {
             f.settle(r.p.pid);
         }
         let stays = r.p.pid != 0 && (r.b == 0 || r.a != 0 || r.b & 0x100 != 0);
+        if r.p.is_fair() && !self.on.contains_key(&r.p.pid) {
+            self.averages.enter(r.p.pid, r.p.prio, c, r.ts);
+        }
         let mut p = self.side(c, &r.p);
         p.on_rq = stays;
         if r.p.pid != 0 && !stays {
@@ -203,6 +218,8 @@ impl Rebuilder<'_> {
                 self.asleep.insert(r.p.pid, (c, v.minus(own), self.cpus[c].drift, lag));
             }
             self.on.remove(&r.p.pid);
+            let hides = self.cpus[c].hides(r.p.pid);
+            self.averages.leave(r.p.pid, hides, r.ts);
         } else if r.p.pid != 0 {
             self.on.insert(r.p.pid, c);
         }
@@ -211,8 +228,14 @@ impl Rebuilder<'_> {
                 self.cpus[old].leave(n.pid, &self.tuning);
             }
             self.cpus[c].ensure(n.pid, n.prio, &self.tuning);
+            if n.is_fair() {
+                self.averages.enter(n.pid, n.prio, c, r.ts);
+            }
         }
         self.cpus[c].run(n.pid, r.ts, &self.tuning);
+        let next = Some(n.pid).filter(|_| n.pid == 0 || n.is_fair());
+        self.averages.run(c, next, r.ts);
+        self.averages.tell(&mut p, c);
         let mut row = self.plain(r, c);
         let next = self.side(c, &n);
         // Both sides tell how many were queued with the task switched from.
@@ -237,6 +260,9 @@ impl Rebuilder<'_> {
 
     fn waking(&mut self, r: &Row) -> Row {
         let at = self.cpu_of(r.a, r.rq_cpu);
+        if r.p.is_fair() && !self.on.contains_key(&r.p.pid) {
+            self.averages.asleep(r.p.pid, r.p.prio, at);
+        }
         let mut row = self.plain(r, at);
         row.p.on_rq = self.on.contains_key(&r.p.pid);
         row
@@ -257,10 +283,10 @@ impl Rebuilder<'_> {
             .find(|x| x.p.pid == r.p.pid && matches!(x.kind, RowKind::Wakeup | RowKind::Waking))?;
         let prev = self.cpu_of(r.a, r.rq_cpu);
         let waker = (r.curr_pid, if r.curr_pid == 0 { r.cpu.ix() } else { 0 });
-        let w = self.flips.entry(waker).or_insert(Flips::UNKNOWN);
+        let w = self.flips.entry(waker).or_insert(Flips::unknown(r.curr_pid));
         w.record(r.p.pid, r.ts);
         let w = *w;
-        let p = *self.flips.entry((r.p.pid, 0)).or_insert(Flips::UNKNOWN);
+        let p = *self.flips.entry((r.p.pid, 0)).or_insert(Flips::unknown(r.p.pid));
         let mut row = self.plain(r, prev);
         row.kind = RowKind::SelectRq;
         // Not a row of the recording: nothing else on the CPU lies between.
@@ -273,6 +299,7 @@ impl Rebuilder<'_> {
         row.wake_cpu = Some(prev as i64);
         (row.curr_wakee_flips, row.wakee_flips) = (Some(w.least), Some(p.least));
         row.flips_more = (w.most - w.least, p.most - p.least);
+        row.flips_of = (w.of, p.of);
         Some(row)
     }
 
@@ -294,8 +321,11 @@ impl Rebuilder<'_> {
         self.cpus[c].update(r.ts, &self.tuning);
         if r.kind == RowKind::WakeupNew {
             self.cpus[c].enter_new(pid, r.p.prio, &self.tuning);
+            if r.p.is_fair() {
+                self.averages.fork(pid, r.p.prio, c, r.ts);
+            }
             let parent = (r.curr_pid, if r.curr_pid == 0 { r.cpu.ix() } else { 0 });
-            let inherited = *self.flips.entry(parent).or_insert(Flips::UNKNOWN);
+            let inherited = *self.flips.entry(parent).or_insert(Flips::unknown(r.curr_pid));
             self.flips.insert((pid, 0), inherited);
         } else if !self.on.contains_key(&pid) {
             let slept = self.asleep.remove(&pid).map(|(home, v, drift, lag)| {
@@ -305,6 +335,9 @@ impl Rebuilder<'_> {
                 (v.minus(f.min_vruntime), lag)
             });
             self.cpus[c].enter(pid, r.p.prio, slept, &self.tuning);
+            if r.p.is_fair() {
+                self.averages.enter(pid, r.p.prio, c, r.ts);
+            }
         }
         if self.cpus[c].is_queued(pid) {
             self.on.insert(pid, c);
@@ -328,18 +361,24 @@ impl Rebuilder<'_> {
         let (from, to) = (self.cpu_of(r.a, r.rq_cpu), self.cpu_of(r.b, r.rq_cpu));
         if !self.on.contains_key(&r.p.pid) {
             // Not queued: it moves because it is being woken.
-            return Row { stack: Some(self.t.stacks.len()), ..self.plain(r, from) };
+            let row = Row { stack: Some(self.t.stacks.len()), ..self.plain(r, from) };
+            self.averages.chosen(r.p.pid, r.ts);
+            return row;
         }
         self.cpus[from].update(r.ts, &self.tuning);
         self.cpus[to].update(r.ts, &self.tuning);
         let left = self.cpus[from].leave(r.p.pid, &self.tuning);
         // The row tells how many are left.
+        if r.p.is_fair() {
+            self.averages.enter(r.p.pid, r.p.prio, to, r.ts);
+        }
         let mut row = self.plain(r, from);
         if let Some((v, lag)) = left {
             let relative = v.minus(self.cpus[from].min_vruntime);
             self.cpus[to].enter(r.p.pid, r.p.prio, Some((relative, lag)), &self.tuning);
             self.on.insert(r.p.pid, to);
             row.p = self.side(to, &r.p);
+            self.averages.tell(&mut row.p, from);
             let m = self.cpus[to].min_vruntime;
             row.p.vruntime = row.p.vruntime.wrapping_sub(m.middle() as u64);
         }
@@ -394,6 +433,20 @@ mod tests {
         let nr = |kind| rows.iter().rfind(|r| r.kind == kind).and_then(|r| r.nr_running);
         assert_eq!((nr(RowKind::Wakeup), nr(RowKind::Migrate)), (Some(2), Some(1)));
         assert!(rows.iter().all(|r| r.rq_cpu != Cpu(0) || r.nr_more == 0));
+    }
+
+    /// What the parent flipped before the recording is not known; its child has as many more.
+    #[test]
+    fn a_childs_unknown_flips_are_its_parents() {
+        let mut rows = vec![switch(10, 0, 9, 1, false)];
+        rows.push(row(20, 0, RowKind::WakeupNew, 2, 1));
+        rows.extend(woken(30, 0, 3, 1));
+        rows.push(switch(40, 0, 1, 2, false));
+        rows.extend(woken(50, 0, 4, 2));
+        let rows = rebuilt(rows, &[]);
+        let of = |pid| rows.iter().find(|r| r.kind == RowKind::SelectRq && r.p.pid == pid).unwrap();
+        assert_eq!((of(3).flips_of, of(4).flips_of), ((1, 3), (1, 4)));
+        assert!(of(3).flips_more.0 > 4000 && of(4).flips_more.0 > 4000);
     }
 
     #[test]

@@ -20,7 +20,8 @@ use vruntime_sched::domains::Domains;
 #[derive(Clone, Copy, Debug, Default)]
 struct Util {
     ts: u64,
-    avg: u64,
+    /// Lowest and highest.
+    avg: (u64, u64),
 }
 
 #[derive(Clone, Debug)]
@@ -35,13 +36,11 @@ struct Llc {
 pub struct ScanLimits {
     llcs: Vec<Llc>,
     utils: Vec<Option<Util>>,
-    /// Rows show utilisation.
-    shown: bool,
 }
 
 impl ScanLimits {
     /// Nothing is known.
-    pub fn new(t: &Topology, d: &Domains, shown: bool) -> ScanLimits {
+    pub fn new(t: &Topology, d: &Domains) -> ScanLimits {
         let mut llcs: Vec<Llc> = Vec::new();
         for l in 0..t.nr_llcs() {
             let all = t.llc_cpus(LlcId::from_ix(l));
@@ -55,7 +54,7 @@ impl ScanLimits {
             let range = (0, cpus.len() as u64);
             llcs.push(Llc { cpus, pct, range });
         }
-        ScanLimits { llcs, utils: vec![None; t.nr_cpus()], shown }
+        ScanLimits { llcs, utils: vec![None; t.nr_cpus()] }
     }
 
     /// Lowest and highest possible limit of cache `llc`.
@@ -74,8 +73,9 @@ impl ScanLimits {
     /// Takes in the utilisation that `r` shows; the balancer may compute the limit at any moment.
     pub fn row(&mut self, r: &Row, queues: &Queues) {
         for (c, side) in [(r.rq_cpu, Some(&r.p)), (r.cpu, r.n.as_ref())] {
-            if let Some(side) = side.filter(|s| s.tg == 0 && self.shown) {
-                self.utils[c.ix()] = Some(Util { ts: r.ts, avg: side.cfs_util_avg });
+            if let Some(side) = side.filter(|s| s.tg == 0) {
+                let avg = (side.cfs_util_avg, side.cfs_util_avg + side.cfs_util_more);
+                self.utils[c.ix()] = Some(Util { ts: r.ts, avg });
             }
         }
         for l in &mut self.llcs {
@@ -101,10 +101,10 @@ fn bounds(u: Option<Util>, s: &super::queues::CpuState, now: u64) -> (u64, u64) 
     let Some(u) = u else { return (0, 1024) };
     let dt = now.saturating_sub(u.ts);
     if s.curr == Some(0) {
-        return (decay(u.avg, 0, dt), u.avg);
+        return (decay(u.avg.0, 0, dt), u.avg.1);
     }
     let est: u64 = s.queued.values().map(|q| q.side.util_est).sum();
-    (u.avg.min(1024), decay(u.avg, 1024, dt).max(est).min(1024))
+    (u.avg.0.min(1024), decay(u.avg.1, 1024, dt).max(est).min(1024))
 }
 
 /// The limit for a mean utilisation `x` of `w` CPUs.

@@ -136,3 +136,44 @@ impl SeenOn {
         }
     }
 }
+
+/// Our code is wrong about a choice once in twenty times at most: not so often in a row.
+const OFTEN: u32 = 2;
+
+/// Tasks whose affinity is not known and that show it by staying where they are, by task and span
+/// of time in which the affinity stayed the same.
+#[derive(Clone, Debug, Default)]
+pub struct Stays {
+    in_a_row: BTreeMap<(i64, i64), u32>,
+}
+
+impl Stays {
+    /// Takes in a wakeup of `task`: it stayed; a free task would have gone elsewhere. True if it
+    /// may use one CPU only, as earlier ones have shown, and stayed there: nothing was chosen.
+    pub fn note(&mut self, task: (i64, i64), stayed: bool, elsewhere: bool) -> bool {
+        let n = self.in_a_row.entry(task).or_default();
+        let bound = *n >= OFTEN;
+        match (stayed, elsewhere) {
+            (false, _) => *n = 0,
+            (true, true) => *n += 1,
+            (true, false) => {}
+        }
+        bound && stayed
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Stays;
+
+    #[test]
+    fn who_stays_twice_where_a_free_task_would_not_is_bound_until_it_moves() {
+        let mut s = Stays::default();
+        let mut note = |stayed, elsewhere| s.note((7, 0), stayed, elsewhere);
+        // Where a free task would have stayed too, staying shows nothing.
+        assert!(!note(true, false) && !note(true, false) && !note(true, true));
+        assert!(!note(true, true), "the second one does not tell about itself");
+        assert!(note(true, true) && note(true, false));
+        assert!(!note(false, false) && !note(true, true));
+    }
+}

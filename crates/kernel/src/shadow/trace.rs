@@ -62,6 +62,8 @@ pub struct Side {
     pub depth: i64,
     /// Load average.
     pub load_avg: u64,
+    /// It may be this much more, if it was rebuilt; as the fields that end like this one.
+    pub load_more: u64,
     /// Utilisation estimate.
     pub util_est: u64,
     /// Number for its task group; 0 is the root.
@@ -72,10 +74,16 @@ pub struct Side {
     pub cfs_min_vruntime: u64,
     /// Load weight of its queue.
     pub cfs_load_weight: u64,
+    /// See `load_more`.
+    pub cfs_weight_more: u64,
     /// Utilisation of its queue.
     pub cfs_util_avg: u64,
+    /// See `load_more`.
+    pub cfs_util_more: u64,
     /// Load average of its queue.
     pub cfs_load_avg: u64,
+    /// See `load_more`.
+    pub cfs_load_more: u64,
     /// The parent entity (group), if the task is below the root.
     pub parent: Option<Parent>,
 }
@@ -174,6 +182,9 @@ pub struct Row {
     pub curr_wakee_flips: Option<i64>,
     /// `current` and `p` may have flipped this many times more.
     pub flips_more: (i64, i64),
+    /// Whose flips before the recording that depends on: with the same task, both are as many
+    /// more or as few.
+    pub flips_of: (i64, i64),
     /// `p->wake_cpu`.
     pub wake_cpu: Option<i64>,
     /// `p->recent_used_cpu`.
@@ -221,6 +232,7 @@ impl Row {
             wakee_flips: None,
             curr_wakee_flips: None,
             flips_more: (0, 0),
+            flips_of: (0, 0),
             wake_cpu: None,
             recent_used_cpu: None,
             on_cpu: None,
@@ -309,6 +321,8 @@ pub struct Trace {
     pub rebuilt: bool,
     /// What the names of tasks say of the CPUs that they may use.
     pub named: BTreeMap<i64, Named>,
+    /// What programs tasks run: the same number, the same name.
+    pub programs: BTreeMap<i64, usize>,
     /// CPUs in no scheduling domain.
     pub isolated: CpuMask,
     /// Other events, in order.

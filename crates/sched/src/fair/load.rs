@@ -19,6 +19,8 @@ use super::pelt::{self, MIN_DIVIDER};
 use super::weight::scale_load_down;
 use super::{CfsId, CfsRq, Entity, Fair, SeId};
 use crate::cx::{Cx, Shared};
+use crate::release::Release;
+use crate::task::Task;
 use vruntime_base::{Cpu, Ns, TaskId};
 
 /// What an update may do besides aging.
@@ -204,7 +206,7 @@ impl Fair {
 
     /// `attach_entity_load_avg`: the entity's averages join its queue's.
     #[inline(never)]
-    pub(crate) fn attach_entity_load_avg(&mut self, se: SeId) {
+    pub fn attach_entity_load_avg(&mut self, se: SeId) {
         let e = &mut self.ses[se.ix()];
         let q = &mut self.cfs[e.cfs_rq.ix()];
         let d = pelt::divider(&q.avg);
@@ -228,7 +230,7 @@ impl Fair {
 
     /// `detach_entity_load_avg`: the reverse; the entity belongs to no queue afterwards.
     #[inline(never)]
-    pub(crate) fn detach_entity_load_avg(&mut self, se: SeId) {
+    pub fn detach_entity_load_avg(&mut self, se: SeId) {
         self.dequeue_load_avg(se);
         let e = &mut self.ses[se.ix()];
         let q = &mut self.cfs[e.cfs_rq.ix()];
@@ -277,7 +279,7 @@ impl Fair {
     }
 
     /// `remove_entity_load_avg`: a sleeper leaves; its queue subtracts its share later.
-    pub(crate) fn remove_entity_load_avg(&mut self, se: SeId) {
+    pub fn remove_entity_load_avg(&mut self, se: SeId) {
         if self.ses[se.ix()].avg.last_update_time == Ns::ZERO {
             return;
         }
@@ -291,7 +293,7 @@ impl Fair {
     }
 
     /// `init_entity_runnable_average` of a new task: it starts with the load of its weight.
-    pub(crate) fn init_entity_runnable_average(&mut self, se: SeId) {
+    pub fn init_entity_runnable_average(&mut self, se: SeId) {
         let e = &mut self.ses[se.ix()];
         e.avg = super::SchedAvg { load_avg: e.load(), ..Default::default() };
     }
@@ -458,36 +460,52 @@ impl Fair {
     #[inline]
     pub(crate) fn util_est_update(&mut self, sh: &mut Shared, p: TaskId) {
         let t = &mut sh.tasks[p.ix()];
-        let e = &mut self.ses[t.se.ix()];
-        if !sh.release.util_est || !e.util_changed {
-            return;
+        estimate_update(&sh.release, t, &mut self.ses[t.se.ix()]);
+    }
+
+    /// Brings the averages of `se`, if they are attached, and of its queue to `now`, without what a
+    /// change means to groups.
+    pub fn age(&mut self, now: Ns, se: SeId) {
+        let e = &mut self.ses[se.ix()];
+        let q = &mut self.cfs[e.cfs_rq.ix()];
+        if e.avg.last_update_time != Ns::ZERO {
+            e.age(now, q.curr == se);
         }
-        let (util, runnable) = (e.avg.util_avg, e.avg.runnable_avg);
-        if sh.release.util_est_single {
-            if t.util_est_ewma <= util {
-                t.util_est_ewma = util;
-            } else {
-                let diff = t.util_est_ewma - util;
-                // Less use while the task had to wait for the CPU says nothing about its needs.
-                if diff >= UTIL_EST_MARGIN && util + UTIL_EST_MARGIN >= runnable {
-                    t.util_est_ewma = (4 * t.util_est_ewma - diff) / 4;
-                }
-            }
-            e.util_changed = false;
-            return;
-        }
-        let last = std::mem::replace(&mut t.util_est_enqueued, util);
-        if t.util_est_ewma < util {
+        q.update_load_avg(now);
+    }
+}
+
+/// `util_est_update`: `t` has slept since its entity `e` last used the CPU.
+#[inline]
+pub fn estimate_update(k: &Release, t: &mut Task, e: &mut Entity) {
+    if !k.util_est || !e.util_changed {
+        return;
+    }
+    let (util, runnable) = (e.avg.util_avg, e.avg.runnable_avg);
+    if k.util_est_single {
+        if t.util_est_ewma <= util {
             t.util_est_ewma = util;
-        } else if t.util_est_ewma - util < UTIL_EST_MARGIN {
-            if last.abs_diff(util) < UTIL_EST_MARGIN {
-                // Nothing worth storing: the next dequeue looks again.
-                t.util_est_enqueued = last;
-                return;
-            }
         } else {
-            t.util_est_ewma = (3 * t.util_est_ewma + util) / 4;
+            let diff = t.util_est_ewma - util;
+            // Less use while the task had to wait for the CPU says nothing about its needs.
+            if diff >= UTIL_EST_MARGIN && util + UTIL_EST_MARGIN >= runnable {
+                t.util_est_ewma = (4 * t.util_est_ewma - diff) / 4;
+            }
         }
         e.util_changed = false;
+        return;
     }
+    let last = std::mem::replace(&mut t.util_est_enqueued, util);
+    if t.util_est_ewma < util {
+        t.util_est_ewma = util;
+    } else if t.util_est_ewma - util < UTIL_EST_MARGIN {
+        if last.abs_diff(util) < UTIL_EST_MARGIN {
+            // Nothing worth storing: the next dequeue looks again.
+            t.util_est_enqueued = last;
+            return;
+        }
+    } else {
+        t.util_est_ewma = (3 * t.util_est_ewma + util) / 4;
+    }
+    e.util_changed = false;
 }

@@ -1,0 +1,331 @@
+//! Load and utilisation as far as a plain trace tells them: intervals.
+//!
+//! *What.* Averages decay, and what is not known of them with them: half is left after 32 ms. The
+//! model's own averages ([`Fair::age`] and what attaches and detaches) run twice over the events,
+//! once with everything zero at the start and once with everything as large as it can be. The truth
+//! lies between the two: each event adds and takes the same in both.
+//! *Departures.* D1: the phase of the segments in which the kernel counts is not known: both ends
+//! are taken one segment further apart. D2: a task that may have stayed for delayed dequeue is off
+//! the queue in the lower run and on it in the upper one. D3: what was queued before the recording
+//! and has not run is missing in both until it runs.
+
+use super::trace::Side;
+use std::collections::{BTreeMap, BTreeSet};
+use vruntime_base::{Cpu, Ns, TaskId};
+use vruntime_sched::fair::load::estimate_update;
+use vruntime_sched::fair::pelt::{decay_load, divider};
+use vruntime_sched::fair::{CfsId, Entity, Fair, SchedAvg, SeId, weight};
+use vruntime_sched::release::Release;
+use vruntime_sched::task::{Task, TgId};
+
+/// A queue is taken to have held no more nice-0 tasks than these before the recording.
+const MOST_TASKS: u64 = 64;
+const FULL: u64 = 1024;
+
+/// One run: the fair class's averages, and the tasks' estimates by entity.
+struct Run {
+    f: Fair,
+    tasks: Vec<Task>,
+    /// Everything was as large as it can be.
+    upper: bool,
+}
+
+/// The averages of all tasks and queues.
+pub struct Averages<'a> {
+    k: &'a Release,
+    runs: [Run; 2],
+    ids: BTreeMap<i64, SeId>,
+    /// Queue that a task's averages are part of.
+    at: BTreeMap<i64, usize>,
+    /// Upper run: tasks that may be in delayed dequeue.
+    delayed: BTreeSet<i64>,
+}
+
+fn ends(a: u64, b: u64) -> (u64, u64) {
+    (a.min(b), a.max(b))
+}
+
+/// All of `load` for ever.
+fn saturate(sa: &mut SchedAvg, weight: u64, per_queue: u64) {
+    let d = divider(sa);
+    (sa.load_avg, sa.util_avg) = (weight, FULL as u32);
+    (sa.load_sum, sa.util_sum) = (per_queue * d, (FULL * d) as u32);
+    (sa.runnable_avg, sa.runnable_sum) = (FULL as u32, FULL * d);
+}
+
+impl Run {
+    /// Takes `se` off its queue at `now`.
+    fn dequeue(&mut self, k: &Release, se: SeId, now: Ns, sleeps: bool) {
+        if !self.f.ses[se.ix()].on_rq {
+            return;
+        }
+        self.f.age(now, se);
+        let e = &mut self.f.ses[se.ix()];
+        (e.on_rq, e.sched_delayed) = (false, false);
+        let q = &mut self.f.cfs[e.cfs_rq.ix()];
+        q.load_weight = q.load_weight.saturating_sub(u64::from(e.weight));
+        q.h_nr_runnable = q.h_nr_runnable.saturating_sub(1);
+        if q.curr == se {
+            q.curr = SeId::NONE;
+        }
+        if sleeps {
+            estimate_update(k, &mut self.tasks[se.ix()], e);
+        }
+    }
+
+    /// Its averages leave its queue: at once, or, of a sleeper, when the queue next looks.
+    fn detach(&mut self, k: &Release, se: SeId, now: Ns) {
+        if self.f.ses[se.ix()].avg.last_update_time == Ns::ZERO {
+            return;
+        }
+        // Where it slept may not have been brought up to date for long.
+        self.f.age(now, se);
+        if self.f.ses[se.ix()].on_rq {
+            self.dequeue(k, se, now, false);
+            self.f.detach_entity_load_avg(se);
+        } else {
+            self.f.remove_entity_load_avg(se);
+        }
+        self.f.ses[se.ix()].avg.last_update_time = Ns::ZERO;
+    }
+
+    fn enqueue(&mut self, se: SeId, now: Ns) {
+        self.f.age(now, se);
+        let e = &mut self.f.ses[se.ix()];
+        let attached = e.avg.last_update_time != Ns::ZERO;
+        if !std::mem::replace(&mut e.on_rq, true) {
+            let q = &mut self.f.cfs[e.cfs_rq.ix()];
+            q.load_weight += u64::from(e.weight);
+            q.h_nr_runnable += 1;
+        }
+        if !attached {
+            self.f.attach_entity_load_avg(se);
+        }
+    }
+}
+
+impl<'a> Averages<'a> {
+    /// At the start of a recording, `now`.
+    pub fn new(k: &'a Release, nr_cpus: usize, now: u64) -> Averages<'a> {
+        let run = |upper: bool| {
+            let mut f = Fair::new(nr_cpus, k);
+            for q in f.cfs.iter_mut().take(nr_cpus) {
+                q.avg.last_update_time = Ns(now);
+                if upper {
+                    saturate(&mut q.avg, MOST_TASKS * FULL, MOST_TASKS * FULL);
+                }
+            }
+            Run { f, tasks: vec![], upper }
+        };
+        let (ids, at, delayed) = (BTreeMap::new(), BTreeMap::new(), BTreeSet::new());
+        Averages { k, runs: [run(false), run(true)], ids, at, delayed }
+    }
+
+    fn add(&mut self, pid: i64, prio: i64, c: usize) -> SeId {
+        let (w, _) = weight::task_weight((prio - 120).clamp(-20, 19) as i8, false);
+        let mut id = SeId::NONE;
+        for r in &mut self.runs {
+            id = r.f.new_entity(TaskId(0), TgId(0), Cpu::from_ix(c));
+            r.f.ses[id.ix()].set_weight(w);
+            r.tasks.push(Task::new(Cpu::from_ix(c), 1));
+        }
+        self.ids.insert(pid, id);
+        self.at.insert(pid, c);
+        id
+    }
+
+    /// `pid`, if it has not been seen before, has been part of queue `c`.
+    fn known(&mut self, pid: i64, prio: i64, c: usize) -> SeId {
+        if let Some(&id) = self.ids.get(&pid) {
+            return id;
+        }
+        let id = self.add(pid, prio, c);
+        for r in &mut self.runs {
+            let q = &r.f.cfs[c].avg;
+            let (last, contrib) = (q.last_update_time, q.period_contrib);
+            let e: &mut Entity = &mut r.f.ses[id.ix()];
+            (e.avg.last_update_time, e.avg.period_contrib) = (last, contrib);
+            if r.upper {
+                let w = e.load();
+                saturate(&mut e.avg, w, 1);
+                (r.tasks[id.ix()].util_est_ewma, e.util_changed) = (FULL as u32, true);
+            }
+        }
+        id
+    }
+
+    /// `pid`, not seen before, sleeps; it last ran on `c`.
+    pub fn asleep(&mut self, pid: i64, prio: i64, c: usize) {
+        self.known(pid, prio, c);
+    }
+
+    /// `pid` is new and starts on `c`.
+    pub fn fork(&mut self, pid: i64, prio: i64, c: usize, now: u64) {
+        let id = self.add(pid, prio, c);
+        for r in &mut self.runs {
+            r.f.init_entity_runnable_average(id);
+            if r.upper {
+                // At most half of what is left of the CPU.
+                let a = &mut r.f.ses[id.ix()].avg;
+                (a.util_avg, a.runnable_avg) = (FULL as u32 / 2, FULL as u32 / 2);
+            }
+            r.enqueue(id, Ns(now));
+        }
+    }
+
+    /// `pid` is queued on `c`, wherever it was.
+    pub fn enter(&mut self, pid: i64, prio: i64, c: usize, now: u64) {
+        let id = self.known(pid, prio, c);
+        let now = Ns(now);
+        self.delayed.remove(&pid);
+        let moves = self.at.insert(pid, c) != Some(c);
+        for r in &mut self.runs {
+            if moves {
+                r.detach(self.k, id, now);
+                r.f.ses[id.ix()].cfs_rq = CfsId(c as u32);
+            } else if r.f.ses[id.ix()].sched_delayed {
+                r.dequeue(self.k, id, now, false);
+            }
+            r.enqueue(id, now);
+        }
+    }
+
+    /// A wakeup of `pid` has chosen another CPU.
+    pub fn chosen(&mut self, pid: i64, now: u64) {
+        let Some(&id) = self.ids.get(&pid) else { return };
+        for r in &mut self.runs {
+            r.detach(self.k, id, Ns(now));
+        }
+    }
+
+    /// `pid` sleeps from now on; `hides`: it may stay on the queue, delayed.
+    pub fn leave(&mut self, pid: i64, hides: bool, now: u64) {
+        let Some(&id) = self.ids.get(&pid) else { return };
+        for r in &mut self.runs {
+            if r.upper && hides {
+                r.f.age(Ns(now), id);
+                r.f.ses[id.ix()].sched_delayed = true;
+                let c = r.f.ses[id.ix()].cfs_rq;
+                r.f.cfs[c.ix()].curr = SeId::NONE;
+                self.delayed.insert(pid);
+            } else {
+                r.dequeue(self.k, id, Ns(now), true);
+            }
+        }
+    }
+
+    /// `pid` (0: nothing; `None`: a task of another class) runs on `c` from now on.
+    pub fn run(&mut self, c: usize, pid: Option<i64>, now: u64) {
+        let next = pid.and_then(|p| self.ids.get(&p).copied());
+        if pid == Some(0) {
+            let here: Vec<i64> =
+                self.delayed.iter().copied().filter(|p| self.at.get(p) == Some(&c)).collect();
+            for p in here {
+                self.delayed.remove(&p);
+                self.runs[1].dequeue(self.k, self.ids[&p], Ns(now), true);
+            }
+        }
+        for r in &mut self.runs {
+            let curr = r.f.cfs[c].curr;
+            for se in [curr, next.unwrap_or(SeId::NONE)].into_iter().filter(|s| s.is_some()) {
+                r.f.age(Ns(now), se);
+            }
+            r.f.cfs[c].curr = next.unwrap_or(SeId::NONE);
+        }
+    }
+
+    /// Writes the averages of `s`'s task and of queue `c` into it.
+    pub fn tell(&self, s: &mut Side, c: usize) {
+        let segment = |v: u64| decay_load(v, 1);
+        let spread = |(lo, hi): (u64, u64), most: u64| {
+            let rising = if hi < most { most - segment(most - hi) } else { hi };
+            (segment(lo), rising.max(2 * hi - segment(hi)))
+        };
+        if let Some(id) = self.ids.get(&s.pid) {
+            let e = |i: usize| &self.runs[i].f.ses[id.ix()];
+            let load = ends(e(0).avg.load_avg, e(1).avg.load_avg);
+            let (lo, hi) = spread(load, e(0).load());
+            let hi = hi.min(e(0).load()).max(lo);
+            (s.load_avg, s.load_more) = (lo, hi - lo);
+            let t = &self.runs[1].tasks[id.ix()];
+            s.util_est = u64::from(t.util_est_ewma.max(t.util_est_enqueued));
+        }
+        let q = |i: usize| &self.runs[i].f.cfs[c];
+        let (lo, hi) = ends(q(0).load_weight, q(1).load_weight);
+        (s.cfs_load_weight, s.cfs_weight_more) = (lo, hi - lo);
+        let load = spread(ends(q(0).avg.load_avg, q(1).avg.load_avg), hi >> 10);
+        (s.cfs_load_avg, s.cfs_load_more) = (load.0, load.1 - load.0);
+        let util = |i: usize| u64::from(q(i).avg.util_avg);
+        let (lo, hi) = spread(ends(util(0), util(1)), FULL);
+        let hi = hi.min(FULL).max(lo);
+        (s.cfs_util_avg, s.cfs_util_more) = (lo, hi - lo);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: u64 = 1 << 20; // one segment
+
+    fn release() -> Release {
+        vruntime_formats::kernel_file::kernel("v6.1").unwrap().release
+    }
+    /// Lowest and highest load of task 7 and of queue `c`.
+    fn told(a: &Averages, c: usize) -> [(u64, u64); 2] {
+        let mut s = Side { pid: 7, ..Side::default() };
+        a.tell(&mut s, c);
+        [(s.load_avg, s.load_avg + s.load_more), (s.cfs_load_avg, s.cfs_load_avg + s.cfs_load_more)]
+    }
+    fn near((lo, hi): (u64, u64), v: u64) -> bool {
+        lo <= v && v <= hi && hi - lo <= 60 + v / 16
+    }
+
+    #[test]
+    fn what_is_not_known_halves_in_32_ms() {
+        let k = release();
+        let mut a = Averages::new(&k, 2, MS);
+        a.asleep(7, 120, 0);
+        let (lo, hi) = told(&a, 0)[0];
+        assert!(lo == 0 && hi >= 1024, "{lo} to {hi}");
+        a.enter(7, 120, 0, 33 * MS);
+        let (lo, hi) = told(&a, 0)[0];
+        assert!(lo == 0 && (512..540).contains(&hi), "{lo} to {hi}");
+    }
+
+    /// A new task (load 1024) sleeps 32 ms on CPU 0 and is woken on CPU 1: 512 go with it.
+    #[test]
+    fn a_sleeper_takes_what_is_left_of_its_load_along() {
+        let k = release();
+        let mut a = Averages::new(&k, 2, MS);
+        let start = 1_000 * MS;
+        a.fork(7, 120, 0, start);
+        assert!(told(&a, 0).into_iter().all(|s| near(s, 1024)), "{:?}", told(&a, 0));
+        a.run(0, Some(7), start);
+        a.leave(7, false, start);
+        a.chosen(7, start + 32 * MS);
+        a.enter(7, 120, 1, start + 32 * MS);
+        assert!(told(&a, 1).into_iter().all(|s| near(s, 512)), "{:?}", told(&a, 1));
+        // CPU 0 takes it off when it is next brought up to date.
+        a.enter(8, 120, 0, start + 33 * MS);
+        let [_, (_, hi)] = told(&a, 0);
+        assert!(hi < 120, "{hi}");
+    }
+
+    #[test]
+    fn a_task_that_may_be_delayed_is_on_the_queue_of_one_run() {
+        let k = release();
+        let mut a = Averages::new(&k, 1, MS);
+        a.fork(7, 120, 0, 1_000 * MS);
+        a.run(0, Some(7), 1_000 * MS);
+        a.leave(7, true, 1_000 * MS);
+        let weight = |a: &Averages| {
+            let mut s = Side::default();
+            a.tell(&mut s, 0);
+            (s.cfs_load_weight >> 10, s.cfs_weight_more >> 10)
+        };
+        assert_eq!(weight(&a), (0, 1024));
+        a.run(0, Some(0), 1_001 * MS);
+        assert_eq!(weight(&a), (0, 0));
+    }
+}
