@@ -13,6 +13,10 @@ pub struct Measured {
     pub write: Sample,
     /// A 100-byte read from a pipe with data.
     pub read: Sample,
+    /// A 100-byte send on a Unix stream socket with room.
+    pub send: Sample,
+    /// A 100-byte receive from one with data.
+    pub recv: Sample,
     /// Round trip of two threads on one CPU.
     pub threads: Sample,
     /// Round trip of two processes on one CPU.
@@ -83,7 +87,11 @@ pub fn derive(base: &MachineSpec, m: &Measured, origin: &str) -> Derived {
     let around = m.syscall.mid + mutex;
     c.pipe_write = cost(&m.write, 1.0, around + page, "write less getppid, mutex and 1/40 page");
     c.pipe_read = cost(&m.read, 1.0, around, "read less getppid and mutex");
-    measured.extend(["syscall_entry", "syscall_exit", "pipe_write", "pipe_read"].map(String::from));
+    let around = m.syscall.mid + f64::from(c.unix_wake_check.mid);
+    c.unix_send = cost(&m.send, 1.0, around, "send less getppid and unix_wake_check");
+    c.unix_recv = cost(&m.recv, 1.0, m.syscall.mid, "receive less getppid");
+    let direct = ["syscall_entry", "syscall_exit", "pipe_write", "pipe_read"];
+    measured.extend(direct.into_iter().chain(["unix_send", "unix_recv"]).map(String::from));
 
     for (distance, pairs, sample) in line_transfers(&m.lines) {
         let slot = match distance {
@@ -173,6 +181,8 @@ mod tests {
             syscall: about(200.0),
             write: about(500.0),
             read: about(450.0),
+            send: about(900.0),
+            recv: about(700.0),
             threads: about(4_000.0),
             processes: about(5_000.0),
             lines: [30.0, 50.0, 40.0].map(|ns| line(Distance::Llc, ns)).into(),
@@ -184,6 +194,8 @@ mod tests {
         assert_eq!((c.syscall_entry.mid, c.syscall_exit.mid), (100, 100));
         let read = c.syscall_entry.mid + c.pipe_lock.mid + c.pipe_read.mid + c.pipe_unlock.mid;
         assert_eq!(read + c.syscall_exit.mid, 450);
+        assert_eq!(c.unix_send.mid + c.unix_wake_check.mid, 700);
+        assert_eq!(c.unix_recv.mid, 500);
         assert_eq!(c.line_transfer.llc.mid, 40);
         assert_eq!(c.switch_other_mm.mid, c.switch_same_mm.mid + 500);
         assert_eq!((c.line_transfer.llc.low, c.line_transfer.llc.high), (27, 60));

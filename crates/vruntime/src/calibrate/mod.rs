@@ -64,6 +64,7 @@ fn write(path: &Path, text: &str) -> Result<(), Failure> {
 
 fn measure(topo: &Topology, idle: &[IdleSpec]) -> io::Result<Measured> {
     let (write, read) = probe::pipe(0)?;
+    let (send, recv) = probe::socket(0)?;
     let groups = pairs(topo);
     // A second for the lines of each distance: a pair takes some 40 ms, and 384 CPUs have 73,536.
     let most = 25;
@@ -84,6 +85,8 @@ fn measure(topo: &Topology, idle: &[IdleSpec]) -> io::Result<Measured> {
         syscall: probe::syscall(0)?,
         write,
         read,
+        send,
+        recv,
         threads: probe::threads_round_trip(0)?,
         processes: probe::processes_round_trip(0)?,
         lines,
@@ -119,6 +122,8 @@ fn samples(m: &Measured) -> Vec<(String, Sample)> {
         ("system call (getppid)".to_string(), m.syscall),
         ("pipe write, 100 bytes".into(), m.write),
         ("pipe read, 100 bytes".into(), m.read),
+        ("unix socket send, 100 bytes".into(), m.send),
+        ("unix socket receive, 100 bytes".into(), m.recv),
         ("round trip, 2 threads, 1 CPU".into(), m.threads),
         ("round trip, 2 processes, 1 CPU".into(), m.processes),
     ];

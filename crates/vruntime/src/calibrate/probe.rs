@@ -6,6 +6,7 @@
 use nix::sched::{CpuSet, sched_setaffinity};
 use nix::unistd::{Pid, getppid};
 use std::io::{self, PipeReader, PipeWriter, Read, Write};
+use std::os::unix::net::UnixStream;
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -74,22 +75,37 @@ pub fn syscall(cpu: usize) -> io::Result<Sample> {
 
 /// Write and read of 100 bytes on a pipe that nobody sleeps on: 600 fit, so neither blocks.
 pub fn pipe(cpu: usize) -> io::Result<(Sample, Sample)> {
-    const N: usize = 600;
+    let (reader, writer) = io::pipe()?;
+    fill_and_drain(cpu, 600, writer, reader)
+}
+
+/// The same on a pair of Unix stream sockets, of which the usual buffer holds 278.
+pub fn socket(cpu: usize) -> io::Result<(Sample, Sample)> {
+    let (sender, receiver) = UnixStream::pair()?;
+    fill_and_drain(cpu, 250, sender, receiver)
+}
+
+/// Writes `n` messages of 100 bytes, then reads them, many times.
+fn fill_and_drain(
+    cpu: usize,
+    n: usize,
+    mut writer: impl Write,
+    mut reader: impl Read,
+) -> io::Result<(Sample, Sample)> {
     pin(cpu)?;
-    let (mut reader, mut writer) = io::pipe()?;
     let mut message = [0u8; 100];
     let (mut writes, mut reads) = (Vec::new(), Vec::new());
     for _ in 0..301 {
         let start = Instant::now();
-        for _ in 0..N {
+        for _ in 0..n {
             writer.write_all(&message)?;
         }
         let full = Instant::now();
-        for _ in 0..N {
+        for _ in 0..n {
             reader.read_exact(&mut message)?;
         }
-        reads.push(full.elapsed().as_nanos() as f64 / N as f64);
-        writes.push((full - start).as_nanos() as f64 / N as f64);
+        reads.push(full.elapsed().as_nanos() as f64 / n as f64);
+        writes.push((full - start).as_nanos() as f64 / n as f64);
     }
     Ok((Sample::of(writes), Sample::of(reads)))
 }
@@ -243,9 +259,11 @@ mod tests {
     }
 
     #[test]
-    fn a_pipe_call_costs_more_than_an_empty_one() {
+    fn a_message_costs_more_than_an_empty_one() {
         let empty = syscall(0).unwrap();
-        let (write, read) = pipe(0).unwrap();
-        assert!(empty.mid > 5.0 && write.mid > empty.mid && read.mid > empty.mid);
+        assert!(empty.mid > 5.0);
+        for (write, read) in [pipe(0).unwrap(), socket(0).unwrap()] {
+            assert!(write.mid > empty.mid && read.mid > empty.mid);
+        }
     }
 }
