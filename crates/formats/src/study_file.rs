@@ -48,6 +48,8 @@ pub struct Study {
     /// Published figures.
     #[serde(rename = "row")]
     pub rows: Vec<PublishedRow>,
+    /// What may be fitted, and how far.
+    pub fitted: Option<Fitted>,
     /// Fitted numbers.
     #[serde(default, rename = "fit")]
     pub fits: Vec<Fit>,
@@ -136,6 +138,30 @@ fn yes() -> bool {
     true
 }
 
+/// The one number of each machine that `--fit` may choose.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Fitted {
+    /// What it multiplies.
+    pub costs: FittedCosts,
+    /// The least factor, in 1/1000.
+    pub low: u32,
+    /// The largest factor, in 1/1000.
+    pub high: u32,
+    /// Where the range comes from.
+    pub source: String,
+}
+
+/// Costs that a fit multiplies.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum FittedCosts {
+    /// All path costs.
+    Path,
+    /// Line transfers between cores.
+    LineTransfer,
+}
+
 /// One number of a machine, fitted on figures before the change.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -144,8 +170,8 @@ pub struct Fit {
     pub machine: String,
     /// Ids of rows whose figure before the change it was fitted on.
     pub rows: Vec<String>,
-    /// Factor on all path costs in 1/1000, within the machine file's range.
-    pub path_permille: u32,
+    /// Factor on the costs that the study names, in 1/1000.
+    pub permille: u32,
     /// What is left of those figures' error, root mean square in percent.
     pub residual_pct: f64,
 }
@@ -270,7 +296,19 @@ pub fn study_str(text: &str, origin: &str) -> Result<Study, StudyError> {
             return Err(wrong(line_with(&quoted), format!("`{id}`: no case `{case}`{near}")));
         }
     }
+    let (low, high) = s.fitted.as_ref().map_or((0, 0), |f| (f.low, f.high));
+    if s.fitted.is_some() && (low == 0 || low > high) {
+        let message = format!("factors from {low} to {high}: expected 1 or more, ascending");
+        return Err(wrong(line_with("[fitted]"), message));
+    }
     for (i, f) in s.fits.iter().enumerate() {
+        if !(low..=high).contains(&f.permille) {
+            let message = match s.fitted {
+                Some(_) => format!("permille = {}: [fitted] allows {low} to {high}", f.permille),
+                None => "a fit without [fitted], which says of what".into(),
+            };
+            return Err(wrong(line_with("[[fit]]"), message));
+        }
         if s.fits[..i].iter().any(|g| g.machine == f.machine) {
             let message = format!("machine `{}` is fitted twice; one number is allowed", f.machine);
             return Err(wrong(line_with("[[fit]]"), message));

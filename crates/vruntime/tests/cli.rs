@@ -228,6 +228,7 @@ fn a_study_sets_published_and_modelled_figures_side_by_side() {
     let text = format!(
         "schema = \"study/1\"\nname = \"my\"\ntitle = \"a title\"\nsource = \"a source\"\n\
          kernels = {{ old = \"v6.1-autogroup\" }}\nneutral_pct = {{ time = 2.5 }}\n\
+         fitted = {{ costs = \"path\", low = 800, high = 1250, source = \"a guess\" }}\n\
          full = {effort}\nquick = {effort}\nexplain = {effort}\n\
          [[case]]\nid = \"c\"\nmachine = \"uma-8\"\nworkload = \"{HACKBENCH}\"\n\
          before = \"old\"\nafter = \"old+ttwu_queue=l2\"\n\
@@ -252,6 +253,9 @@ fn a_study_sets_published_and_modelled_figures_side_by_side() {
     assert!(page.contains("$ vruntime explain -m uma-8 -k 'v6.1-autogroup'"), "{page}");
     let fit = stdout(&["study", file, "-q", "--fit"]);
     assert!(fit.starts_with("[[fit]]\nmachine = \"uma-8\"\nrows = [\"c.time\"]\n"), "{fit}");
+    let too_far = fit.replace("permille = ", "permille = 9");
+    std::fs::write(&path, text.clone() + &too_far).unwrap();
+    fails(&["study", file, "-q"], 3, &["[fitted] allows 800 to 1250"]);
     std::fs::write(&path, text + &fit).unwrap();
     let v = json(&["study", file, "--json", "-q"], "vruntime/study/1");
     assert_eq!(v["score"]["fitted_parameters"], 1);

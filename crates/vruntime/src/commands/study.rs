@@ -11,16 +11,17 @@ use std::sync::Arc;
 use vruntime_base::Ns;
 use vruntime_formats::kernel_file::kernel;
 use vruntime_formats::study_file::{
-    Case, Effect as Published, Effort, Study, StudyQuestion, TimeFrom, study as read_study,
+    Case, Effect as Published, Effort, FittedCosts, Study, StudyQuestion, TimeFrom,
+    study as read_study,
 };
 use vruntime_kernel::record::{Knockout, RunRecord, RunSpec, Sampling, Variation};
-use vruntime_machine::{MachineSpec, nearest_name};
+use vruntime_machine::{Cost, MachineSpec, nearest_name};
 use vruntime_measure::explain::Explanation;
 use vruntime_measure::study::{Effect, METRICS, StudyRow, change_pct, score, study_metric};
 use vruntime_report::study::{StudyReport, study_page, study_text};
 
-/// Rounds of the fit; each corrects the number by what is left of the error.
-const FIT_ROUNDS: usize = 3;
+/// Rounds of the fit; each halves the range.
+const FIT_ROUNDS: usize = 6;
 
 /// Lists the studies, or runs one.
 pub fn study(args: &StudyArgs) -> Result<Done, Failure> {
@@ -76,8 +77,9 @@ impl Lab<'_> {
                 continue;
             }
             let mut spec = machine(&case.machine)?;
-            if let Some(fit) = study.fits.iter().find(|f| f.machine == case.machine) {
-                set_path_permille(&mut spec, fit.path_permille);
+            let fit = study.fits.iter().find(|f| f.machine == case.machine);
+            if let (Some(fitted), Some(fit)) = (&study.fitted, fit) {
+                multiply(&mut spec, fitted.costs, fit.permille);
             }
             machines.insert(case.machine.clone(), Arc::new(spec));
         }
@@ -287,25 +289,36 @@ impl Lab<'_> {
             quiet: self.quiet,
         };
         let e = explanation(&batch, &q.metric, &tries, q.split, &[])?;
-        let command = format!(
-            "vruntime explain -m {} -k '{}' -k '{}' -w '{}' --metric {} --try {} --split {} \
-             --seeds {} --warmup {}ms --window {}ms",
-            case.machine,
-            case.before,
-            case.after,
-            case.workload,
-            q.metric,
-            q.knockouts.join(","),
-            q.split,
-            batch.seeds.len(),
-            effort.warmup_ms,
-            effort.window_ms
-        );
+        let fitted = self.study.fits.iter().any(|f| f.machine == case.machine);
+        let command = if fitted {
+            // The machine of this study is not the one that -m would name.
+            format!("vruntime study {} --explain", self.study.name)
+        } else {
+            format!(
+                "vruntime explain -m {} -k '{}' -k '{}' -w '{}' --metric {} --try {} --split {} \
+                 --seeds {} --warmup {}ms --window {}ms",
+                case.machine,
+                case.before,
+                case.after,
+                case.workload,
+                q.metric,
+                q.knockouts.join(","),
+                q.split,
+                batch.seeds.len(),
+                effort.warmup_ms,
+                effort.window_ms
+            )
+        };
         Ok((q.text.clone(), command, e))
     }
 
     /// Fits one number a machine on the times before the change, and prints it for the file.
     fn fit(&mut self) -> Result<Done, Failure> {
+        let Some(fitted) = self.study.fitted.clone() else {
+            let what =
+                format!("study `{}` has no [fitted]: nothing may be fitted", self.study.name);
+            return Err(Failure::Usage(what));
+        };
         let mut out = String::new();
         for name in self.machines.keys().cloned().collect::<Vec<_>>() {
             let mut base: Vec<(Key, f64, Vec<String>)> = Vec::new();
@@ -321,14 +334,15 @@ impl Lab<'_> {
             if base.is_empty() {
                 continue;
             }
+            let plain = Arc::clone(&self.machines[&name]);
             let keys: Vec<Key> = base.iter().map(|b| b.0.clone()).collect();
-            let spec = &self.machines[&name];
-            let range = spec.path_permille.clone();
-            let mut value = f64::from(range.mid);
-            let mut residual = 0.0;
+            let (mut low, mut high) = (fitted.low, fitted.high);
+            let mut best = (0, f64::INFINITY);
             for _ in 0..FIT_ROUNDS {
-                let mut spec = (*self.machines[&name]).clone();
-                set_path_permille(&mut spec, value as u32);
+                // Times grow with costs, so the sign of the mean error says where to go on.
+                let permille = low.midpoint(high);
+                let mut spec = (*plain).clone();
+                multiply(&mut spec, fitted.costs, permille);
                 self.machines.insert(name.clone(), Arc::new(spec));
                 let records = self.run(&keys, &Variation::default())?;
                 let mut logs = Vec::new();
@@ -340,19 +354,19 @@ impl Lab<'_> {
                 }
                 let mean = logs.iter().sum::<f64>() / logs.len() as f64;
                 let squares = logs.iter().map(|x| x * x).sum::<f64>() / logs.len() as f64;
-                residual = 100.0 * squares.sqrt();
-                if (value * mean.exp() - value).abs() < 0.5 {
-                    break;
+                let residual = 100.0 * squares.sqrt();
+                if residual < best.1 {
+                    best = (permille, residual);
                 }
-                value = (value * mean.exp()).clamp(range.low.into(), range.high.into());
+                *(if mean > 0.0 { &mut low } else { &mut high }) = permille;
             }
+            let (permille, residual) = best;
             let ids: Vec<String> =
                 base.iter().flat_map(|b| &b.2).map(|id| format!("\"{id}\"")).collect();
             out += &format!(
-                "[[fit]]\nmachine = \"{name}\"\nrows = [{}]\npath_permille = {}\n\
+                "[[fit]]\nmachine = \"{name}\"\nrows = [{}]\npermille = {permille}\n\
                  residual_pct = {residual:.1}\n",
-                ids.join(", "),
-                value as u32
+                ids.join(", ")
             );
         }
         Ok(Done::new(out))
@@ -363,8 +377,20 @@ fn sampling(e: &Effort) -> Sampling {
     Sampling::Window { warmup: Ns::from_ms(e.warmup_ms), window: Ns::from_ms(e.window_ms) }
 }
 
-/// Sets the factor on path costs, as far as the machine file's range goes.
-fn set_path_permille(spec: &mut MachineSpec, permille: u32) {
-    let p = &mut spec.path_permille;
-    p.mid = permille.clamp(p.low, p.high);
+/// Multiplies `costs` by `permille`/1000: their middle values and their ranges.
+fn multiply(spec: &mut MachineSpec, costs: FittedCosts, permille: u32) {
+    let scale = |c: &mut Cost| {
+        for ns in [&mut c.low, &mut c.mid, &mut c.high] {
+            *ns = (u64::from(*ns) * u64::from(permille) / 1000).min(u64::from(Cost::MAX)) as u32;
+        }
+    };
+    match costs {
+        FittedCosts::Path => scale(&mut spec.path_permille),
+        FittedCosts::LineTransfer => {
+            let line = &mut spec.costs.line_transfer;
+            for cost in [&mut line.llc, &mut line.package, &mut line.remote] {
+                scale(cost);
+            }
+        }
+    }
 }
