@@ -192,6 +192,8 @@ pub struct StudyQuestion {
     pub knockouts: Vec<String>,
     /// How many to take apart.
     pub split: usize,
+    /// Seeds, if not as many as `[explain]` says.
+    pub seeds: Option<u64>,
 }
 
 /// Why a study could not be read.

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use vruntime_base::Ns;
 use vruntime_formats::kernel_file::kernel;
 use vruntime_formats::study_file::{
-    Case, Effect as Published, Effort, FittedCosts, Study, StudyQuestion, TimeFrom,
+    Case, Effect as Published, Effort, Fit, FittedCosts, Study, StudyQuestion, TimeFrom,
     study as read_study,
 };
 use vruntime_kernel::record::{Knockout, RunRecord, RunSpec, Sampling, Variation};
@@ -260,12 +260,36 @@ impl Lab<'_> {
         };
         format!(
             "{}Simulated: {} ms after {} ms of warm-up, {} seed(s); times are extrapolated from \
-             {from} in that window.",
+             {from} in that window.{}",
             if quick { "QUICK RUN: short windows, figures are rough. " } else { "" },
             e.window_ms,
             e.warmup_ms,
-            e.seeds
+            e.seeds,
+            self.describe_fits()
         )
+    }
+
+    /// What was fitted, each in a sentence that begins with a blank.
+    fn describe_fits(&self) -> String {
+        let Some(fitted) = &self.study.fitted else { return String::new() };
+        let costs = match fitted.costs {
+            FittedCosts::Path => "all path costs",
+            FittedCosts::LineTransfer => "line transfers between cores",
+        };
+        let sentence = |f: &Fit| {
+            format!(
+                " Fitted on {} figures before the change: {costs} of {}, {:.3} times the machine \
+                 file's ({} to {} allowed: {}); residual {} %.",
+                f.rows.len(),
+                f.machine,
+                f64::from(f.permille) / 1000.0,
+                f64::from(fitted.low) / 1000.0,
+                f64::from(fitted.high) / 1000.0,
+                fitted.source,
+                f.residual_pct
+            )
+        };
+        self.study.fits.iter().map(sentence).collect()
     }
 
     fn answer(&self, q: &StudyQuestion) -> Result<(String, String, Explanation), Failure> {
@@ -281,7 +305,7 @@ impl Lab<'_> {
             machine: Arc::clone(&self.machines[&case.machine]),
             kernels: vec![kernel(&case.before)?, kernel(&case.after)?],
             workload: super::workload(&case.workload)?,
-            seeds: (1..=effort.seeds).collect(),
+            seeds: (1..=q.seeds.unwrap_or(effort.seeds)).collect(),
             sampling: sampling(effort),
             variation: Variation::default(),
             threads: self.threads,
