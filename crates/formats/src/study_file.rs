@@ -196,6 +196,13 @@ pub struct StudyQuestion {
     pub seeds: Option<u64>,
 }
 
+impl Study {
+    /// What was fitted of `machine`, if anything was.
+    pub fn fit_of(&self, machine: &str) -> Option<&Fit> {
+        self.fits.iter().find(|f| f.machine == machine)
+    }
+}
+
 /// Why a study could not be read.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]

@@ -521,10 +521,8 @@ impl Hot<'_> {
         if !self.k.shares_files || rules.files_are_free {
             return Ns::ZERO;
         }
-        let once = self.put_file(pipe, c, rules);
-        let again = if rules.fget_exchanges { once } else { Ns::ZERO };
-        self.row.book(Func::Fget, Resource::FileCount, again);
-        self.take(Path::CountFile) + once + again
+        let transfers = if rules.fget_exchanges { 2 } else { 1 };
+        self.take(Path::CountFile) + self.fetch_count(pipe, c, transfers)
     }
 
     /// `fput`: what counting the file costs if another CPU has done so since.
@@ -533,12 +531,17 @@ impl Hot<'_> {
         if !self.k.shares_files || rules.files_are_free {
             return Ns::ZERO;
         }
+        self.fetch_count(pipe, c, 1)
+    }
+
+    /// The count comes from wherever it was changed last, in so many transfers.
+    #[inline(always)]
+    fn fetch_count(&mut self, pipe: &mut Pipe, c: Cpu, transfers: u64) -> Ns {
         let from = pipe.mutex.lines.count_file(c, matches!(self.k.op, Op::Write { .. }));
-        let cost = self.machine.transfer(from, c);
-        if cost == Ns::ZERO {
-            return cost;
+        let cost = Ns(transfers * self.machine.transfer(from, c).0);
+        if cost != Ns::ZERO {
+            self.row.book(Func::Fget, Resource::FileCount, cost);
         }
-        self.row.book(Func::Fget, Resource::FileCount, cost);
         cost
     }
 

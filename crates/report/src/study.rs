@@ -18,6 +18,8 @@ pub struct StudyReport<'a> {
     pub notes: &'a [String],
     /// What was simulated and what was extrapolated.
     pub effort: &'a str,
+    /// The command that writes it as a page.
+    pub command: &'a str,
     /// Id and settings of each case: machine, workload, kernels.
     pub cases: &'a [(String, String)],
     /// Figures.
@@ -65,7 +67,7 @@ pub fn study_text(s: &StudyReport) -> String {
 /// As a page.
 pub fn study_page(s: &StudyReport) -> String {
     let mut out = format!("# {}\n\nSource of the published figures: {}.\n\n", s.title, s.source);
-    writeln!(out, "Written by `vruntime study {} --page`. {}\n", s.name, s.effort).unwrap();
+    writeln!(out, "Written by `{}`. {}\n", s.command, s.effort).unwrap();
     writeln!(out, "**{}**\n", score_line(s.score)).unwrap();
     if !s.answers.is_empty() {
         out += "## What the model says about the open questions\n";

@@ -250,6 +250,7 @@ fn a_study_sets_published_and_modelled_figures_side_by_side() {
     assert_eq!((&v["score"]["rows"], &v["score"]["fitted_parameters"]), (&1.into(), &0.into()));
     let page = stdout(&["study", file, "-q", "--page", "--explain"]);
     assert!(page.starts_with("# a title") && page.contains("### Why?"), "{page}");
+    assert!(page.contains("Written by `vruntime study my --explain --page`."), "{page}");
     assert!(page.contains("$ vruntime explain -m uma-8 -k 'v6.1-autogroup'"), "{page}");
     let fit = stdout(&["study", file, "-q", "--fit"]);
     assert!(fit.starts_with("[[fit]]\nmachine = \"uma-8\"\nrows = [\"c.time\"]\n"), "{fit}");

@@ -9,6 +9,7 @@
 //! the queue in the lower run and on it in the upper one. D3: what was queued before the recording
 //! and has not run is missing in both until it runs.
 
+use super::queue_frame::MOST_TASKS;
 use super::trace::Side;
 use std::collections::{BTreeMap, BTreeSet};
 use vruntime_base::{Cpu, Ns, TaskId};
@@ -18,8 +19,8 @@ use vruntime_sched::fair::{CfsId, Entity, Fair, SchedAvg, SeId, weight};
 use vruntime_sched::release::Release;
 use vruntime_sched::task::{Task, TgId};
 
-/// A queue is taken to have held no more nice-0 tasks than these before the recording.
-const MOST_TASKS: u64 = 64;
+/// A queue is taken to have held no more load than this before the recording.
+const MOST_LOAD: u64 = MOST_TASKS as u64 * FULL;
 const FULL: u64 = 1024;
 
 /// One run: the fair class's averages, and the tasks' estimates by entity.
@@ -112,7 +113,7 @@ impl<'a> Averages<'a> {
             for q in f.cfs.iter_mut().take(nr_cpus) {
                 q.avg.last_update_time = Ns(now);
                 if upper {
-                    saturate(&mut q.avg, MOST_TASKS * FULL, MOST_TASKS * FULL);
+                    saturate(&mut q.avg, MOST_LOAD, MOST_LOAD);
                 }
             }
             Run { f, tasks: vec![], upper }

@@ -269,7 +269,7 @@ impl Queues {
             seen.extend(s.nr.map(|n| n + s.nr_more + s.moved_in));
         }
         let lo = seen.iter().min().copied().unwrap_or(0).max(0) as u64;
-        (lo, seen.iter().max().map_or(64, |&n| n.max(0) as u64))
+        (lo, seen.iter().max().map_or(MOST_TASKS as u64, |&n| n.max(0) as u64))
     }
 
     /// Rebuilt: tasks on `c` that may be in delayed dequeue.

@@ -75,8 +75,8 @@ struct Rebuilder<'a> {
     /// Sleeping tasks: where, virtual time there, drift of the frame then, lag.
     asleep: BTreeMap<i64, (usize, Span, i64, Span)>,
     flips: BTreeMap<(i64, usize), Flips>,
-    /// Unbound workers belong to some CPUs, and the work queue may send them there (6.5 on; of our
-    /// releases those with EEVDF).
+    /// Unbound workers belong to some CPUs, and the work queue may send them there (6.6 on: our
+    /// releases with EEVDF).
     pods: bool,
     /// Tasks that may be bound (D2).
     stays: BTreeSet<i64>,

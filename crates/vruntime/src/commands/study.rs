@@ -77,8 +77,7 @@ impl Lab<'_> {
                 continue;
             }
             let mut spec = machine(&case.machine)?;
-            let fit = study.fits.iter().find(|f| f.machine == case.machine);
-            if let (Some(fitted), Some(fit)) = (&study.fitted, fit) {
+            if let (Some(fitted), Some(fit)) = (&study.fitted, study.fit_of(&case.machine)) {
                 multiply(&mut spec, fitted.costs, fit.permille);
             }
             machines.insert(case.machine.clone(), Arc::new(spec));
@@ -223,12 +222,21 @@ impl Lab<'_> {
         let cases: Vec<(String, String)> =
             self.study.cases.iter().map(|c| (c.id.clone(), self.describe(c))).collect();
         let effort = self.describe_effort(args.quick);
+        let options = [
+            args.quick.then(|| " --quick".to_string()),
+            args.seeds.map(|n| format!(" --seeds {n}")),
+            args.uncertainty.map(|n| format!(" --uncertainty {n}")),
+            args.explain.then(|| " --explain".to_string()),
+        ];
+        let options: String = options.into_iter().flatten().collect();
+        let command = format!("vruntime study {}{options} --page", self.study.name);
         let report = StudyReport {
             name: &self.study.name,
             title: &self.study.title,
             source: &self.study.source,
             notes: &self.study.notes,
             effort: &effort,
+            command: &command,
             cases: &cases,
             rows: &rows,
             score: &score,
@@ -313,8 +321,7 @@ impl Lab<'_> {
             quiet: self.quiet,
         };
         let e = explanation(&batch, &q.metric, &tries, q.split, &[])?;
-        let fitted = self.study.fits.iter().any(|f| f.machine == case.machine);
-        let command = if fitted {
+        let command = if self.study.fit_of(&case.machine).is_some() {
             // The machine of this study is not the one that -m would name.
             format!("vruntime study {} --explain", self.study.name)
         } else {
