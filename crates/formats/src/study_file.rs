@@ -58,18 +58,54 @@ pub struct Study {
     pub questions: Vec<StudyQuestion>,
 }
 
-/// How much to simulate.
+/// How much to simulate: [`Effort::span`] from the benchmark's start, with this many seeds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Effort {
-    /// Not measured, from the benchmark's start.
-    pub warmup_ms: u64,
-    /// Measured.
-    pub window_ms: u64,
+    loops_divided_by: Option<u32>,
+    warmup_ms: Option<u64>,
+    window_ms: Option<u64>,
+    time: Option<TimeFrom>,
     /// Seeds 1 to this.
     pub seeds: u64,
-    /// Whose progress gives the benchmark's time.
-    pub time: TimeFrom,
+}
+
+/// What of a benchmark is simulated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Span {
+    /// All of it, with its loops divided by this; its time is multiplied by as much.
+    Shortened(u32),
+    /// A window; its time is extrapolated.
+    Window {
+        /// Not measured, from the benchmark's start.
+        warmup_ms: u64,
+        /// Measured.
+        window_ms: u64,
+        /// Whose progress gives the time.
+        time: TimeFrom,
+    },
+}
+
+impl Effort {
+    /// What is simulated, or what is wrong with the table.
+    fn checked(&self) -> Result<Span, String> {
+        if self.seeds == 0 {
+            return Err("seeds = 0: expected 1 or more".into());
+        }
+        match (self.loops_divided_by, self.warmup_ms, self.window_ms, self.time) {
+            (Some(0), ..) => Err("loops_divided_by = 0: expected 1 or more".into()),
+            (Some(by), None, None, None) => Ok(Span::Shortened(by)),
+            (None, _, Some(0), _) => Err("window_ms = 0: expected 1 or more".into()),
+            (None, Some(warmup_ms), Some(window_ms), Some(time)) => {
+                Ok(Span::Window { warmup_ms, window_ms, time })
+            }
+            _ => Err("expected loops_divided_by, or else warmup_ms, window_ms and time".into()),
+        }
+    }
+    /// What is simulated.
+    pub fn span(&self) -> Span {
+        self.checked().expect("the reader has checked")
+    }
 }
 
 /// Whose progress in the window gives the benchmark's time.
@@ -280,13 +316,9 @@ pub fn study_str(text: &str, origin: &str) -> Result<Study, StudyError> {
         let message = format!("schema = `{}`, expected {STUDY_SCHEMA}", s.schema);
         return Err(wrong(line_with("schema"), message));
     }
-    for e in [s.full, s.quick, s.explain] {
-        if e.window_ms == 0 || e.seeds == 0 {
-            return Err(wrong(
-                line_with("window_ms"),
-                "window_ms and seeds must be above 0".into(),
-            ));
-        }
+    for (name, e) in [("full", s.full), ("quick", s.quick), ("explain", s.explain)] {
+        e.checked()
+            .map_err(|what| wrong(line_with(&format!("[{name}]")), format!("[{name}]: {what}")))?;
     }
     for case in &mut s.cases {
         for kernel in [&mut case.before, &mut case.after] {
@@ -358,6 +390,15 @@ mod tests {
         let e = study_str(&wrong, "my.toml").unwrap_err();
         assert!(e.to_string().starts_with("my.toml:"), "{e}");
         assert!(e.to_string().contains("warmup"), "{e}");
+        for (old, new, what) in [
+            ("seeds = 1", "seeds = 0", "[full]: seeds = 0: expected 1 or more"),
+            ("loops_divided_by = 20\n", "", "[full]: expected loops_divided_by, or else warmup_ms"),
+            ("loops_divided_by = 20", "loops_divided_by = 0", "loops_divided_by = 0"),
+            ("window_ms = 60", "window_ms = 0", "[explain]: window_ms = 0"),
+        ] {
+            let e = study_str(&text.replacen(old, new, 1), "my.toml").unwrap_err();
+            assert!(e.to_string().contains(what), "{e}");
+        }
         let wrong = text.replacen("case = \"epyc.8\"", "case = \"epic.8\"", 1);
         let e = study_str(&wrong, "my.toml").unwrap_err();
         assert!(e.to_string().contains("no case `epic.8`, nearest is `epyc.8`"), "{e}");

@@ -4,6 +4,7 @@
 //! shared between tasks ([`Program`]), data is a few registers per task ([`Regs`]), so a task costs
 //! bytes, not kilobytes.
 
+use std::sync::Arc;
 use vruntime_base::{Cpu, CpuMask, Ns, id_type};
 use vruntime_sched::task::Policy;
 
@@ -209,4 +210,18 @@ pub trait Workload: Send + Sync {
     fn build(&self, b: &mut Builder);
     /// The result lines of the real tool for a benchmark time of `time`.
     fn result(&self, time: Ns) -> String;
+    /// The same with fewer loops, about one in `by` but at least one; `None` if it has none.
+    fn shortened(&self, _by: u32) -> Option<Shortened> {
+        None
+    }
+}
+
+/// A workload that does part of the loops of another.
+pub struct Shortened {
+    /// It.
+    pub workload: Arc<dyn Workload>,
+    /// Loops of the whole one.
+    pub whole: u32,
+    /// Its loops.
+    pub part: u32,
 }

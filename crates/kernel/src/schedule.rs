@@ -21,8 +21,6 @@ use vruntime_sched::task::TaskState;
 
 /// A woken task takes over from the idle task.
 pub static IDLE_WOKEN: Cause = Cause::new(CauseKind::Switch, "idle: task woken");
-/// A task that balancing pulled takes over from the idle task or from one that blocked.
-pub static BLOCKS: Cause = Cause::new(CauseKind::Switch, "blocks");
 /// The task ended.
 pub static EXITS: Cause = Cause::new(CauseKind::Switch, "exits");
 /// The task gave up the CPU by sched_yield.
@@ -301,7 +299,10 @@ impl Sim {
             &IDLE_WOKEN
         } else if !stays {
             self.stats.count.voluntary_switches += 1;
-            if t.state == TaskState::Dead { &EXITS } else { &BLOCKS }
+            match t.state {
+                TaskState::Dead => &EXITS,
+                _ => self.tasks[prev.ix()].waits_for.cause(),
+            }
         } else {
             self.stats.count.involuntary_switches += 1;
             let at_exit = step == Step::NextOp || self.tasks[prev.ix()].remaining.0 != 0;

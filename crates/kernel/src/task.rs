@@ -1,7 +1,7 @@
 //! The kernel's half of a task (the scheduler's half is `vruntime_sched::task::Task`).
 
 use crate::program::{ChannelId, FutexId, Op, ProgramId, Regs};
-use vruntime_base::{Cpu, Ns, TaskId};
+use vruntime_base::{Cause, CauseKind, Cpu, Ns, TaskId};
 
 /// Where in its current system call (or between two) a task goes on when it is next on a CPU.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -61,6 +61,31 @@ pub enum WaitsFor {
     Mutex(ChannelId),
     /// Work for the stopper.
     Work,
+}
+
+static BLOCKS_READING: Cause = Cause::new(CauseKind::Switch, "blocks: nothing to read");
+static BLOCKS_WRITING: Cause = Cause::new(CauseKind::Switch, "blocks: no room to write");
+static BLOCKS_MUTEX: Cause = Cause::new(CauseKind::Switch, "blocks: pipe mutex");
+static BLOCKS_FUTEX: Cause = Cause::new(CauseKind::Switch, "blocks: futex");
+static BLOCKS_TIMER: Cause = Cause::new(CauseKind::Switch, "blocks: timer");
+static BLOCKS_CHILD: Cause = Cause::new(CauseKind::Switch, "blocks: waits for a child");
+static BLOCKS_STOPPER: Cause = Cause::new(CauseKind::Switch, "blocks: stopper has no work");
+static BLOCKS: Cause = Cause::new(CauseKind::Switch, "blocks");
+
+impl WaitsFor {
+    /// Why a task that sleeps on this gave up its CPU.
+    pub fn cause(self) -> &'static Cause {
+        match self {
+            WaitsFor::Nothing => &BLOCKS,
+            WaitsFor::Data(_) => &BLOCKS_READING,
+            WaitsFor::Room(_) => &BLOCKS_WRITING,
+            WaitsFor::Mutex(_) => &BLOCKS_MUTEX,
+            WaitsFor::Futex(_) => &BLOCKS_FUTEX,
+            WaitsFor::Timer => &BLOCKS_TIMER,
+            WaitsFor::Child => &BLOCKS_CHILD,
+            WaitsFor::Work => &BLOCKS_STOPPER,
+        }
+    }
 }
 
 /// The kernel's half of `task_struct`. What every system call touches comes first, on one cache

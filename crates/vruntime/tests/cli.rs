@@ -229,7 +229,7 @@ fn a_study_sets_published_and_modelled_figures_side_by_side() {
         "schema = \"study/1\"\nname = \"my\"\ntitle = \"a title\"\nsource = \"a source\"\n\
          kernels = {{ old = \"v6.1-autogroup\" }}\nneutral_pct = {{ time = 2.5 }}\n\
          fitted = {{ costs = \"path\", low = 800, high = 1250, source = \"a guess\" }}\n\
-         full = {effort}\nquick = {effort}\nexplain = {effort}\n\
+         full = {effort}\nquick = {{ loops_divided_by = 2, seeds = 1 }}\nexplain = {effort}\n\
          [[case]]\nid = \"c\"\nmachine = \"uma-8\"\nworkload = \"{HACKBENCH}\"\n\
          before = \"old\"\nafter = \"old+ttwu_queue=l2\"\n\
          [[row]]\nid = \"c.time\"\ncase = \"c\"\nmetric = \"time\"\nbefore = 2\nafter = 1\n\
@@ -248,6 +248,13 @@ fn a_study_sets_published_and_modelled_figures_side_by_side() {
     }
     assert_eq!(row["stable"][1], 2);
     assert_eq!((&v["score"]["rows"], &v["score"]["fitted_parameters"]), (&1.into(), &0.into()));
+    let v = json(&["study", file, "--json", "-q", "--quick"], "vruntime/study/1");
+    assert_eq!(v["sampling"], serde_json::json!({"mode": "shortened", "loops_divided_by": 2}));
+    let half = HACKBENCH.replace("-l 200", "-l 100");
+    let run = ["run", "-m", "uma-8", "-k", "v6.1-autogroup", "-w", &half, "--full", "--json", "-q"];
+    let run = json(&run, "vruntime/run/1");
+    let whole = v["rows"][0]["modelled_before"].as_f64().unwrap();
+    assert_eq!(whole, 2.0 * run["time_ns"].as_f64().unwrap() / 1e9);
     let page = stdout(&["study", file, "-q", "--page", "--explain"]);
     assert!(page.starts_with("# a title") && page.contains("### Why?"), "{page}");
     assert!(page.contains("Written by `vruntime study my --explain --page`."), "{page}");
@@ -258,6 +265,11 @@ fn a_study_sets_published_and_modelled_figures_side_by_side() {
     std::fs::write(&path, text.clone() + &too_far).unwrap();
     fails(&["study", file, "-q"], 3, &["[fitted] allows 800 to 1250"]);
     std::fs::write(&path, text + &fit).unwrap();
+    assert_eq!(
+        stdout(&["study", file, "-q", "--fit"]),
+        fit,
+        "a fit does not build on the last one"
+    );
     let v = json(&["study", file, "--json", "-q"], "vruntime/study/1");
     assert_eq!(v["score"]["fitted_parameters"], 1);
     assert_eq!(v["rows"][0]["fitted"], true);

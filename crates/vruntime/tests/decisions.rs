@@ -73,11 +73,11 @@ fn cfs_a_sleeper_preempts_a_hog() {
             cpu 0 .AAAAAAAABBBBBBBAAAAAAAABABAAAAA
             cpu 1 ................................
                1.0 ms  cpu 0: . -> B: idle: task woken
-               1.0 ms  cpu 0: B -> A: blocks
+               1.0 ms  cpu 0: B -> A: blocks: timer
                9.0 ms  cpu 0: A -> B: wakeup: vruntime beyond granularity
               16.0 ms  cpu 0: B -> A: tick: slice used up
               24.0 ms  cpu 0: A -> B: tick: slice used up
-              25.0 ms  cpu 0: B -> A: blocks
+              25.0 ms  cpu 0: B -> A: blocks: timer
               26.0 ms  cpu 0: A -> B: wakeup: vruntime beyond granularity
               27.1 ms  cpu 0: B -> A: exits
             placed 4 x pinned
@@ -98,11 +98,11 @@ fn cfs_a_short_sleep_gives_no_credit_twice() {
             cpu 0 .AAAAAAAABBABBBAAAAABAAAAAAA
             cpu 1 ............................
                1.0 ms  cpu 0: . -> B: idle: task woken
-               1.0 ms  cpu 0: B -> A: blocks
+               1.0 ms  cpu 0: B -> A: blocks: timer
                8.5 ms  cpu 0: A -> B: wakeup: vruntime beyond granularity
-              11.3 ms  cpu 0: B -> A: blocks
+              11.3 ms  cpu 0: B -> A: blocks: timer
               11.8 ms  cpu 0: A -> B: wakeup: vruntime beyond granularity
-              14.6 ms  cpu 0: B -> A: blocks
+              14.6 ms  cpu 0: B -> A: blocks: timer
               20.0 ms  cpu 0: A -> B: tick: a slice ahead of leftmost
               21.1 ms  cpu 0: B -> A: exits
             placed 5 x pinned
@@ -122,7 +122,7 @@ fn cfs_a_batch_wakee_waits_for_the_tick() {
             cpu 0 .AAAAAAAAAAABAAAAAAA
             cpu 1 ....................
                1.0 ms  cpu 0: . -> B: idle: task woken
-               1.0 ms  cpu 0: B -> A: blocks
+               1.0 ms  cpu 0: B -> A: blocks: timer
               12.0 ms  cpu 0: A -> B: tick: slice used up
               13.1 ms  cpu 0: B -> A: exits
             placed 3 x pinned
@@ -142,11 +142,11 @@ fn cfs_sched_idle_is_preempted_at_once() {
             cpu 0 .ABBBBBAAAAA
             cpu 1 ............
                1.0 ms  cpu 0: . -> B: idle: task woken
-               1.0 ms  cpu 0: B -> A: blocks
+               1.0 ms  cpu 0: B -> A: blocks: timer
                2.0 ms  cpu 0: A -> B: wakeup: SCHED_IDLE is running
-               3.0 ms  cpu 0: B -> A: blocks
+               3.0 ms  cpu 0: B -> A: blocks: timer
                3.2 ms  cpu 0: A -> B: wakeup: SCHED_IDLE is running
-               4.2 ms  cpu 0: B -> A: blocks
+               4.2 ms  cpu 0: B -> A: blocks: timer
                4.4 ms  cpu 0: A -> B: wakeup: SCHED_IDLE is running
                7.5 ms  cpu 0: B -> A: exits
             placed 5 x pinned
@@ -234,7 +234,7 @@ fn eevdf_a_wakee_without_lag_waits_for_the_slice() {
             cpu 0 .A.AAAAAAAAAAAAABBAA....
             cpu 1 ........................
                1.0 ms  cpu 0: . -> A: idle: task woken
-               2.0 ms  cpu 0: A -> .: blocks
+               2.0 ms  cpu 0: A -> .: blocks: timer
                3.1 ms  cpu 0: . -> A: idle: task woken
               16.0 ms  cpu 0: A -> B: slice ended
               18.1 ms  cpu 0: B -> A: exits
@@ -258,7 +258,7 @@ fn eevdf_a_wakee_with_lag_preempts() {
             cpu 1 ....................
                1.0 ms  cpu 0: . -> A: idle: task woken
                4.0 ms  cpu 0: A -> B: slice ended
-               4.0 ms  cpu 0: B -> A: blocks
+               4.0 ms  cpu 0: B -> A: blocks: timer
               10.0 ms  cpu 0: A -> B: wakeup: wakee is picked
               12.1 ms  cpu 0: B -> A: exits
             placed 3 x pinned
@@ -279,7 +279,7 @@ fn eevdf_a_batch_wakee_waits_for_the_tick() {
             cpu 1 ....................
                1.0 ms  cpu 0: . -> A: idle: task woken
                4.0 ms  cpu 0: A -> B: slice ended
-               4.0 ms  cpu 0: B -> A: blocks
+               4.0 ms  cpu 0: B -> A: blocks: timer
               12.0 ms  cpu 0: A -> B: slice ended
               14.1 ms  cpu 0: B -> A: exits
             placed 3 x pinned
@@ -299,7 +299,7 @@ fn eevdf_without_protection_the_wakee_preempts() {
             cpu 0 .A.BBAAAAAAAAAAAAAAA....
             cpu 1 ........................
                1.0 ms  cpu 0: . -> A: idle: task woken
-               2.0 ms  cpu 0: A -> .: blocks
+               2.0 ms  cpu 0: A -> .: blocks: timer
                3.1 ms  cpu 0: . -> A: idle: task woken
                3.1 ms  cpu 0: A -> B: wakeup: wakee is picked
                5.2 ms  cpu 0: B -> A: exits
@@ -322,7 +322,7 @@ fn eevdf_a_task_that_sleeps_ineligible_stays_queued() {
             cpu 0 .BAABAAAAAAAAAA.........
             cpu 1 ........................
                1.0 ms  cpu 0: . -> B: idle: task woken
-               2.0 ms  cpu 0: B -> A: blocks
+               2.0 ms  cpu 0: B -> A: blocks: timer
                4.0 ms  cpu 0: A -> B: slice ended
                5.1 ms  cpu 0: B -> A: exits
               15.2 ms  cpu 0: A -> .: exits
@@ -344,7 +344,7 @@ fn rt_preempts_fair() {
             cpu 0 .AABBBBBBBBAAAA.....
             cpu 1 ....................
                1.0 ms  cpu 0: . -> B: idle: task woken
-               1.0 ms  cpu 0: B -> A: blocks
+               1.0 ms  cpu 0: B -> A: blocks: timer
                3.0 ms  cpu 0: A -> B: wakeup: higher class
               11.1 ms  cpu 0: B -> A: exits
               15.2 ms  cpu 0: A -> .: exits
@@ -367,9 +367,9 @@ fn rt_fifo_by_priority() {
             cpu 0 .ACCBBCCCDDAAAAAAAAA
             cpu 1 ....................
                1.0 ms  cpu 0: . -> B: idle: task woken
-               1.0 ms  cpu 0: B -> D: blocks
-               1.0 ms  cpu 0: D -> C: blocks
-               1.0 ms  cpu 0: C -> A: blocks
+               1.0 ms  cpu 0: B -> D: blocks: timer
+               1.0 ms  cpu 0: D -> C: blocks: timer
+               1.0 ms  cpu 0: C -> A: blocks: timer
                2.0 ms  cpu 0: A -> C: wakeup: higher class
                4.0 ms  cpu 0: C -> B: rt: higher priority
                6.1 ms  cpu 0: B -> C: exits
@@ -401,7 +401,7 @@ fn cfs_the_last_buddy_goes_on_after_a_short_wakeup() {
             cpu 0 .AAABBBBCCCCDDDDAAAABBBBCCCCDDDWDDDDAAAA
             cpu 1 ........................................
                1.0 ms  cpu 0: . -> W: idle: task woken
-               1.0 ms  cpu 0: W -> A: blocks
+               1.0 ms  cpu 0: W -> A: blocks: timer
                4.0 ms  cpu 0: A -> B: tick: slice used up
                8.0 ms  cpu 0: B -> C: tick: slice used up
               12.0 ms  cpu 0: C -> D: tick: slice used up
@@ -454,7 +454,7 @@ fn eevdf_an_unprotected_task_past_the_average_is_preempted_at_the_tick() {
             cpu 0 .AAAAAAAAAAABBAAAAAA
             cpu 1 ....................
                1.0 ms  cpu 0: . -> B: idle: task woken
-               1.0 ms  cpu 0: B -> A: blocks
+               1.0 ms  cpu 0: B -> A: blocks: timer
               12.0 ms  cpu 0: A -> B: unprotected and not eligible
               14.1 ms  cpu 0: B -> A: exits
             placed 3 x pinned
@@ -503,7 +503,7 @@ fn eevdf_a_task_that_moves_takes_its_deadline_along() {
                1.1 ms  cpu 1: . -> B: idle: task woken
                5.1 ms  cpu 1: B -> stopper: wakeup: higher class
                5.1 ms  B moved 1 -> 0: stopper: exec or affinity
-               5.1 ms  cpu 1: stopper -> .: blocks
+               5.1 ms  cpu 1: stopper -> .: blocks: stopper has no work
                8.0 ms  cpu 0: A -> B: slice ended
               12.0 ms  cpu 0: B -> A: slice ended
               24.0 ms  cpu 0: A -> B: slice ended
@@ -527,8 +527,8 @@ fn rt_round_robin_by_slices_of_100_ms() {
             cpu 0 .AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAABBBBBAAAAAAAAAA
             cpu 1 .................................................................
                1.0 ms  cpu 0: . -> B: idle: task woken
-               1.0 ms  cpu 0: B -> A: blocks
-               1.0 ms  cpu 0: A -> .: blocks
+               1.0 ms  cpu 0: B -> A: blocks: timer
+               1.0 ms  cpu 0: A -> .: blocks: timer
                2.0 ms  cpu 0: . -> A: idle: task woken
              100.0 ms  cpu 0: A -> B: rt: round-robin slice used up
              110.1 ms  cpu 0: B -> A: exits
@@ -552,8 +552,8 @@ fn rt_pushes_the_preempted_task() {
             cpu 1 .CCCAAAAAACCCCCC
                1.0 ms  cpu 1: . -> C: idle: task woken
                1.0 ms  cpu 0: . -> A: idle: task woken
-               1.0 ms  cpu 0: A -> B: blocks
-               1.0 ms  cpu 0: B -> .: blocks
+               1.0 ms  cpu 0: A -> B: blocks: timer
+               1.0 ms  cpu 0: B -> .: blocks: timer
                2.0 ms  cpu 0: . -> A: idle: task woken
                4.0 ms  cpu 0: A -> B: rt: higher priority
                4.0 ms  A moved 0 -> 1: rt: push
@@ -584,9 +584,9 @@ fn rt_pulls_a_waiting_task() {
             cpu 1 .DBBBBCCCCDDDDDD
                1.0 ms  cpu 1: . -> B: idle: task woken
                1.0 ms  cpu 0: . -> A: idle: task woken
-               1.0 ms  cpu 1: B -> D: blocks
-               1.0 ms  cpu 0: A -> C: blocks
-               1.0 ms  cpu 0: C -> .: blocks
+               1.0 ms  cpu 1: B -> D: blocks: timer
+               1.0 ms  cpu 0: A -> C: blocks: timer
+               1.0 ms  cpu 0: C -> .: blocks: timer
                2.0 ms  cpu 1: D -> B: wakeup: higher class
                2.0 ms  cpu 0: . -> A: idle: task woken
                6.1 ms  C moved 0 -> 1: rt: pull
@@ -615,8 +615,8 @@ fn rt_an_equal_goes_elsewhere() {
             cpu 1 .CCCBBBBCCCC
                1.0 ms  cpu 1: . -> C: idle: task woken
                1.0 ms  cpu 0: . -> A: idle: task woken
-               1.0 ms  cpu 0: A -> B: blocks
-               1.0 ms  cpu 0: B -> .: blocks
+               1.0 ms  cpu 0: A -> B: blocks: timer
+               1.0 ms  cpu 0: B -> .: blocks: timer
                2.0 ms  cpu 0: . -> A: idle: task woken
                4.0 ms  B moved 0 -> 1: rt: lowest priority CPU
                4.0 ms  cpu 1: C -> B: wakeup: higher class

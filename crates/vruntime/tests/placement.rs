@@ -26,8 +26,8 @@ fn a_sync_wakeup_goes_back_to_an_idle_prev() {
             cpu 1 ....BB..
                1.0 ms  cpu 1: . -> B: idle: task woken
                1.0 ms  cpu 0: . -> A: idle: task woken
-               1.0 ms  cpu 1: B -> .: blocks
-               1.0 ms  cpu 0: A -> .: blocks
+               1.0 ms  cpu 1: B -> .: blocks: timer
+               1.0 ms  cpu 0: A -> .: blocks: nothing to read
                4.0 ms  cpu 1: . -> B: idle: task woken
                4.1 ms  cpu 0: . -> A: idle: task woken
                5.1 ms  cpu 0: A -> .: exits
@@ -52,8 +52,8 @@ fn a_wakeup_goes_to_an_idle_prev() {
             cpu 1 ....BB..
                1.0 ms  cpu 1: . -> B: idle: task woken
                1.0 ms  cpu 0: . -> A: idle: task woken
-               1.0 ms  cpu 1: B -> .: blocks
-               1.0 ms  cpu 0: A -> .: blocks
+               1.0 ms  cpu 1: B -> .: blocks: timer
+               1.0 ms  cpu 0: A -> .: blocks: futex
                4.0 ms  cpu 1: . -> B: idle: task woken
                4.1 ms  cpu 0: . -> A: idle: task woken
                5.1 ms  cpu 0: A -> .: exits
@@ -84,8 +84,8 @@ fn a_warm_kernel_scans_from_the_start() {
             cpu 6 ....................
             cpu 7 ....................
                1.1 ms  cpu 0: . -> A: idle: task woken
-               2.1 ms  cpu 0: A -> B: blocks
-               2.1 ms  cpu 0: B -> .: blocks
+               2.1 ms  cpu 0: A -> B: blocks: timer
+               2.1 ms  cpu 0: B -> .: blocks: timer
                2.6 ms  cpu 0: . -> B: idle: task woken
                4.1 ms  A moved 0 -> 1: idle CPU in scan
                4.1 ms  cpu 1: . -> A: idle: task woken
@@ -117,10 +117,10 @@ fn a_wakeup_is_moved_to_an_idle_cpu() {
             cpu 6 ................................................
             cpu 7 ................................................
                1.1 ms  cpu 1: . -> C: idle: task woken
-               1.1 ms  cpu 1: C -> .: blocks
+               1.1 ms  cpu 1: C -> .: blocks: timer
                1.1 ms  cpu 0: . -> A: idle: task woken
-               1.1 ms  cpu 0: A -> B: blocks
-               1.1 ms  cpu 0: B -> .: blocks
+               1.1 ms  cpu 0: A -> B: blocks: timer
+               1.1 ms  cpu 0: B -> .: blocks: timer
               10.1 ms  cpu 1: . -> C: idle: task woken
               10.1 ms  cpu 0: . -> B: idle: task woken
               41.0 ms  A moved 0 -> 2: idle CPU in scan
@@ -153,10 +153,10 @@ fn an_idle_core_is_preferred() {
             cpu 6 ................................................
             cpu 7 ................................................
                1.1 ms  cpu 1: . -> C: idle: task woken
-               1.1 ms  cpu 1: C -> .: blocks
+               1.1 ms  cpu 1: C -> .: blocks: timer
                1.1 ms  cpu 0: . -> A: idle: task woken
-               1.1 ms  cpu 0: A -> B: blocks
-               1.1 ms  cpu 0: B -> .: blocks
+               1.1 ms  cpu 0: A -> B: blocks: timer
+               1.1 ms  cpu 0: B -> .: blocks: timer
               10.1 ms  cpu 1: . -> C: idle: task woken
               10.1 ms  cpu 0: . -> B: idle: task woken
               41.0 ms  A moved 0 -> 2: idle core
@@ -189,15 +189,15 @@ fn without_an_idle_core_the_sibling_of_prev_is_taken() {
                1.1 ms  cpu 1: . -> C: idle: task woken
                1.1 ms  cpu 3: . -> D: idle: task woken
                1.1 ms  cpu 0: . -> A: idle: task woken
-               1.1 ms  cpu 0: A -> B: blocks
-               1.1 ms  cpu 1: C -> .: blocks
-               1.1 ms  cpu 3: D -> .: blocks
-               1.1 ms  cpu 0: B -> .: blocks
+               1.1 ms  cpu 0: A -> B: blocks: timer
+               1.1 ms  cpu 1: C -> .: blocks: timer
+               1.1 ms  cpu 3: D -> .: blocks: timer
+               1.1 ms  cpu 0: B -> .: blocks: timer
               10.1 ms  cpu 1: . -> C: idle: task woken
               10.1 ms  cpu 0: . -> B: idle: task woken
               31.0 ms  A moved 0 -> 3: idle CPU seen in core search
               31.1 ms  cpu 3: . -> A: idle: task woken
-              31.9 ms  cpu 3: A -> .: blocks
+              31.9 ms  cpu 3: A -> .: blocks: timer
               35.1 ms  cpu 3: . -> D: idle: task woken
               37.4 ms  cpu 1: C -> .: exits
               41.0 ms  A moved 3 -> 1: idle SMT sibling of prev
@@ -284,7 +284,7 @@ fn the_stopper_moves_a_running_task() {
                1.1 ms  cpu 1: . -> B: idle: task woken
                3.1 ms  cpu 1: B -> stopper: wakeup: higher class
                3.1 ms  B moved 1 -> 0: stopper: exec or affinity
-               3.1 ms  cpu 1: stopper -> .: blocks
+               3.1 ms  cpu 1: stopper -> .: blocks: stopper has no work
                8.0 ms  cpu 0: A -> B: tick: slice used up
               10.1 ms  cpu 0: B -> A: exits
               11.2 ms  cpu 0: A -> .: exits
@@ -315,20 +315,20 @@ fn the_cluster_is_searched_first() {
             cpu 5 ..........DDDDDDDDDDDDDDDDDDDDDDDDDDDDDDDDDDDDDDDDDDDDDDDDDD
                1.1 ms  cpu 5: . -> D: idle: task woken
                1.1 ms  cpu 0: . -> A: idle: task woken
-               1.1 ms  cpu 5: D -> .: blocks
-               1.1 ms  cpu 0: A -> B: blocks
-               1.1 ms  cpu 0: B -> .: blocks
+               1.1 ms  cpu 5: D -> .: blocks: timer
+               1.1 ms  cpu 0: A -> B: blocks: timer
+               1.1 ms  cpu 0: B -> .: blocks: timer
                1.1 ms  cpu 2: . -> C: idle: task woken
                1.1 ms  cpu 2: C -> stopper: wakeup: higher class
                1.1 ms  C moved 2 -> 1: stopper: exec or affinity
-               1.1 ms  cpu 2: stopper -> .: blocks
+               1.1 ms  cpu 2: stopper -> .: blocks: stopper has no work
                1.2 ms  cpu 1: . -> C: idle: task woken
-               1.2 ms  cpu 1: C -> .: blocks
+               1.2 ms  cpu 1: C -> .: blocks: timer
               10.1 ms  cpu 5: . -> D: idle: task woken
               10.1 ms  cpu 0: . -> B: idle: task woken
               31.0 ms  A moved 0 -> 1: idle CPU in cluster
               31.1 ms  cpu 1: . -> A: idle: task woken
-              32.1 ms  cpu 1: A -> .: blocks
+              32.1 ms  cpu 1: A -> .: blocks: timer
               35.2 ms  cpu 0: B -> .: exits
               45.1 ms  cpu 1: . -> C: idle: task woken
               51.0 ms  A moved 1 -> 0: recent_used_cpu idle
@@ -359,8 +359,8 @@ fn a_sync_wakeup_pulls_the_wakee_to_a_waker_alone() {
             cpu 1 ....BBA..
                1.1 ms  cpu 1: . -> B: idle: task woken
                1.1 ms  cpu 0: . -> A: idle: task woken
-               1.1 ms  cpu 1: B -> .: blocks
-               1.1 ms  cpu 0: A -> .: blocks
+               1.1 ms  cpu 1: B -> .: blocks: timer
+               1.1 ms  cpu 0: A -> .: blocks: nothing to read
                4.1 ms  cpu 1: . -> B: idle: task woken
                4.1 ms  A moved 0 -> 1: target (no cache domain)
                6.1 ms  cpu 1: B -> A: exits
@@ -389,12 +389,12 @@ fn a_wide_waker_leaves_the_wakee_on_prev() {
             cpu 1 ....BBB..
                1.1 ms  cpu 1: . -> B: idle: task woken
                1.1 ms  cpu 0: . -> A: idle: task woken
-               1.1 ms  cpu 1: B -> .: blocks
-               1.1 ms  cpu 0: A -> C: blocks
-               1.1 ms  cpu 0: C -> D: blocks
-               1.1 ms  cpu 0: D -> .: blocks
+               1.1 ms  cpu 1: B -> .: blocks: timer
+               1.1 ms  cpu 0: A -> C: blocks: timer
+               1.1 ms  cpu 0: C -> D: blocks: futex
+               1.1 ms  cpu 0: D -> .: blocks: futex
                2.1 ms  cpu 0: . -> A: idle: task woken
-               2.1 ms  cpu 0: A -> C: blocks
+               2.1 ms  cpu 0: A -> C: blocks: nothing to read
                2.1 ms  cpu 0: C -> .: exits
                4.1 ms  cpu 1: . -> B: idle: task woken
                4.1 ms  cpu 0: . -> D: idle: task woken
@@ -426,11 +426,11 @@ fn two_busy_threads_of_a_core_are_spread() {
             cpu 3 ................................
                1.1 ms  cpu 2: . -> B: idle: task woken
                1.1 ms  cpu 0: . -> A: idle: task woken
-               1.1 ms  cpu 2: B -> .: blocks
+               1.1 ms  cpu 2: B -> .: blocks: timer
                5.1 ms  cpu 2: . -> B: idle: task woken
               20.1 ms  cpu 0: A -> stopper: wakeup: higher class
               20.1 ms  A moved 0 -> 1: active balance, MC
-              20.1 ms  cpu 0: stopper -> .: blocks
+              20.1 ms  cpu 0: stopper -> .: blocks: stopper has no work
               20.1 ms  cpu 1: . -> A: idle: task woken
             placed 3 x pinned
             placed 1 x slow path: local group idlest
@@ -455,17 +455,17 @@ fn two_choices_leave_the_longer_queue() {
             cpu 2 ....A..A..A..A..
             cpu 3 ................
                1.1 ms  cpu 0: . -> A: idle: task woken
-               2.1 ms  cpu 0: A -> B: blocks
+               2.1 ms  cpu 0: A -> B: blocks: timer
                4.1 ms  A moved 0 -> 2: two choices: drawn CPU
                4.1 ms  cpu 2: . -> A: idle: task woken
-               5.1 ms  cpu 2: A -> .: blocks
+               5.1 ms  cpu 2: A -> .: blocks: timer
                7.2 ms  cpu 2: . -> A: idle: task woken
                8.0 ms  cpu 0: B -> C: rr: slice used up
-               8.2 ms  cpu 2: A -> .: blocks
+               8.2 ms  cpu 2: A -> .: blocks: timer
               10.3 ms  cpu 2: . -> A: idle: task woken
-              11.3 ms  cpu 2: A -> .: blocks
+              11.3 ms  cpu 2: A -> .: blocks: timer
               13.3 ms  cpu 2: . -> A: idle: task woken
-              14.3 ms  cpu 2: A -> .: blocks
+              14.3 ms  cpu 2: A -> .: blocks: timer
             placed 1 x two choices: drawn CPU
             placed 6 x two choices: prev
             migrated 1 x two choices: drawn CPU

@@ -105,7 +105,10 @@ fn golden_hackbench_on_cfs() {
             time 9057 us
             switches 2960, voluntary 1690, involuntary 1102; migrations 714
             wakeups 1697, local 1107, queued 203; ipis 295; messages 64000
-              1674 switch: blocks
+                31 switch: blocks: no room to write
+              1632 switch: blocks: nothing to read
+                 3 switch: blocks: pipe mutex
+                 8 switch: blocks: waits for a child
                 16 switch: exits
                168 switch: idle: task woken
               1102 switch: wakeup: vruntime beyond granularity
@@ -132,7 +135,10 @@ fn golden_hackbench_on_eevdf() {
             time 9563 us
             switches 4289, voluntary 2304, involuntary 1663; migrations 805
             wakeups 2326, local 1646, queued 358; ipis 551; messages 64000
-              2288 switch: blocks
+               491 switch: blocks: no room to write
+              1779 switch: blocks: nothing to read
+                 7 switch: blocks: pipe mutex
+                11 switch: blocks: waits for a child
                 16 switch: exits
                322 switch: idle: task woken
               1661 switch: wakeup: wakee is picked

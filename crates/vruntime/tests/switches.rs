@@ -140,7 +140,7 @@ fn eevdf_an_idle_task_counts_as_idle_only_among_its_siblings() {
             cpu 0 .AAAAAAAAAAABAAAAAAAAAAA
             cpu 1 ........................
                1.0 ms  cpu 0: . -> B: idle: task woken
-               1.0 ms  cpu 0: B -> A: blocks
+               1.0 ms  cpu 0: B -> A: blocks: timer
               12.0 ms  cpu 0: A -> B: slice ended
               12.6 ms  cpu 0: B -> A: exits
             placed 3 x pinned
@@ -187,8 +187,8 @@ fn a_wakeup_across_a_cache_goes_through_the_wake_list() {
             cpu 1 ...A....
                1.1 ms  cpu 1: . -> A: idle: task woken
                1.1 ms  cpu 0: . -> B: idle: task woken
-               1.1 ms  cpu 0: B -> .: blocks
-               1.1 ms  cpu 1: A -> .: blocks
+               1.1 ms  cpu 0: B -> .: blocks: timer
+               1.1 ms  cpu 1: A -> .: blocks: futex
                3.1 ms  cpu 0: . -> B: idle: task woken
                3.1 ms  cpu 1: . -> A: idle: task woken
                3.7 ms  cpu 1: A -> .: exits
@@ -214,8 +214,8 @@ fn a_wakeup_within_the_cache_took_the_lock() {
             cpu 1 ...A..
                1.0 ms  cpu 1: . -> A: idle: task woken
                1.0 ms  cpu 0: . -> B: idle: task woken
-               1.0 ms  cpu 0: B -> .: blocks
-               1.0 ms  cpu 1: A -> .: blocks
+               1.0 ms  cpu 0: B -> .: blocks: timer
+               1.0 ms  cpu 1: A -> .: blocks: futex
                3.0 ms  cpu 0: . -> B: idle: task woken
                3.1 ms  cpu 1: . -> A: idle: task woken
                3.6 ms  cpu 1: A -> .: exits
@@ -241,10 +241,10 @@ fn the_wake_list_is_served_in_order() {
             cpu 0 .................................................................B......
             cpu 1 .................................................................AC.....
                1.1 ms  cpu 0: . -> B: idle: task woken
-               1.1 ms  cpu 0: B -> .: blocks
+               1.1 ms  cpu 0: B -> .: blocks: timer
                1.1 ms  cpu 1: . -> A: idle: task woken
-               1.1 ms  cpu 1: A -> C: blocks
-               1.1 ms  cpu 1: C -> .: blocks
+               1.1 ms  cpu 1: A -> C: blocks: futex
+               1.1 ms  cpu 1: C -> .: blocks: futex
               65.1 ms  cpu 0: . -> B: idle: task woken
               65.1 ms  cpu 1: . -> A: idle: task woken
               66.1 ms  cpu 0: B -> .: exits
@@ -272,10 +272,10 @@ fn the_wake_list_was_served_newest_first() {
             cpu 1 .....DDDDDDDDDDDDDDDDDDDDDDDDDDDDDD..............................CA.....
                1.1 ms  cpu 0: . -> B: idle: task woken
                1.1 ms  cpu 1: . -> A: idle: task woken
-               1.1 ms  cpu 0: B -> .: blocks
-               1.1 ms  cpu 1: A -> C: blocks
-               1.1 ms  cpu 1: C -> D: blocks
-               1.1 ms  cpu 1: D -> .: blocks
+               1.1 ms  cpu 0: B -> .: blocks: timer
+               1.1 ms  cpu 1: A -> C: blocks: futex
+               1.1 ms  cpu 1: C -> D: blocks: futex
+               1.1 ms  cpu 1: D -> .: blocks: timer
                5.1 ms  cpu 1: . -> D: idle: task woken
               35.2 ms  cpu 1: D -> .: exits
               65.1 ms  cpu 0: . -> B: idle: task woken
@@ -303,9 +303,9 @@ fn a_wakee_that_has_not_left_its_cpu_is_left_to_it() {
             cpu 1 ....
                1.1 ms  cpu 1: . -> B: idle: task woken
                1.1 ms  cpu 0: . -> A: idle: task woken
-               1.1 ms  cpu 0: A -> .: blocks
+               1.1 ms  cpu 0: A -> .: blocks: nothing to read
                1.1 ms  cpu 0: . -> A: idle: task woken
-               1.1 ms  cpu 0: A -> .: blocks
+               1.1 ms  cpu 0: A -> .: blocks: nothing to read
                1.1 ms  cpu 1: B -> .: exits
             placed 2 x pinned
             wakeups_on_cpu: 1
@@ -331,10 +331,10 @@ fn newidle_of_a_preemptible_kernel_takes_one_task() {
                1.1 ms  cpu 0: . -> A: idle: task woken
                1.1 ms  cpu 1: . -> B: idle: task woken
                1.1 ms  C moved 0 -> 1: newidle balance, NUMA
-               1.1 ms  cpu 1: B -> C: blocks
+               1.1 ms  cpu 1: B -> C: blocks: timer
                4.2 ms  cpu 1: C -> .: exits
                8.0 ms  cpu 0: A -> D: tick: slice used up
-               8.0 ms  cpu 0: D -> A: blocks
+               8.0 ms  cpu 0: D -> A: blocks: futex
               15.1 ms  cpu 1: . -> B: idle: task woken
               16.1 ms  cpu 1: B -> .: exits
             placed 1 x slow path: idle CPU
@@ -363,7 +363,7 @@ fn two_busy_threads_are_moved_to_an_idle_core() {
                1.1 ms  cpu 0: . -> A: idle: task woken
               20.1 ms  cpu 0: A -> stopper: wakeup: higher class
               20.1 ms  A moved 0 -> 1: active balance, NUMA
-              20.1 ms  cpu 0: stopper -> .: blocks
+              20.1 ms  cpu 0: stopper -> .: blocks: stopper has no work
               20.1 ms  cpu 1: . -> A: idle: task woken
             placed 2 x pinned
             placed 1 x slow path: local group idlest
@@ -387,7 +387,7 @@ fn newidle_sees_a_task_in_delayed_dequeue() {
             cpu 1 .B........................................C.....
                1.0 ms  cpu 1: . -> B: idle: task woken
                1.0 ms  cpu 0: . -> C: idle: task woken
-               1.0 ms  cpu 0: C -> A: blocks
+               1.0 ms  cpu 0: C -> A: blocks: timer
                1.6 ms  C moved 0 -> 1: newidle balance, MC
                1.6 ms  cpu 1: B -> .: exits
                3.1 ms  cpu 0: A -> .: exits
@@ -416,8 +416,8 @@ fn an_interrupt_on_an_idle_cpu_takes_the_wakee() {
             cpu 1 .B..................DDDDDDDDDDDDDDDDDDDDDDDDDDDD
                1.0 ms  cpu 1: . -> D: idle: task woken
                1.0 ms  cpu 0: . -> C: idle: task woken
-               1.0 ms  cpu 1: D -> B: blocks
-               1.0 ms  cpu 0: C -> A: blocks
+               1.0 ms  cpu 1: D -> B: blocks: timer
+               1.0 ms  cpu 0: C -> A: blocks: timer
                1.6 ms  C moved 0 -> 1: newidle balance, MC
                1.6 ms  cpu 1: B -> .: exits
                3.1 ms  cpu 0: A -> .: exits
@@ -451,8 +451,8 @@ fn a_nearly_equal_load_favours_the_waker() {
                1.0 ms  cpu 1: . -> C: idle: task woken
                1.0 ms  cpu 0: . -> B: idle: task woken
                1.0 ms  E moved 0 -> 1: newidle balance, MC
-               1.0 ms  cpu 1: C -> E: blocks
-               1.0 ms  cpu 1: E -> .: blocks
+               1.0 ms  cpu 1: C -> E: blocks: timer
+               1.0 ms  cpu 1: E -> .: blocks: futex
                2.0 ms  cpu 1: . -> C: idle: task woken
               12.0 ms  E moved 1 -> 0: target (nothing idle)
               16.0 ms  cpu 0: B -> E: tick: slice used up

@@ -8,7 +8,7 @@ use crate::messaging::Messaging;
 use crate::{Entry, Launch, WorkloadError};
 use std::sync::Arc;
 use vruntime_base::Ns;
-use vruntime_kernel::program::{Builder, ChannelKind, Workload};
+use vruntime_kernel::program::{Builder, ChannelKind, Shortened, Workload};
 
 pub(crate) const ENTRIES: &[Entry] = &[ENTRY];
 
@@ -115,6 +115,10 @@ impl Workload for Hackbench {
     }
     fn build(&self, b: &mut Builder) {
         self.0.build(b);
+    }
+    fn shortened(&self, by: u32) -> Option<Shortened> {
+        let (m, whole, part) = self.0.shortened(by);
+        Some(Shortened { workload: Arc::new(Hackbench(m)), whole, part })
     }
     fn result(&self, time: Ns) -> String {
         let m = &self.0;

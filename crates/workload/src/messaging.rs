@@ -39,6 +39,12 @@ impl Messaging {
         2 * u64::from(self.groups) * u64::from(self.fds)
     }
 
+    /// The same with about one loop in `by`; the loops of the whole and its own.
+    pub(crate) fn shortened(&self, by: u32) -> (Messaging, u32, u32) {
+        let part = (self.loops / by.max(1)).max(1);
+        (Messaging { loops: part, ..*self }, self.loops, part)
+    }
+
     /// Adds everything to `b`.
     pub(crate) fn build(&self, b: &mut Builder) {
         let ready = b.channel(self.kind, None);

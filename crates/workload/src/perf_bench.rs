@@ -75,6 +75,10 @@ impl Workload for PerfMessaging {
     fn build(&self, b: &mut Builder) {
         self.0.build(b);
     }
+    fn shortened(&self, by: u32) -> Option<Shortened> {
+        let (m, whole, part) = self.0.shortened(by);
+        Some(Shortened { workload: Arc::new(PerfMessaging(m)), whole, part })
+    }
     fn result(&self, time: Ns) -> String {
         let m = &self.0;
         let word = if m.threads { "threads" } else { "processes" };
@@ -201,6 +205,11 @@ impl Workload for PerfPipe {
         let code = b.program(side);
         let main = b.program(PipeMain { side, code, threads: self.threads });
         b.root(main, Regs::default(), self.launch.root(4));
+    }
+    fn shortened(&self, by: u32) -> Option<Shortened> {
+        let part = (self.loops / by.max(1)).max(1);
+        let workload = Arc::new(PerfPipe { loops: part, ..*self });
+        Some(Shortened { workload, whole: self.loops, part })
     }
     fn result(&self, time: Ns) -> String {
         // perf counts in whole microseconds and prints six digits of the quotient.

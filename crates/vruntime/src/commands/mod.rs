@@ -22,6 +22,9 @@ use vruntime_formats::kernel_file::kernel;
 use vruntime_kernel::program::Workload;
 use vruntime_kernel::record::{Sampling, Variation};
 
+/// A full run that has not ended after this much simulated time is given up.
+const FULL_LIMIT: Ns = Ns(600_000_000_000);
+
 /// The workload that a command line names.
 fn workload(command: &str) -> Result<Arc<dyn Workload>, Failure> {
     vruntime_workload::parse(command).map_err(|e| Failure::Usage(e.to_string()))
@@ -32,7 +35,7 @@ fn batch(s: &Simulation, kernels: &[String], seeds: Vec<u64>) -> Result<Batch, F
     if s.limit.is_some() && !s.full {
         return Err(Failure::Usage("--limit only means something with --full".into()));
     }
-    let limit = s.limit.unwrap_or(Ns::from_ms(600_000));
+    let limit = s.limit.unwrap_or(FULL_LIMIT);
     if s.window.0 == 0 || limit.0 == 0 {
         return Err(Failure::Usage("--window and --limit must be longer than 0".into()));
     }

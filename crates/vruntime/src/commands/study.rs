@@ -11,9 +11,10 @@ use std::sync::Arc;
 use vruntime_base::Ns;
 use vruntime_formats::kernel_file::kernel;
 use vruntime_formats::study_file::{
-    Case, Effect as Published, Effort, Fit, FittedCosts, Study, StudyQuestion, TimeFrom,
+    Case, Effect as Published, Effort, Fit, FittedCosts, Span, Study, StudyQuestion, TimeFrom,
     study as read_study,
 };
+use vruntime_kernel::program::{Shortened, Workload};
 use vruntime_kernel::record::{Knockout, RunRecord, RunSpec, Sampling, Variation};
 use vruntime_machine::{Cost, MachineSpec, nearest_name};
 use vruntime_measure::explain::Explanation;
@@ -77,7 +78,9 @@ impl Lab<'_> {
                 continue;
             }
             let mut spec = machine(&case.machine)?;
-            if let (Some(fitted), Some(fit)) = (&study.fitted, study.fit_of(&case.machine)) {
+            if let (Some(fitted), Some(fit), false) =
+                (&study.fitted, study.fit_of(&case.machine), args.fit)
+            {
                 multiply(&mut spec, fitted.costs, fit.permille);
             }
             machines.insert(case.machine.clone(), Arc::new(spec));
@@ -93,15 +96,18 @@ impl Lab<'_> {
         variation: &Variation,
     ) -> Result<BTreeMap<Key, Vec<RunRecord>>, Failure> {
         let mut specs = Vec::new();
+        let mut loops = Vec::new();
         for (machine, expression, workload) in keys {
             let choice = kernel(expression)?;
-            let (release, workload) = (Arc::new(choice.release), super::workload(workload)?);
+            let release = Arc::new(choice.release);
+            let Part { workload, sampling, whole, part } = part(workload, &self.effort)?;
+            loops.push((whole, part));
             specs.extend((1..=self.effort.seeds).map(|seed| RunSpec {
                 machine: Arc::clone(&self.machines[machine]),
                 release: Arc::clone(&release),
                 workload: Arc::clone(&workload),
                 seed: seed.wrapping_add(choice.seed_offset),
-                sampling: sampling(&self.effort),
+                sampling,
                 checks: false,
                 variation: variation.clone(),
                 timeline: 0,
@@ -109,9 +115,11 @@ impl Lab<'_> {
         }
         let records = run_specs(&specs, self.threads, self.quiet)?;
         let mut by_key: BTreeMap<Key, Vec<RunRecord>> = BTreeMap::new();
-        let keys = keys.iter().flat_map(|k| (0..self.effort.seeds).map(move |_| k));
-        for (key, record) in keys.zip(records) {
-            by_key.entry(key.clone()).or_default().push(record.ok_or(Failure::Interrupted)?);
+        let runs = keys.iter().zip(loops).flat_map(|k| (0..self.effort.seeds).map(move |_| k));
+        for ((key, (whole, part)), record) in runs.zip(records) {
+            let mut record = record.ok_or(Failure::Interrupted)?;
+            record.time = record.time.map(|t| t.mul_div(whole.into(), part.into()));
+            by_key.entry(key.clone()).or_default().push(record);
         }
         Ok(by_key)
     }
@@ -131,7 +139,8 @@ impl Lab<'_> {
 
     /// Mean of a metric over the runs of a key; `None` if a run does not know it.
     fn value(&self, records: &[RunRecord], metric: &str) -> Option<f64> {
-        let all_groups = self.effort.time == TimeFrom::AllGroups;
+        let all_groups =
+            matches!(self.effort.span(), Span::Window { time: TimeFrom::AllGroups, .. });
         let known: Option<Vec<f64>> =
             records.iter().map(|r| study_metric(metric, r, all_groups)).collect();
         vruntime_measure::stats::mean(&known?)
@@ -209,10 +218,16 @@ impl Lab<'_> {
                 "study": self.study.name,
                 "quick": args.quick,
                 "seeds": self.effort.seeds,
-                "sampling": super::sampling_json(sampling(&self.effort)),
-                "time_from": match self.effort.time {
-                    TimeFrom::SlowestGroup => "slowest-group",
-                    TimeFrom::AllGroups => "all-groups",
+                "sampling": match self.effort.span() {
+                    Span::Shortened(by) => json!({"mode": "shortened", "loops_divided_by": by}),
+                    Span::Window { warmup_ms, window_ms, .. } => {
+                        super::sampling_json(window(warmup_ms, window_ms))
+                    }
+                },
+                "time_from": match self.effort.span() {
+                    Span::Shortened(_) => "end",
+                    Span::Window { time: TimeFrom::SlowestGroup, .. } => "slowest-group",
+                    Span::Window { time: TimeFrom::AllGroups, .. } => "all-groups",
                 },
                 "rows": super::to_json(&rows)?,
                 "score": super::to_json(&score)?,
@@ -261,18 +276,27 @@ impl Lab<'_> {
     }
 
     fn describe_effort(&self, quick: bool) -> String {
-        let e = &self.effort;
-        let from = match e.time {
-            TimeFrom::SlowestGroup => "the slowest group's progress",
-            TimeFrom::AllGroups => "the progress of all groups together",
+        let simulated = match self.effort.span() {
+            Span::Shortened(by) => {
+                format!(
+                    "benchmarks to their end with 1/{by} of their loops, times multiplied by {by}"
+                )
+            }
+            Span::Window { warmup_ms, window_ms, time } => {
+                let from = match time {
+                    TimeFrom::SlowestGroup => "the slowest group's progress",
+                    TimeFrom::AllGroups => "the progress of all groups together",
+                };
+                format!(
+                    "{window_ms} ms after {warmup_ms} ms of warm-up, times extrapolated from \
+                     {from} in that window"
+                )
+            }
         };
         format!(
-            "{}Simulated: {} ms after {} ms of warm-up, {} seed(s); times are extrapolated from \
-             {from} in that window.{}",
-            if quick { "QUICK RUN: short windows, figures are rough. " } else { "" },
-            e.window_ms,
-            e.warmup_ms,
-            e.seeds,
+            "{}Simulated: {simulated}; {} seed(s).{}",
+            if quick { "QUICK RUN: figures are rough. " } else { "" },
+            self.effort.seeds,
             self.describe_fits()
         )
     }
@@ -308,13 +332,14 @@ impl Lab<'_> {
             .map(|word| crate::cli::knockout(word))
             .collect::<Result<_, _>>()
             .map_err(|e| Failure::Input(format!("study `{}`, `{}`: {e}", self.study.name, q.id)))?;
+        let Part { workload, sampling, .. } = part(&case.workload, effort)?;
         let batch = Batch {
             timeline: 0,
             machine: Arc::clone(&self.machines[&case.machine]),
             kernels: vec![kernel(&case.before)?, kernel(&case.after)?],
-            workload: super::workload(&case.workload)?,
+            workload,
             seeds: (1..=q.seeds.unwrap_or(effort.seeds)).collect(),
-            sampling: sampling(effort),
+            sampling,
             variation: Variation::default(),
             threads: self.threads,
             checks: false,
@@ -327,17 +352,20 @@ impl Lab<'_> {
         } else {
             format!(
                 "vruntime explain -m {} -k '{}' -k '{}' -w '{}' --metric {} --try {} --split {} \
-                 --seeds {} --warmup {}ms --window {}ms",
+                 --seeds {} {}",
                 case.machine,
                 case.before,
                 case.after,
-                case.workload,
+                batch.workload.command_line(),
                 q.metric,
                 q.knockouts.join(","),
                 q.split,
                 batch.seeds.len(),
-                effort.warmup_ms,
-                effort.window_ms
+                match effort.span() {
+                    Span::Shortened(_) => "--full".to_string(),
+                    Span::Window { warmup_ms, window_ms, .. } =>
+                        format!("--warmup {warmup_ms}ms --window {window_ms}ms"),
+                }
             )
         };
         Ok((q.text.clone(), command, e))
@@ -378,9 +406,9 @@ impl Lab<'_> {
                 let records = self.run(&keys, &Variation::default())?;
                 let mut logs = Vec::new();
                 for (k, published, _) in &base {
-                    let got = self.value(&records[k], "time").ok_or_else(|| {
-                        Failure::Usage("fit: a group made no progress in the window".into())
-                    })?;
+                    let no_time = "fit: a group made no progress, or a benchmark was given up";
+                    let got = self.value(&records[k], "time");
+                    let got = got.ok_or_else(|| Failure::Usage(no_time.into()))?;
                     logs.push((published / got).ln());
                 }
                 let mean = logs.iter().sum::<f64>() / logs.len() as f64;
@@ -404,8 +432,37 @@ impl Lab<'_> {
     }
 }
 
-fn sampling(e: &Effort) -> Sampling {
-    Sampling::Window { warmup: Ns::from_ms(e.warmup_ms), window: Ns::from_ms(e.window_ms) }
+/// What is simulated of a workload: `part` of its `whole` loops.
+struct Part {
+    workload: Arc<dyn Workload>,
+    sampling: Sampling,
+    whole: u32,
+    part: u32,
+}
+
+fn part(command: &str, effort: &Effort) -> Result<Part, Failure> {
+    let workload = super::workload(command)?;
+    match effort.span() {
+        Span::Window { warmup_ms, window_ms, .. } => {
+            Ok(Part { workload, sampling: window(warmup_ms, window_ms), whole: 1, part: 1 })
+        }
+        Span::Shortened(by) => {
+            let Some(Shortened { workload, whole, part }) = workload.shortened(by) else {
+                let what = format!("loops_divided_by: `{command}` has no loops");
+                return Err(Failure::Input(what));
+            };
+            Ok(Part {
+                workload,
+                sampling: Sampling::Full { limit: super::FULL_LIMIT },
+                whole,
+                part,
+            })
+        }
+    }
+}
+
+fn window(warmup_ms: u64, window_ms: u64) -> Sampling {
+    Sampling::Window { warmup: Ns::from_ms(warmup_ms), window: Ns::from_ms(window_ms) }
 }
 
 /// Multiplies `costs` by `permille`/1000: their middle values and their ranges.
