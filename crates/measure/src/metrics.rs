@@ -7,7 +7,7 @@
 use crate::stats::ratio;
 use serde::Serialize;
 use vruntime_base::{Category, Func, Histogram, Ns, Resource};
-use vruntime_kernel::record::RunRecord;
+use vruntime_kernel::record::{GroupProgress, RunRecord};
 
 /// Which direction of a metric is the better one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
@@ -63,6 +63,35 @@ pub struct Metric {
 /// Length of the measured window.
 pub fn window(r: &RunRecord) -> Ns {
     r.window.1.saturating_sub(r.window.0)
+}
+
+/// How evenly the benchmark's groups got on: messages a second of each while it had some to do.
+#[derive(Clone, Copy, PartialEq, Debug, Serialize)]
+pub struct GroupRates {
+    /// Of the slowest group, which gives a benchmark its time.
+    pub slowest: f64,
+    /// Of the one in the middle.
+    pub median: f64,
+    /// Of the fastest.
+    pub fastest: f64,
+}
+
+/// The rates of the groups that had messages left in the window; `None` for fewer than two.
+pub fn group_rates(r: &RunRecord) -> Option<GroupRates> {
+    let (from, to) = r.window;
+    let rate = |g: &GroupProgress| {
+        let until = g.finished_at.unwrap_or(to).min(to).saturating_sub(from);
+        let made = g.at_window_end - g.at_window_start;
+        ratio(made as f64 * 1e9, until.0 as f64)
+    };
+    let mut rates: Vec<f64> = r.groups.iter().filter_map(rate).collect();
+    rates.sort_by(f64::total_cmp);
+    match rates[..] {
+        [slowest, .., fastest] => {
+            Some(GroupRates { slowest, median: rates[rates.len() / 2], fastest })
+        }
+        _ => None,
+    }
 }
 
 /// The metrics of one run in the order of reports. What the run cannot tell (the time of a run that

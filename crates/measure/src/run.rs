@@ -1,7 +1,7 @@
 //! One run for machines to read: the JSON of `vruntime run`.
 
 use crate::causes::place_name;
-use crate::metrics::{Counting, Metric, metrics, window};
+use crate::metrics::{Counting, GroupRates, Metric, group_rates, metrics, window};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use vruntime_base::Histogram;
@@ -89,6 +89,8 @@ pub struct RunJson {
     pub metrics: Vec<Metric>,
     /// Form of the counts in `metrics`.
     pub counting: Counting,
+    /// Messages a second of the slowest, the middle and the fastest group; null for less than two.
+    pub groups: Option<GroupRates>,
     /// Counters over the window.
     pub counters: BTreeMap<&'static str, u64>,
     /// Causes over the window.
@@ -134,6 +136,7 @@ impl From<&RunRecord> for RunJson {
             time_ns: r.time.map(|t| t.0),
             metrics: metrics(r, counting),
             counting,
+            groups: group_rates(r),
             counters: counters(&r.counters).into_iter().collect(),
             causes: RunCauses {
                 switches: r.switches.iter().copied().collect(),

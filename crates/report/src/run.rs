@@ -5,7 +5,7 @@ use crate::numbers::{duration, si, thousands, value};
 use std::fmt::Write;
 use vruntime_base::{Category, Histogram};
 use vruntime_kernel::record::RunRecord;
-use vruntime_measure::metrics::window;
+use vruntime_measure::metrics::{group_rates, window};
 use vruntime_measure::{CauseTables, CpuTime};
 
 /// The whole report. `result_lines` is what the real tool would have printed.
@@ -80,6 +80,20 @@ fn counters(r: &RunRecord) -> String {
         }
         out += line.trim_end();
         out.push('\n');
+        if name == "messages" {
+            out += &groups(r);
+        }
+    }
+    out
+}
+
+/// How evenly the groups got on.
+fn groups(r: &RunRecord) -> String {
+    let Some(g) = group_rates(r) else { return String::new() };
+    let mut out = String::new();
+    for (name, rate) in [("slowest", g.slowest), ("median", g.median), ("fastest", g.fastest)] {
+        let name = format!("  {name} group");
+        writeln!(out, "{:>24}{name:<24}#{:>12}/sec", "", si(rate)).unwrap();
     }
     out
 }
@@ -157,6 +171,8 @@ mod tests {
     use super::*;
     use crate::sample::record;
     use expect_test::expect;
+    use vruntime_base::Ns;
+    use vruntime_kernel::record::GroupProgress;
 
     #[test]
     fn a_complete_run() {
@@ -212,6 +228,25 @@ mod tests {
 
             12,345 model events, hash 0000000000000abc
         "#]].assert_eq(&run_text(&record("v6.5", 1, 2.0), "Total time: 2.000 [sec]\n"));
+    }
+
+    #[test]
+    fn groups_that_got_on_unevenly() {
+        let mut r = record("v6.5", 1, 2.0);
+        let group = |made: u64, finished_at| GroupProgress {
+            goal: 5000,
+            at_window_start: 1000,
+            at_window_end: 1000 + made,
+            finished_at,
+        };
+        let half = Ns((r.window.0.0 + r.window.1.0) / 2);
+        r.groups = vec![group(4000, Some(half)), group(300, None), group(2000, None)];
+        expect![[r#"
+                                      slowest group         #    150.000 /sec
+                                      median group          #     1.000 K/sec
+                                      fastest group         #     4.000 K/sec
+        "#]]
+        .assert_eq(&groups(&r));
     }
 
     #[test]
