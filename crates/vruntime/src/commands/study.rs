@@ -448,7 +448,7 @@ fn part(command: &str, effort: &Effort) -> Result<Part, Failure> {
         }
         Span::Shortened(by) => {
             let Some(Shortened { workload, whole, part }) = workload.shortened(by) else {
-                let what = format!("loops_divided_by: `{command}` has no loops");
+                let what = format!("loops_divided_by: `{command}` cannot be shortened");
                 return Err(Failure::Input(what));
             };
             Ok(Part {
