@@ -7,15 +7,17 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 /// Kinds, their heads, and what their nontrivial decisions are called.
-const KINDS: [(&str, &str, &str); 4] = [
+const KINDS: [(&str, &str, &str); 6] = [
     ("placement", "placement", "elsewhere"),
     ("wakeup_preemption", "preemption", "in the class"),
     ("pick", "pick", "of several"),
     ("tick_preemption", "tick", "of several"),
+    ("migration", "migration", "of several"),
+    ("migration_tasks", "tasks", "of several"),
 ];
 
 /// The tables, in the order of the page: where the state is from, and how many of the kinds.
-const TABLES: [(&str, usize); 2] = [("true", 4), ("reconstructed", 3)];
+const TABLES: [(&str, usize); 2] = [("true", 6), ("reconstructed", 3)];
 
 /// Judges the recordings in `dirs` and puts the tables into the page. False if that failed.
 pub fn run(root: &Path, dirs: &[String]) -> bool {
@@ -117,6 +119,7 @@ mod tests {
         let mut out = String::new();
         row(&mut out, "x", &kinds, "true", &KINDS);
         let none = " – | – | 0 of 0 |";
-        assert_eq!(out, format!("| x |{none}{none} 99.9 | 99.8 | 6 of 7 |{none}\n"));
+        let (before, after) = (none.repeat(2), none.repeat(3));
+        assert_eq!(out, format!("| x |{before} 99.9 | 99.8 | 6 of 7 |{after}\n"));
     }
 }

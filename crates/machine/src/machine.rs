@@ -202,6 +202,25 @@ impl Machine {
         })
     }
 
+    /// A machine of this topology on which nothing takes time: for checkers that ask about a
+    /// moment.
+    pub fn free(topo: &Topology) -> Machine {
+        let caches = Caches { l1_kib: 1, l2_kib: 1, llc_mib: 1 };
+        Machine {
+            name: "free".into(),
+            idle: vec![],
+            lines: Lines::new(topo, 1),
+            costs: Costs::FREE,
+            caches,
+            page_kib: 4,
+            mhz: 1,
+            event_time: Ns::ZERO,
+            held_kib: caches.held_kib(),
+            smt_speed: vec![FULL_SPEED; topo.smt_width() + 1],
+            topo: topo.clone(),
+        }
+    }
+
     /// A read of `line` by `cpu`, at [`Machine::event_time`].
     #[inline(always)]
     pub fn read(&mut self, line: Line, cpu: Cpu) -> LineCost {

@@ -12,8 +12,8 @@ const MOST_UTIL: i64 = 1 << 12;
 /// Columns of one entity.
 struct SideColumns {
     /// pid, prio, policy, weight, vruntime, deadline, vlag, slice, sum_exec, on_rq, sched_delayed,
-    /// depth, load_avg, util_est, tg
-    own: [Column; 15],
+    /// depth, load_avg, util_avg, util_est, tg
+    own: [Column; 16],
     /// nr_queued, zero_vruntime, load_weight, util_avg, load_avg
     cfs: [Column; 5],
     /// weight, vruntime, deadline, vlag, slice
@@ -36,6 +36,7 @@ impl SideColumns {
             "sched_delayed",
             "depth",
             "load_avg",
+            "util_avg",
             "util_est",
             "tg",
         ];
@@ -64,6 +65,7 @@ impl SideColumns {
             delayed,
             depth,
             load_avg,
+            util_avg,
             util_est,
             tg,
         ] = self.own;
@@ -84,6 +86,7 @@ impl SideColumns {
             sched_delayed: n(delayed) != 0,
             depth,
             load_avg: n(load_avg).clamp(0, MOST) as u64,
+            util_avg: n(util_avg).clamp(0, MOST_UTIL) as u64,
             // The top bit marks an estimate that has not been updated yet.
             util_est: (n(util_est) & 0x7fff_ffff).min(MOST_UTIL) as u64,
             tg: n(tg),

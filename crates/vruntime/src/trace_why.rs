@@ -106,7 +106,7 @@ fn told(e: &Explanation, d: &Explained) -> String {
         }
     );
     s += &match (&d.rule, &d.ours) {
-        (Some(rule), None) if d.kind == "migration" => format!("Path: {rule}."),
+        (Some(rule), None) if d.kind == "move" => format!("Path: {rule}."),
         (Some(rule), None) => format!("Rule: {rule}. The model's code decides the same."),
         (Some(rule), Some(ours)) => {
             format!("The model's code differs: {ours}, by the rule: {rule}.")

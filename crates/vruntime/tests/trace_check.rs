@@ -41,6 +41,18 @@ fn decisions_agree_with_the_recorded_kernels() {
     }
 }
 
+/// The passes of the balancer that moved something: the same queue, the same tasks.
+#[test]
+fn migrations_agree_with_the_recorded_kernels() {
+    let report = trace_check(&[V6_1, V6_12, V6_18].map(recording), Given::default()).unwrap();
+    for (kind, enough) in [("migration", 45), ("migration_tasks", 70)] {
+        let k = report.kind(kind).unwrap();
+        at_least(kind, k.agree, k.determined, 900, enough);
+        assert!(k.rules.keys().any(|r| r.starts_with("newidle balance")), "{:?}", k.rules);
+        assert!(k.rules.keys().any(|r| r.starts_with("nohz idle balance")), "{:?}", k.rules);
+    }
+}
+
 /// From plain columns alone: fewer decisions are determined, and those agree.
 #[test]
 fn decisions_agree_from_rebuilt_state() {

@@ -21,7 +21,7 @@ fn what_is_told_is_what_was_judged() {
     let told = trace_explain(&path, Given::default()).unwrap();
     let judged = trace_check(&[path], Given::default()).unwrap();
     assert_eq!(told.state, "true");
-    for kind in ["placement", "wakeup_preemption", "pick", "tick_preemption"] {
+    for kind in ["placement", "wakeup_preemption", "pick", "tick_preemption", "migration"] {
         let k = judged.kind(kind).unwrap();
         let of: Vec<_> = told.decisions.iter().filter(|d| d.kind == kind).collect();
         assert_eq!(of.len() as u64, k.determined + k.undetermined, "{kind}");
@@ -30,7 +30,7 @@ fn what_is_told_is_what_was_judged() {
         assert_eq!((determined, determined - differ), (k.determined, k.agree), "{kind}");
         assert!(of.iter().all(|d| d.rule.is_some() == d.unknown.is_empty()), "{kind}");
     }
-    let moved = told.decisions.iter().filter(|d| d.kind == "migration");
+    let moved = told.decisions.iter().filter(|d| d.kind == "move");
     assert!(moved.clone().count() > 5 && moved.clone().all(|d| d.rule.is_some()));
 }
 

@@ -1,8 +1,8 @@
 //! Decisions in words: what the kernel did, by which rule our code does the same or not, and what
 //! was known of the state.
 //!
-//! Moves by the balancer are named by the path that made them, going by the call chain or, in a
-//! plain trace, by who ran there; whether our code would make them is not asked.
+//! A move by the balancer is told with its pass. Other moves, and those of a plain trace, are named
+//! by the path that made them, going by the call chain or by who ran there.
 
 use super::placement::Facts;
 use super::queues::{CpuState, Queues};
@@ -20,7 +20,8 @@ pub struct Explained {
     pub cpu: u16,
     /// Line of `state.csv`, or number of the event.
     pub line: u64,
-    /// `placement`, `wakeup_preemption`, `pick`, `tick_preemption` or `migration`.
+    /// `placement`, `wakeup_preemption`, `pick`, `tick_preemption`, `migration`, or `move`: one
+    /// that is not judged.
     pub kind: &'static str,
     /// Task that it is about.
     pub task: i64,
@@ -30,7 +31,7 @@ pub struct Explained {
     pub kernel: String,
     /// What our code decides, if it is not the same.
     pub ours: Option<String>,
-    /// The rule that our code took; of a migration, the path.
+    /// The rule that our code took; of a move, the path.
     pub rule: Option<String>,
     /// Values that are not known and tip the decision.
     pub unknown: Vec<&'static str>,
@@ -245,8 +246,30 @@ pub(super) fn tick(found: &mut Found, r: &Row, s: &CpuState) -> Option<Explained
     Some(e)
 }
 
+/// The pass of the balancer whose first move is `r`. `found`: of the queue pulled from; `tasks`: of
+/// what was taken off it.
+pub(super) fn migration(
+    found: &mut Found,
+    tasks: &mut Found,
+    t: &Trace,
+    r: &Row,
+    q: &Queues,
+) -> Option<Explained> {
+    let moved = moved(t, r, q)?;
+    let mut e = found.take(r, "migration", r.p.pid, moved.event, moved.kernel)?;
+    e.state = moved.state;
+    let taken = match (tasks.counts.last.take()?, tasks.differs) {
+        (Outcome::Rule(_, true), _) => "the model's code takes the same".into(),
+        (Outcome::Rule(..), Some(d)) => format!("{}; the model's code: {}", d.expected, d.got),
+        (Outcome::Rule(..), None) => "the model's code takes others".into(),
+        (Outcome::Missing(names), _) => format!("hang on: {}", names.join(", ")),
+    };
+    e.state.push(entry("tasks taken", taken));
+    Some(e)
+}
+
 /// A move of a queued task.
-pub(super) fn migration(t: &Trace, r: &Row, q: &Queues) -> Option<Explained> {
+pub(super) fn moved(t: &Trace, r: &Row, q: &Queues) -> Option<Explained> {
     if r.kind != RowKind::Migrate || t.in_wakeup(r) {
         return None;
     }
@@ -258,7 +281,7 @@ pub(super) fn migration(t: &Trace, r: &Row, q: &Queues) -> Option<Explained> {
         time: r.ts,
         cpu: r.cpu.0,
         line: r.line,
-        kind: "migration",
+        kind: "move",
         task: r.p.pid,
         event: format!("is moved by CPU {}, on which task {} runs", r.cpu, r.curr_pid),
         kernel: format!("from CPU {} to CPU {}", r.a, r.b),

@@ -102,6 +102,19 @@ impl Loads {
         Some((lo, hi))
     }
 
+    /// As [`Loads::at`] for a CPU that has had ticks since it was last seen, the last one `late` ns
+    /// ago at the most: what came before it has been brought up to date.
+    pub fn ticked(&self, c: Cpu, from: u64, to: u64, late: u64) -> Option<(u64, u64)> {
+        let (lo, hi) = self.at(c, from, to)?;
+        let last = *self.points[c.ix()].iter().rfind(|x| x.ts <= to)?;
+        if last.ts >= from {
+            return Some((lo, hi));
+        }
+        let then = decay(last.load.0, last.weight.0, (to - last.ts).saturating_sub(late));
+        let now = decay(last.load.0, last.weight.0, to - last.ts);
+        Some((lo.max(then.min(now)), hi.min(then.max(now)).max(lo)))
+    }
+
     /// Lowest and highest root load seen on `c` in `from ..= to`, the last value before included.
     pub fn seen(&self, c: Cpu, from: u64, to: u64) -> Option<(u64, u64)> {
         let p = &self.points[c.ix()];

@@ -16,19 +16,25 @@
 //! | `rebuild`, `queue_frame`, `averages` | the state that a plain trace lets one rebuild |
 //! | `answers` | what a plain trace tells of the kernel's requests |
 //! | `decide` | the decision code of the fair class, asked about a level |
-//! | `placement`, `preempt`, `pick`, `tick` | the kinds of decision |
+//! | `counts`, `utilisation`, `lists` | tasks, utilisation, lists of CPUs for the balancer |
+//! | `moment` | a pass of the balancer, put together for its own code |
+//! | `placement`, `preempt`, `pick`, `tick`, `migration` | the kinds of decision |
 //! | `explain` | decisions in words |
 //! | `result` | what a check found |
 
 pub mod answers;
 pub mod averages;
+pub mod counts;
 pub mod decide;
 pub mod explain;
 pub mod idle;
 pub mod known;
 pub mod levels;
+pub mod lists;
 pub mod loads;
 pub mod manners;
+pub mod migration;
+pub mod moment;
 pub mod pick;
 pub mod placement;
 pub mod preempt;
@@ -40,12 +46,14 @@ pub mod scan_limit;
 pub mod tasks;
 pub mod tick;
 pub mod trace;
+pub mod utilisation;
 pub mod wakes;
 
 use decide::Decider;
 use explain::{Explained, Found};
 use idle::{Idleness, next_rows};
 use loads::Loads;
+use migration::Migrations;
 use pick::Picks;
 use placement::{Facts, Placements};
 use preempt::Preempts;
@@ -97,6 +105,7 @@ fn replay(
     let mut preempts = Preempts::new(trace, release, &decider, &next, 2 * slack);
     let mut picks = Picks::new(release, &decider);
     let mut ticks = Ticks::new(trace, release, &decider);
+    let mut migrations = Migrations::new(&facts, &next, slack);
     let (from, to) = window(trace);
     let mut resched_rows: Vec<Vec<usize>> = vec![vec![]; trace.nr_cpus];
     for (i, r) in trace.rows.iter().enumerate() {
@@ -107,7 +116,6 @@ fn replay(
             if let Some(log) = &mut log {
                 let mut found = Found::of(&mut ticks.counts, &ticks.disagreements);
                 log.extend(explain::tick(&mut found, r, &queues.cpus[r.cpu.ix()]));
-                log.extend(explain::migration(trace, r, &queues));
             }
         }
         let here = &mut resched_rows[r.cpu.ix()];
@@ -142,9 +150,23 @@ fn replay(
                 here.clear();
             }
             RowKind::NeedResched => here.push(i),
+            RowKind::Migrate if inside => {
+                let judged = !trace.rebuilt && migrations.check(i, &queues);
+                if let Some(log) = &mut log {
+                    let m = &mut migrations;
+                    let of = |kind: &str| m.disagreements.iter().rfind(|d| d.kind == kind);
+                    let (sources, tasks) = (of("migration"), of("migration_tasks"));
+                    let mut source = Found { counts: &mut m.sources, differs: sources };
+                    let mut taken = Found { counts: &mut m.tasks, differs: tasks };
+                    let told = judged
+                        .then(|| explain::migration(&mut source, &mut taken, trace, r, &queues));
+                    log.extend(told.flatten().or_else(|| explain::moved(trace, r, &queues)));
+                }
+            }
             _ => {}
         }
         queues.apply(trace, r);
+        migrations.note(i);
         placements.note_cpu(r);
         placements.note_util(r, &queues);
         if r.kind == RowKind::Switch && r.n.is_some_and(|n| n.pid == 0) {
@@ -155,9 +177,17 @@ fn replay(
     disagreements.extend(preempts.disagreements);
     disagreements.extend(picks.disagreements);
     disagreements.extend(ticks.disagreements);
+    disagreements.extend(migrations.disagreements);
     disagreements.sort_by_key(|d| d.time);
-    let mut kinds =
-        vec![placements.fast, placements.slow, preempts.counts, picks.counts, ticks.counts];
+    let mut kinds = vec![
+        placements.fast,
+        placements.slow,
+        preempts.counts,
+        picks.counts,
+        ticks.counts,
+        migrations.sources,
+        migrations.tasks,
+    ];
     kinds.retain(|k| k.determined + k.undetermined > 0);
     if trace.rebuilt {
         // Ticks and the slow path ask for state that is not rebuilt.

@@ -95,6 +95,10 @@ impl Tasks {
             n => Allowed::Some(n.unwrap_or(0)),
         }
     }
+    /// As far as its wakeups tell, `pid` is a kernel thread that may use one CPU only.
+    pub fn is_bound(&self, pid: i64) -> bool {
+        matches!(self.chosen.get(&pid), Some((0, 1..))) && self.kthread.get(&pid) != Some(&false)
+    }
     /// The recording shows affinities.
     pub fn has_affinity(&self) -> bool {
         self.has_affinity

@@ -64,6 +64,8 @@ pub struct Side {
     pub load_avg: u64,
     /// It may be this much more, if it was rebuilt; as the fields that end like this one.
     pub load_more: u64,
+    /// Utilisation.
+    pub util_avg: u64,
     /// Utilisation estimate.
     pub util_est: u64,
     /// Number for its task group; 0 is the root.

@@ -10,6 +10,7 @@
 //! | `periodic` | after a tick, domain by domain |
 //! | `nohz` | on behalf of CPUs without a tick |
 //! | `active` | the push of a running task by the stopper |
+//! | `alone` | one pass while nothing else happens, for checkers |
 //!
 //! A pass reads statistics without locks, so time goes by between finding and taking: the driver
 //! is told what to wait for or to lock ([`BalanceStep`]) and calls again. The protocol of
@@ -17,6 +18,7 @@
 //! the answer is not `Done`, the caller lets it go at once. `Done` never holds a lock.
 
 mod active;
+pub mod alone;
 mod detach;
 pub mod imbalance;
 mod newidle;

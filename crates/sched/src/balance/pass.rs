@@ -27,54 +27,19 @@ const MAX_PINNED_INTERVAL: u32 = 512;
 /// Runs the balancing up to its next wait.
 pub(super) fn advance(run: &mut Run, w: &mut World, cx: &mut Cx) -> BalanceStep {
     loop {
-        let goes_to = match run.phase {
-            Phase::Off => unreachable!("checked by the callers"),
-            Phase::Next => {
-                let more = match run.kind {
-                    BalanceKind::Newidle => newidle::next(run, w, cx),
-                    BalanceKind::Periodic => periodic::next(run, w, cx),
-                    BalanceKind::Nohz => nohz::next(run, w, cx),
-                };
-                if !more {
-                    run.phase = Phase::Off;
-                    return BalanceStep::Done { pulled: run.pulled };
-                }
-                Goto(Phase::Search)
+        if run.phase == Phase::Next {
+            let more = match run.kind {
+                BalanceKind::Newidle => newidle::next(run, w, cx),
+                BalanceKind::Periodic => periodic::next(run, w, cx),
+                BalanceKind::Nohz => nohz::next(run, w, cx),
+            };
+            if !more {
+                run.phase = Phase::Off;
+                return BalanceStep::Done { pulled: run.pulled };
             }
-            Phase::Search => search(run, w, cx),
-            Phase::Ended => ended(run, w, cx),
-            Phase::SourceLocked => {
-                let env = &mut run.env;
-                let (state, stats) = (&w.t.sds[env.slot], &mut w.t.stats[env.slot]);
-                detach_tasks(env, state, stats, w.moved, w.fair, cx);
-                Ask(BalanceStep::Unlock(env.src_cpu), Phase::SourceLeft)
-            }
-            Phase::SourceLeft if run.env.tasks.is_empty() => after_detach(run, w, cx),
-            Phase::SourceLeft => Ask(BalanceStep::Lock(run.env.dst_cpu), Phase::DestinationLocked),
-            Phase::DestinationLocked => {
-                attach_tasks(&mut run.env, w.fair, cx);
-                Ask(BalanceStep::Unlock(run.env.dst_cpu), Phase::DestinationLeft)
-            }
-            Phase::DestinationLeft => after_detach(run, w, cx),
-            Phase::PushLocked => {
-                let arranged = arrange_push(run, cx);
-                Ask(BalanceStep::Unlock(run.env.src_cpu), arranged)
-            }
-            Phase::PushRefused => {
-                stay(run, w, cx);
-                end(run, cx, 0)
-            }
-            Phase::PushArranged => Ask(BalanceStep::Stopper(run.env.src_cpu), Phase::PushAsked),
-            Phase::PushAsked => {
-                if cx.sh.release.active_balance_backs_off {
-                    back_off(run, w, cx);
-                } else {
-                    settle(run, w, cx);
-                }
-                end(run, cx, 0)
-            }
-        };
-        match goes_to {
+            run.phase = Phase::Search;
+        }
+        match phase(run, w, cx) {
             Goto(phase) => run.phase = phase,
             Ask(step, phase) => {
                 run.phase = phase;
@@ -84,14 +49,62 @@ pub(super) fn advance(run: &mut Run, w: &mut World, cx: &mut Cx) -> BalanceStep 
     }
 }
 
+/// Goes through one phase of a pass.
+pub(super) fn phase(run: &mut Run, w: &mut World, cx: &mut Cx) -> GoesTo {
+    match run.phase {
+        Phase::Off | Phase::Next => unreachable!("handled by the callers"),
+        Phase::Search => search(run, w, cx),
+        Phase::Ended => ended(run, w, cx),
+        Phase::SourceLocked => {
+            let env = &mut run.env;
+            let (state, stats) = (&w.t.sds[env.slot], &mut w.t.stats[env.slot]);
+            detach_tasks(env, state, stats, w.moved, w.fair, cx);
+            Ask(BalanceStep::Unlock(env.src_cpu), Phase::SourceLeft)
+        }
+        Phase::SourceLeft if run.env.tasks.is_empty() => after_detach(run, w, cx),
+        Phase::SourceLeft => Ask(BalanceStep::Lock(run.env.dst_cpu), Phase::DestinationLocked),
+        Phase::DestinationLocked => {
+            attach_tasks(&mut run.env, w.fair, cx);
+            Ask(BalanceStep::Unlock(run.env.dst_cpu), Phase::DestinationLeft)
+        }
+        Phase::DestinationLeft => after_detach(run, w, cx),
+        Phase::PushLocked => {
+            let arranged = arrange_push(run, cx);
+            Ask(BalanceStep::Unlock(run.env.src_cpu), arranged)
+        }
+        Phase::PushRefused => {
+            stay(run, w, cx);
+            end(run, cx, 0)
+        }
+        Phase::PushArranged => Ask(BalanceStep::Stopper(run.env.src_cpu), Phase::PushAsked),
+        Phase::PushAsked => {
+            if cx.sh.release.active_balance_backs_off {
+                back_off(run, w, cx);
+            } else {
+                settle(run, w, cx);
+            }
+            end(run, cx, 0)
+        }
+    }
+}
+
 /// How a phase ends.
-enum GoesTo {
+pub(super) enum GoesTo {
     /// At once on to this one.
     Goto(Phase),
     /// The driver does this first.
     Ask(BalanceStep, Phase),
 }
 use GoesTo::{Ask, Goto};
+
+impl GoesTo {
+    /// The next phase, whatever comes before it.
+    pub(super) fn to(self) -> Phase {
+        match self {
+            Goto(phase) | Ask(_, phase) => phase,
+        }
+    }
+}
 
 /// Prepares a pass over the domain at `slot`.
 pub(super) fn prepare(run: &mut Run, w: &mut World, cx: &Cx, slot: usize, idle: IdleType) {

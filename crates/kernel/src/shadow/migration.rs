@@ -1,0 +1,587 @@
+//! Migration: for every pass of the balancer that moved tasks, would our code have moved them?
+//!
+//! *What.* Moves in one call of `load_balance` from one queue to one CPU are one decision: given
+//! that this CPU balanced this domain (the lowest that holds source and destination: in a higher
+//! one both are in the local group), does our code find the same queue and take the same tasks off
+//! it, in the same order? A push by the stopper is one as well: the same task? Nontrivial: the pass
+//! had a choice, of queues outside of its group with two tasks or more or of tasks that wait.
+//! *State that is not recorded.* When the domain is balanced, and the draw of NI_RANDOM, are taken
+//! from the recording. `nr_balance_failed` is zero after a pass that moved something and grows by
+//! one an interval at most; a group can be marked imbalanced if tasks that may not run everywhere
+//! were there lately.
+//! *Time.* The statistics are read shortly before the first move, or, if the CPU stood still, as
+//! wakeups show that it did not take in, before that.
+//! *Departures.* D1: passes that moved nothing leave no row and are not judged.
+
+use super::counts::{Count, Counts, in_balance, is_detaching};
+use super::known::{Asker, explore};
+use super::levels::{CONTENT, GROUP, plausible};
+use super::lists::{Lists, Ran};
+use super::moment::{CpuThen, Ground, Moment, Pulled, QueueThen, TaskThen};
+use super::placement::Facts;
+use super::queues::{Queues, Seen};
+use super::result::{Disagreement, KindResult};
+use super::tasks::{PF_KTHREAD, SeenOn};
+use super::trace::{Row, RowKind, Trace};
+use super::utilisation::Utilisation;
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use vruntime_base::Cpu;
+use vruntime_sched::balance::IdleType;
+use vruntime_sched::balance::alone::LonePass;
+use vruntime_sched::scheduler::BalanceKind;
+
+const ORDER: &str = "order of the queue's list";
+const LATELY_NS: u64 = 200_000_000;
+/// From a pass's statistics to its first move: this many times as long as the choice of a CPU for a
+/// wakeup at the most.
+const PASS: u64 = 4;
+
+/// Which path moves.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Path {
+    Balance(BalanceKind),
+    Active,
+}
+
+/// Moves of one pass.
+#[derive(Clone, Debug)]
+struct Batch {
+    path: Path,
+    rows: Vec<usize>,
+    /// Earliest row of the first task's removal.
+    detaches: usize,
+    /// The softirq had moved a task to this CPU before.
+    again: bool,
+}
+
+/// Counts and disagreements of migrations.
+pub struct Migrations<'a> {
+    f: &'a Facts<'a>,
+    batches: BTreeMap<usize, Batch>,
+    prev: Vec<Option<usize>>,
+    slack: u64,
+    counts: Counts,
+    utils: Utilisation,
+    lists: Lists,
+    seen: SeenOn,
+    kthreads: BTreeMap<i64, bool>,
+    /// Allowed CPUs by task: when shown, how many.
+    spans: BTreeMap<i64, Vec<(u64, i64)>>,
+    /// When a task that may not run everywhere was last queued on a CPU.
+    pinned: Vec<u64>,
+    /// When a pass of a CPU over a domain last moved something, by slot.
+    moved: BTreeMap<usize, u64>,
+    clocks: Vec<Option<(u64, i64)>>,
+    start: u64,
+    ground: RefCell<Ground>,
+    /// Counts of the queues pulled from.
+    pub sources: KindResult,
+    /// Counts of the tasks taken.
+    pub tasks: KindResult,
+    /// Disagreements.
+    pub disagreements: Vec<Disagreement>,
+}
+
+impl<'a> Migrations<'a> {
+    /// At the start of the recording. `next`: for every row, the next one of the same CPU.
+    pub fn new(f: &'a Facts<'a>, next: &[Option<usize>], slack: u64) -> Migrations<'a> {
+        let t = f.trace;
+        let mut prev = vec![None; t.rows.len()];
+        for (i, n) in next.iter().enumerate() {
+            if let Some(n) = n {
+                prev[*n] = Some(i);
+            }
+        }
+        let mut spans: BTreeMap<i64, Vec<(u64, i64)>> = BTreeMap::new();
+        for r in &t.rows {
+            for (pid, n) in [(r.p.pid, r.p_nr_cpus_allowed), (r.curr_pid, r.curr_nr_cpus_allowed)] {
+                let list = spans.entry(pid).or_default();
+                if let Some(n) = n.filter(|&n| list.last().is_none_or(|l| l.1 != n)) {
+                    list.push((r.ts, n));
+                }
+            }
+        }
+        Migrations {
+            batches: batches(t, &prev),
+            prev,
+            slack,
+            counts: Counts::new(t, next, slack),
+            utils: Utilisation::new(t, f.release.tick_ns()),
+            kthreads: kthreads(t),
+            lists: Lists::new(t.nr_cpus),
+            seen: SeenOn::default(),
+            spans,
+            pinned: vec![0; t.nr_cpus],
+            moved: BTreeMap::new(),
+            clocks: vec![None; t.nr_cpus],
+            start: t.rows.first().map_or(0, |r| r.ts),
+            ground: RefCell::new(Ground::new(f.topology, f.domains, f.release)),
+            f,
+            sources: KindResult::new("migration"),
+            tasks: KindResult::new("migration_tasks"),
+            disagreements: vec![],
+        }
+    }
+
+    /// Takes in row `i`, after it was checked.
+    pub fn note(&mut self, i: usize) {
+        let t = self.f.trace;
+        let r = &t.rows[i];
+        self.lists.apply(t, r);
+        if let Some(clock) = r.clock_task {
+            self.clocks[r.rq_cpu.ix()] = Some((r.ts, clock));
+        }
+        if let Some(n) = r.curr_nr_cpus_allowed {
+            self.seen.note(r.curr_pid, Some(n), r.cpu);
+        }
+        let before = matches!(r.kind, RowKind::Waking | RowKind::Migrate | RowKind::SelectRq);
+        if r.p_nr_cpus_allowed.is_some() && !before {
+            self.seen.note(r.p.pid, r.p_nr_cpus_allowed, r.rq_cpu);
+        }
+        let limited = |n: i64| n > 1 && n < t.nr_cpus as i64;
+        if r.p.is_fair() && r.p.on_rq && r.p_nr_cpus_allowed.is_some_and(limited) {
+            self.pinned[r.rq_cpu.ix()] = r.ts;
+        }
+        if let Some(b) = self.batches.get(&i)
+            && let Some(slot) = self.slot(b)
+        {
+            self.moved.insert(slot, r.ts);
+        }
+    }
+
+    /// The CPU whose domains are balanced.
+    fn on(&self, b: &Batch) -> Cpu {
+        let r = &self.f.trace.rows[b.rows[0]];
+        match b.path {
+            Path::Balance(BalanceKind::Nohz) | Path::Active => Cpu(r.b as u16),
+            Path::Balance(_) => r.cpu,
+        }
+    }
+
+    /// The domain that was balanced.
+    fn slot(&self, b: &Batch) -> Option<usize> {
+        let d = self.f.domains;
+        let src = Cpu(self.f.trace.rows[b.rows[0]].a as u16);
+        d.slots(self.on(b)).find(|&s| d.at(s).span.has(src))
+    }
+
+    /// Checks the pass whose first move is row `at`, if it is one. True if it was counted.
+    pub fn check(&mut self, at: usize, q: &Queues) -> bool {
+        let Some(b) = self.batches.get(&at) else { return false };
+        let Some(slot) = self.slot(b) else { return false };
+        let b = b.clone();
+        let in_group = |c: Cpu| q.cpus[c.ix()].queued.values().any(|m| m.side.tg != 0);
+        if self.f.domains.at(slot).span.iter().any(in_group) {
+            // Rows of its tasks show their own queues only.
+            if b.path != Path::Active {
+                self.sources.miss(&[GROUP]);
+            }
+            self.tasks.miss(&[GROUP]);
+            return true;
+        }
+        let mut m = self.moment(&b, slot, q);
+        if b.path != Path::Active {
+            m.source_only = true;
+            self.compare(&b, &m, q);
+            m.source_only = false;
+        }
+        self.compare(&b, &m, q);
+        true
+    }
+
+    /// Asks for the queue that is pulled from, or for the tasks that are taken off it.
+    fn compare(&mut self, b: &Batch, m: &Moment, q: &Queues) {
+        let t = self.f.trace;
+        let r = &t.rows[b.rows[0]];
+        let src = Cpu(r.a as u16);
+        let question = |k: &mut Asker| match b.path {
+            Path::Active => self.ground.borrow_mut().push(k, m, src, self.queue(src, b, q)),
+            Path::Balance(_) => self.ground.borrow_mut().pull(k, m, |c| self.queue(c, b, q)),
+        };
+        let took = |a: &Pulled| !a.tasks.is_empty();
+        let same = |a: &Pulled, b: &Pulled| match m.source_only {
+            true => a.src == b.src,
+            // That it took some is given.
+            false => !took(a) || !took(b) || (a.src, &a.tasks) == (b.src, &b.tasks),
+        };
+        let o = explore(question, same);
+        let kernel: Vec<i64> = b.rows.iter().map(|&i| t.rows[i].p.pid).collect();
+        let mut runs = o.all.iter().filter(|x| !m.source_only && took(&x.0));
+        let ours = runs.next().map_or(&o.guess, |x| &x.0);
+        let agrees = ours.src == Some(src) && (m.source_only || ours.tasks == kernel);
+        let rule = self.rule(m, b, ours);
+        let choice = match m.source_only {
+            true => self.other_queues(m, src),
+            false => q.cpus[src.ix()].queued.len() > 2,
+        };
+        let result = if m.source_only { &mut self.sources } else { &mut self.tasks };
+        let missing = o.all.iter().find_map(|x| x.0.missing);
+        let other = runs.find(|x| !same(&x.0, ours));
+        if !o.determined || missing.is_some() || other.is_some() {
+            let mut names = o.tipping.clone();
+            if let (true, Some(run)) = (names.is_empty(), other) {
+                names.extend(run.1.iter().map(|a| a.0.name));
+            }
+            names.extend(missing);
+            return result.miss(&names);
+        }
+        result.count(agrees, choice, &rule);
+        if !agrees {
+            let kind = result.kind.clone();
+            let list = |l: &[i64]| match l {
+                [] => "nothing".to_owned(),
+                l => l.iter().map(|p| format!("task {p}")).collect::<Vec<_>>().join(", "),
+            };
+            let (expected, got) = match (m.source_only, ours.src) {
+                (true, None) => (format!("from cpu {src}"), format!("{:?}", ours.end)),
+                (true, Some(c)) => (format!("from cpu {src}"), format!("from cpu {c}")),
+                (false, _) => (list(&kernel), format!("{}: {:?}", list(&ours.tasks), ours.end)),
+            };
+            self.disagreements.push(Disagreement {
+                time: r.ts,
+                line: r.line,
+                kind,
+                task: r.p.pid,
+                expected: format!("{expected} to cpu {}", r.b),
+                got,
+                rule,
+                state: self.state_text(m, b, q),
+            });
+        }
+    }
+
+    fn rule(&self, m: &Moment, b: &Batch, ours: &Pulled) -> String {
+        if let Some(cause) = ours.cause {
+            return cause.into();
+        }
+        let path = match (b.path, m.pass.idle) {
+            (Path::Active, _) => "active balance",
+            (Path::Balance(BalanceKind::Newidle), _) => "newidle balance",
+            (Path::Balance(BalanceKind::Nohz), _) => "nohz idle balance",
+            (_, IdleType::NotIdle) => "periodic balance while busy",
+            _ => "periodic balance while idle",
+        };
+        format!("{path}, {}", self.f.domains.at(m.pass.slot).name)
+    }
+
+    /// Another queue could have been pulled from.
+    fn other_queues(&self, m: &Moment, src: Cpu) -> bool {
+        let sd = self.f.domains.at(m.pass.slot);
+        let local = &sd.groups[sd.group_of(m.pass.on)].span;
+        let two = |c: Cpu| m.cpus[c.ix()].counts.iter().any(|n| n.all > 1);
+        sd.span.iter().any(|c| !local.has(c) && c != src && two(c))
+    }
+
+    fn moment(&self, b: &Batch, slot: usize, q: &Queues) -> Moment {
+        let t = self.f.trace;
+        let d = self.f.domains;
+        let r = &t.rows[b.rows[0]];
+        let to = t.rows[b.detaches].ts - 1;
+        let stalled = self.stalled_since(r.cpu, to).map(|ts| ts.saturating_sub(self.slack));
+        let earliest = to.saturating_sub(PASS * self.slack).min(stalled.unwrap_or(to));
+        let from = match self.prev[b.detaches].map(|i| &t.rows[i]) {
+            // What it moved before was put on its queue first.
+            Some(p) if p.kind == RowKind::Migrate => earliest.max(p.ts.midpoint(to)),
+            Some(p) => earliest.max(p.ts),
+            None => earliest,
+        };
+        let on = self.on(b);
+        let kind = match b.path {
+            Path::Balance(kind) => kind,
+            Path::Active => BalanceKind::Periodic,
+        };
+        let idle = match kind {
+            BalanceKind::Newidle => IdleType::Newidle,
+            _ if b.again && self.f.idle.at(on, from, to, None) != Some(true) => IdleType::NotIdle,
+            BalanceKind::Nohz => IdleType::Idle,
+            BalanceKind::Periodic if r.curr_pid == 0 => IdleType::Idle,
+            BalanceKind::Periodic => IdleType::NotIdle,
+        };
+        let sd = d.at(slot);
+        let mut cpus = vec![CpuThen::default(); t.nr_cpus];
+        for c in sd.span.iter() {
+            cpus[c.ix()] = self.cpu_then(c, q, from, to);
+        }
+        if kind == BalanceKind::Newidle {
+            // It has nothing, and its idle task does not run yet.
+            let own = &mut cpus[on.ix()];
+            own.counts = vec![Default::default()];
+            (own.delayed, own.idle) = (0, Some(false));
+        }
+        let lowest = slot == d.slots(on).start;
+        let lately = |g: &vruntime_sched::domains::Group| {
+            let near = |c: Cpu| {
+                let ts = self.pinned[c.ix()];
+                ts != 0 && r.ts - ts < LATELY_NS
+            };
+            !lowest && g.span.iter().any(near)
+        };
+        let marked = (0..sd.groups.len()).filter(|&g| lately(&sd.groups[g])).collect();
+        let tries = sd.cache_nice_tries;
+        let interval = u64::from(sd.min_interval()) * 1_000_000;
+        let since = r.ts - self.moved.get(&slot).copied().unwrap_or(0);
+        let most = since / interval.max(self.f.release.tick_ns());
+        let mut failed = vec![0, 1, tries + 1, tries + 4];
+        failed.dedup();
+        failed.retain(|&n| u64::from(n) <= most);
+        Moment {
+            pass: LonePass { kind, on, slot, idle },
+            cpus,
+            source: sd.group_of(Cpu(r.a as u16)),
+            marked,
+            failed,
+            source_only: false,
+        }
+    }
+
+    /// Since when `c` has not served the interrupt of a wakeup that was sent to it, if it has not
+    /// at `now`: it would have, in the middle of a pass. A recorded machine's CPU can stand still
+    /// for long, and what it read before is as old.
+    fn stalled_since(&self, c: Cpu, now: u64) -> Option<u64> {
+        let t = self.f.trace;
+        let sent = self.f.wakes.list.iter().filter_map(|w| {
+            let sent = t.rows[w.select?].ts;
+            let pending = w.queued && w.target == c && sent <= now && t.rows[w.wakeup].ts > now;
+            pending.then_some(sent)
+        });
+        sent.min()
+    }
+
+    fn cpu_then(&self, c: Cpu, q: &Queues, from: u64, to: u64) -> CpuThen {
+        let f = self.f;
+        let s = &q.cpus[c.ix()];
+        let idle = f.idle.at(c, from, to, None);
+        let load = self.utils.load(c, s, f.loads, from, to).unwrap_or((0, 1 << 20));
+        let util = match f.release.util_est {
+            true => self.utils.estimated(c, s, from, to),
+            false => self.utils.at(c, s, from, to),
+        };
+        let runnable = self.utils.runnable(c, s, f.loads, from, to).unwrap_or((0, 1 << 20));
+        let counts = match idle {
+            Some(true) => vec![Count::default()],
+            _ => self.counts.at(c, from, to),
+        };
+        CpuThen { counts, delayed: q.nr_delayed(c).0 as i64, idle, load, util, runnable }
+    }
+
+    /// The queue of `c` when the pass `b` locked it.
+    fn queue(&self, c: Cpu, b: &Batch, q: &Queues) -> Result<QueueThen, &'static str> {
+        let t = self.f.trace;
+        let r = &t.rows[b.rows[0]];
+        let s = &q.cpus[c.ix()];
+        let nr = match c.ix() == r.a as usize && r.p.tg == 0 {
+            true => Some(r.p.cfs_nr + 1),
+            false => self.counts.at(c, r.ts - 1, r.ts - 1).first().map(|n| n.fair),
+        };
+        if nr != Some(s.queued.len() as i64) {
+            return Err(if s.queued.values().any(|m| m.side.tg != 0) { GROUP } else { CONTENT });
+        }
+        let order = self.lists.tail_first(c.ix(), s).ok_or(ORDER)?;
+        let clock = match self.clocks[c.ix()] {
+            _ if c.ix() == r.a as usize => r.clock_task,
+            Some((ts, clock)) => Some(clock + r.ts.saturating_sub(ts) as i64),
+            None => None,
+        };
+        let of = order.first().map_or(0, |p| s.queued[p].side.vruntime);
+        let placed = s.queued.values().all(|m| m.exact && m.side.tg == 0)
+            && plausible(of, s.queued.values());
+        let (root, refreshed) = self.h_load(c, r.ts);
+        let tasks = order.iter().map(|p| {
+            let m = &s.queued[p];
+            let own = b.rows.iter().map(|&i| &t.rows[i]).find(|r| r.p.pid == *p);
+            let mut task = self.task_then(m, own, r, clock);
+            task.curr = s.curr == Some(*p);
+            if !placed {
+                task.vruntime = (0, task.slice);
+            }
+            let load = m.side.load_avg;
+            task.h_load = match m.side.tg {
+                0 => (load * refreshed.0 / (root.1 + 1), load * refreshed.1 / (root.0 + 1)),
+                _ => (0, 2 * load),
+            };
+            task
+        });
+        Ok(QueueThen { tasks: tasks.collect(), placed })
+    }
+
+    /// Lowest and highest load of the queue of `c` now, and when `h_load` was last brought up to
+    /// date, which is once a jiffy.
+    fn h_load(&self, c: Cpu, now: u64) -> ((u64, u64), (u64, u64)) {
+        let jiffy = 1_000_000_000 / u64::from(self.f.release.hz);
+        let root = self.f.loads.at(c, now, now).unwrap_or((0, 1 << 20));
+        let seen = self.f.loads.seen(c, now.saturating_sub(jiffy), now).unwrap_or(root);
+        (root, (seen.0.min(root.0), seen.1.max(root.1)))
+    }
+
+    fn task_then(&self, m: &Seen, own: Option<&Row>, r: &Row, clock: Option<i64>) -> TaskThen {
+        let pid = m.side.pid;
+        let f = self.f;
+        let slack = self.slack;
+        let age = match (self.lists.ran(pid), clock) {
+            (Some(Ran::NotHere), _) => (u64::MAX, u64::MAX),
+            (Some(Ran::At(then)), Some(now)) => {
+                let d = (now - then).max(0) as u64;
+                (d, d + slack)
+            }
+            (None, _) => (r.ts - self.start, u64::MAX),
+            (_, None) => (0, u64::MAX),
+        };
+        let (mut allowed, mut bound) = (BTreeMap::new(), false);
+        let n = own.and_then(|o| o.p_nr_cpus_allowed).or_else(|| self.span(pid, r.ts));
+        match n {
+            Some(1) if self.kthreads.get(&pid) == Some(&true) => bound = true,
+            Some(n) if n >= f.trace.nr_cpus as i64 => {
+                allowed = f.topology.all().iter().map(|c| (c, true)).collect();
+            }
+            Some(n) => {
+                for c in f.topology.all().iter() {
+                    // Who may use one CPU may be about to be moved to another one.
+                    if let Some(known) = self.seen.allowed(pid, n, c).filter(|_| n > 1) {
+                        allowed.insert(c, known);
+                    }
+                }
+            }
+            None if !f.tasks.has_affinity() => {
+                bound = f.tasks.is_bound(pid);
+                allowed = f.topology.all().iter().map(|c| (c, true)).collect();
+            }
+            None => {}
+        }
+        TaskThen {
+            pid,
+            policy: m.side.policy,
+            weight: m.side.weight,
+            vruntime: (m.vruntime.0, m.side.deadline),
+            slice: m.side.slice,
+            delayed: m.side.sched_delayed,
+            curr: false,
+            bound,
+            allowed,
+            age,
+            h_load: (0, 0),
+            util: m.side.util_avg.max(m.side.util_est),
+        }
+    }
+
+    /// How many CPUs `pid` may use, if that is the same before and after `now`.
+    fn span(&self, pid: i64, now: u64) -> Option<i64> {
+        let list = self.spans.get(&pid)?;
+        let end = list.partition_point(|x| x.0 <= now);
+        match (end.checked_sub(1).map(|i| list[i].1), list.get(end).map(|x| x.1)) {
+            (Some(a), Some(b)) if a != b => None,
+            (a, b) => a.or(b),
+        }
+    }
+
+    fn state_text(&self, m: &Moment, b: &Batch, q: &Queues) -> String {
+        let sd = self.f.domains.at(m.pass.slot);
+        let mut s = format!("{} {:?}, by group:", sd.name, m.pass.idle);
+        for g in &sd.groups {
+            s += " [";
+            for c in g.span.iter() {
+                let t = &m.cpus[c.ix()];
+                let n: Vec<String> = t.counts.iter().map(|n| n.all.to_string()).collect();
+                let idle = match t.idle {
+                    Some(true) => " idle",
+                    None => " idle?",
+                    _ => "",
+                };
+                s += &format!(
+                    "{c}: {}{idle} load {:?} util {:?} runnable {:?}; ",
+                    n.join("|"),
+                    t.load,
+                    t.util,
+                    t.runnable
+                );
+            }
+            s += "]";
+        }
+        let src = Cpu(self.f.trace.rows[b.rows[0]].a as u16);
+        s += " queue, tail first:";
+        match self.queue(src, b, q) {
+            Ok(l) => {
+                for t in l.tasks {
+                    s += &format!(" {}{}", t.pid, if t.curr { " (runs)" } else { "" });
+                    s += if t.bound { " bound" } else { "" };
+                    s += &format!(" ran {} us ago,", t.age.0.min(99_999_999) / 1000);
+                }
+            }
+            Err(e) => s += &format!(" {e}"),
+        }
+        s
+    }
+}
+
+/// Which tasks are kernel threads.
+fn kthreads(t: &Trace) -> BTreeMap<i64, bool> {
+    let flags = t.rows.iter().filter(|r| r.kind != RowKind::Switch).filter_map(|r| {
+        let flags = r.curr_flags?;
+        Some((r.curr_pid, flags & PF_KTHREAD != 0))
+    });
+    flags.collect()
+}
+
+/// The passes that moved something, by their first row.
+fn batches(t: &Trace, prev: &[Option<usize>]) -> BTreeMap<usize, Batch> {
+    let mut all: BTreeMap<usize, Batch> = BTreeMap::new();
+    // By CPU: the pass that its next row may belong to; pulls by this softirq.
+    let mut open: Vec<Option<usize>> = vec![None; t.nr_cpus];
+    let mut pulled: Vec<Vec<i64>> = vec![vec![]; t.nr_cpus];
+    for (i, r) in t.rows.iter().enumerate() {
+        let c = r.cpu.ix();
+        if r.kind == RowKind::Switch {
+            pulled[c].clear();
+        }
+        let Some(path) = path(t, r) else {
+            if !is_detaching(t, r) {
+                open[c] = None;
+            }
+            continue;
+        };
+        let known = |c: i64| (0..t.nr_cpus as i64).contains(&c);
+        if !known(r.a) || !known(r.b) {
+            continue;
+        }
+        if let Some(b) = open[c].and_then(|first| all.get_mut(&first)) {
+            let first = &t.rows[b.rows[0]];
+            if b.path == path && (first.a, first.b) == (r.a, r.b) && path != Path::Active {
+                b.rows.push(i);
+                continue;
+            }
+        }
+        let mut detaches = i;
+        while let Some(p) = prev[detaches].filter(|&p| is_detaching(t, &t.rows[p])) {
+            detaches = p;
+        }
+        let again =
+            pulled[c].contains(&r.b) && !matches!(path, Path::Balance(BalanceKind::Newidle));
+        pulled[c].push(r.b);
+        open[c] = Some(i);
+        all.insert(i, Batch { path, rows: vec![i], detaches, again });
+    }
+    all
+}
+
+/// What moved the task of `r`, if the balancer did.
+fn path(t: &Trace, r: &Row) -> Option<Path> {
+    if r.kind != RowKind::Migrate {
+        return None;
+    }
+    if t.has_frame(r, "active_load_balance_cpu_stop") {
+        return Some(Path::Active);
+    }
+    let any = |names: &[&str]| names.iter().any(|f| t.has_frame(r, f));
+    let kind = if !in_balance(t, r) {
+        return None;
+    } else if any(&["newidle_balance", "sched_balance_newidle"]) {
+        BalanceKind::Newidle
+    } else if any(&["_nohz_idle_balance", "nohz_idle_balance"]) {
+        BalanceKind::Nohz
+    } else if any(&["rebalance_domains", "sched_balance_domains"]) {
+        BalanceKind::Periodic
+    } else {
+        return None;
+    };
+    Some(Path::Balance(kind))
+}
