@@ -279,6 +279,7 @@ fn warm_rq(c: Cpu, migration_cost: u64) -> Rq {
     Rq {
         curr: TaskId(u32::from(c.0)),
         clock: Ns::ZERO,
+        skip_clock_update: false,
         need_resched: false,
         ttwu_pending: false,
         in_interrupt: false,

@@ -105,7 +105,9 @@ impl Sim {
 
     fn schedule_with_lock(&mut self, c: Cpu, mut at: Ns) {
         let prev = self.curr(c);
-        self.update_rq_clock(c, at);
+        if !std::mem::take(&mut self.sh.rqs[c.ix()].skip_clock_update) {
+            self.update_rq_clock(c, at);
+        }
         let state = self.sh.tasks[prev.ix()].state;
         if prev.ix() >= self.cpus.len() && state != TaskState::Running {
             let special = state == TaskState::Dead;

@@ -27,6 +27,7 @@ fn main() {
     let rq = |c: usize| Rq {
         curr: TaskId::from_ix(c),
         clock: Ns::ZERO,
+        skip_clock_update: false,
         need_resched: false,
         ttwu_pending: false,
         in_interrupt: false,

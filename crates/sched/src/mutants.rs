@@ -7,7 +7,7 @@
 use crate::balance::stats::tests as stats;
 use crate::balance::tests::{find, passes};
 use crate::fair::select::tests::core_cpu_sibling;
-use crate::fair::tests::{cfs, eevdf, groups, vprot};
+use crate::fair::tests::{cfs, eevdf, groups, longterm, vprot};
 use crate::release::*;
 use crate::sample::MUTATION;
 use std::panic::catch_unwind;
@@ -63,6 +63,8 @@ mutants! {
         find::a_group_with_more_load_takes_none_from_5_7_on;
     local_load_checks = LocalLoadChecks::BusiestAndAverage =>
         find::a_group_with_more_load_takes_none_from_5_7_on;
+    lag_limit = LagLimit::LongestSlice => longterm::the_longest_slice_bounds_a_lag;
+    lag_limit = LagLimit::OwnSlice => longterm::the_longest_slice_bounds_a_lag;
     loop_max_spares_pinned => passes::detach::pinned_tasks_use_up_the_scan;
     migrate_load_halved => passes::early::half_a_tasks_load_must_fit;
     migrate_util_shifted => passes::detach::failures_shrink_the_utilisation_that_must_fit;
@@ -91,6 +93,9 @@ mutants! {
     util_est => stats::utilisation_of_a_cpu;
     util_imbalance_in_llc => find::inside_the_cache_5_x_moves_utilisation;
     util_queue_of_two => find::utilisation_comes_from_a_queue_of_two_from_5_7_on;
+    wakeup_ends_delay => longterm::who_is_in_delayed_dequeue_saves_nobody;
+    wakeup_shortens_protection => longterm::any_short_slice_shortens_the_protection;
+    wakeup_spares_for_new => longterm::a_new_task_preempts_nobody;
     util_est_single => groups::the_estimate_of_a_task_that_had_to_wait;
 }
 

@@ -84,6 +84,16 @@ pub enum SliceProtection {
     Vprot,
 }
 
+/// How far what an entity is owed, or owes, is kept when it leaves the queue.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum LagLimit {
+    /// Two of its own slices, at least a tick (up to 6.19).
+    OwnSlice,
+    /// The longest slice on the queue and a tick (7.0, 6.18.18).
+    LongestSlice,
+}
+
 /// Which searches `select_idle_sibling` makes, and in which order.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -177,6 +187,14 @@ release! {
     slice_protection: SliceProtection,
     /// EEVDF: a wakee with a shorter slice ends that protection.
     preempt_short: bool,
+    /// EEVDF: a wakeup that does not preempt leaves the running task no more protection than the
+    /// shortest slice on the queue, whoever has it (6.19 on, 6.18.33).
+    wakeup_shortens_protection: bool,
+    /// EEVDF: the pick of the wakeup check takes entities in delayed dequeue off the queue, as any
+    /// other pick does (7.1, 6.18.33).
+    wakeup_ends_delay: bool,
+    /// EEVDF: a new task preempts nobody unless its slice is shorter (6.19 on, 6.18.33).
+    wakeup_spares_for_new: bool,
     /// EEVDF: SCHED_IDLE counts only where the paths of the two tasks meet (6.12 on).
     idle_test_at_common_level: bool,
     /// EEVDF: a task that blocks while ineligible stays in the queue.
@@ -186,6 +204,8 @@ release! {
     /// EEVDF: fork placement writes the deadline once more at enqueue, with a full slice (6.6 to
     /// 6.10).
     fork_places_twice: bool,
+    /// EEVDF: the bound of a lag: `own-slice` or `longest-slice`.
+    lag_limit: LagLimit,
     /// EEVDF: the lag is clamped before a queued entity is reweighted (6.10 on).
     reweight_clamps_lag: bool,
     /// EEVDF: a queued entity that is reweighted leaves and is placed again (6.18).

@@ -50,6 +50,11 @@ pub fn v6_18() -> Release {
     mutated(facts_6_18())
 }
 
+/// 6.18.44.
+pub fn v6_18_44() -> Release {
+    mutated(facts_6_18_44())
+}
+
 fn facts_6_1() -> Release {
     Release {
         name: "v6.1".into(),
@@ -75,11 +80,15 @@ fn facts_6_1() -> Release {
         place_rel_deadline: false,
         run_to_parity: false,
         slice_protection: SliceProtection::Deadline,
+        wakeup_shortens_protection: false,
+        wakeup_ends_delay: false,
+        wakeup_spares_for_new: false,
         preempt_short: false,
         idle_test_at_common_level: false,
         delay_dequeue: false,
         delay_zero: false,
         fork_places_twice: false,
+        lag_limit: LagLimit::OwnSlice,
         reweight_clamps_lag: false,
         reweight_places_again: false,
         yield_forfeits: false,
@@ -273,6 +282,21 @@ fn facts_6_18() -> Release {
     }
 }
 
+fn facts_6_18_44() -> Release {
+    Release {
+        name: "v6.18.44".into(),
+        version: "6.18.44".into(),
+        wakeup_shortens_protection: true,
+        wakeup_ends_delay: true,
+        wakeup_spares_for_new: true,
+        lag_limit: LagLimit::LongestSlice,
+        zero_vruntime: true,
+        ni_random: true,
+        newidle_failure_costs_more: false,
+        ..facts_6_18()
+    }
+}
+
 /// A machine of equal sockets with one node each: `sockets × cores`, `smt` threads a core,
 /// `cores_per_llc`.
 pub fn regular(arch: Arch, sockets: u32, cores: u32, smt: u32, cores_per_llc: u32) -> Topology {
@@ -368,6 +392,7 @@ pub fn rq(c: Cpu) -> Rq {
     Rq {
         curr: TaskId(u32::from(c.0)),
         clock: Ns::ZERO,
+        skip_clock_update: false,
         need_resched: false,
         ttwu_pending: false,
         in_interrupt: false,

@@ -153,6 +153,9 @@ pub struct Rq {
     pub curr: TaskId,
     /// `rq->clock`; also `clock_task` (D: interrupts are not subtracted).
     pub clock: Ns,
+    /// RQCF_REQ_SKIP: the clock is that of an event that asked for a reschedule, and the next
+    /// `schedule()` leaves it there.
+    pub skip_clock_update: bool,
     /// TIF_NEED_RESCHED of `curr`.
     pub need_resched: bool,
     /// `rq->ttwu_pending`.

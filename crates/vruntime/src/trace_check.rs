@@ -302,7 +302,7 @@ fn fullest(
     Ok(best)
 }
 
-/// `v6.1` for 6.1.x; an error if there is no model of it.
+/// `v6.18.44` for exactly that, `v6.1` for 6.1.x; an error if there is no model of it.
 fn series(path: &Path, meta: &Meta) -> Result<String, FormatError> {
     let version = meta.version.as_ref().ok_or_else(|| {
         FormatError::missing(
@@ -317,8 +317,10 @@ fn series(path: &Path, meta: &Meta) -> Result<String, FormatError> {
     }
     let mut parts = version.split('.');
     let series = format!("v{}.{}", parts.next().unwrap_or(""), parts.next().unwrap_or(""));
-    if builtin_kernels().iter().any(|(n, _)| *n == series) {
-        return Ok(series);
+    for name in [format!("v{version}"), series] {
+        if builtin_kernels().iter().any(|(n, _)| *n == name) {
+            return Ok(name);
+        }
     }
     let have: Vec<&str> = builtin_kernels().iter().map(|k| k.0).collect();
     Err(FormatError::NoModel {

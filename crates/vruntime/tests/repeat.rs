@@ -132,29 +132,24 @@ fn golden_hackbench_on_eevdf() {
         "v6.12",
         "hackbench -g 2 -f 4 --pipe --threads -l 2000",
         expect![[r#"
-            time 9563 us
-            switches 4289, voluntary 2304, involuntary 1663; migrations 805
-            wakeups 2326, local 1646, queued 358; ipis 551; messages 64000
-               491 switch: blocks: no room to write
-              1779 switch: blocks: nothing to read
-                 7 switch: blocks: pipe mutex
-                11 switch: blocks: waits for a child
+            time 10243 us
+            switches 4385, voluntary 2290, involuntary 574; migrations 212
+            wakeups 2293, local 1892, queued 1540; ipis 431; messages 64000
+               220 switch: blocks: no room to write
+              2046 switch: blocks: nothing to read
+                 8 switch: blocks: waits for a child
                 16 switch: exits
-               322 switch: idle: task woken
-              1661 switch: wakeup: wakee is picked
-                 2 switch: woken before it slept
-                23 placement: idle CPU in scan
-                62 placement: prev idle
-                 1 placement: recent_used_cpu idle
-               796 placement: target (no scan)
-               938 placement: target (nothing idle)
-                80 placement: target idle
-                23 migration: idle CPU in scan
-                27 migration: newidle balance, MC
-                 1 migration: periodic balance while idle, MC
-                 1 migration: recent_used_cpu idle
-               429 migration: target (no scan)
-               324 migration: target (nothing idle)
+              1521 switch: idle: task woken
+               574 switch: wakeup: wakee is picked
+                33 placement: idle CPU in scan
+               204 placement: prev idle
+                 3 placement: recent_used_cpu idle
+               644 placement: target (nothing idle)
+               966 placement: target idle
+                33 migration: idle CPU in scan
+                17 migration: newidle balance, MC
+                 3 migration: recent_used_cpu idle
+               159 migration: target (nothing idle)
         "#]],
     );
 }

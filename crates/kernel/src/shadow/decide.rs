@@ -43,21 +43,28 @@ impl<'a> Decider<'a> {
         None
     }
 
-    /// Whether the running task of `l` is to be rescheduled for `wakee`, and the rule.
+    /// Whether the running task of `l` is to be rescheduled for `wakee`, and the rule. Delayed
+    /// entities leave as in [`Decider::pick`] where the release says so.
     pub fn preempts(&self, l: &Level, wakee: i64, need_resched: bool) -> (bool, &'static str) {
         let mut f = self.fair.borrow_mut();
-        let ses = fill(&mut f, &l.ents, l);
-        let task = |pid: i64| {
-            let i = l.ents.iter().position(|e| e.pid == pid);
-            i.map(|i| task(&l.ents[i], ses[i]))
-        };
-        let (Some(curr), Some(wakee)) = (task(l.curr.unwrap_or(0)), task(wakee)) else {
-            return (false, "not on one level");
-        };
-        let (curr, wakee) = (&curr, &wakee);
-        let view = PreemptView { release: self.k, curr, wakee, need_resched, fork: false };
-        let d = f.decide_wakeup_preempt(&view);
-        (d.preempt, d.rule.name)
+        let mut ents = l.ents.clone();
+        loop {
+            let ses = fill(&mut f, &ents, l);
+            let task = |pid: i64| {
+                let i = ents.iter().position(|e| e.pid == pid);
+                i.map(|i| task(&ents[i], ses[i]))
+            };
+            let (Some(curr), Some(wakee)) = (task(l.curr.unwrap_or(0)), task(wakee)) else {
+                return (false, "not on one level");
+            };
+            let (curr, wakee) = (&curr, &wakee);
+            let view = PreemptView { release: self.k, curr, wakee, need_resched, fork: false };
+            let d = f.decide_wakeup_preempt(&view);
+            let Some(i) = ses.iter().position(|&s| s == d.delayed) else {
+                return (d.preempt, d.rule.name);
+            };
+            ents.remove(i);
+        }
     }
 
     /// Whether a tick that finds `l`, its running task accounted, asks for a reschedule, and the

@@ -381,6 +381,7 @@ fn idle_rq(c: Cpu) -> Rq {
     Rq {
         curr: TaskId(u32::from(c.0)),
         clock: NOW,
+        skip_clock_update: false,
         need_resched: false,
         ttwu_pending: false,
         in_interrupt: false,

@@ -69,6 +69,9 @@ pub struct PreemptDecision {
     pub cancel_protection: bool,
     /// EEVDF: it lasts no longer than the shortest slice on the queue from now on.
     pub shorten_protection: bool,
+    /// EEVDF: this entity, in delayed dequeue, leaves the queue, and the check is made again; NONE
+    /// if this is the outcome.
+    pub delayed: SeId,
 }
 
 impl PreemptDecision {
@@ -83,6 +86,7 @@ impl PreemptDecision {
             last: SeId::NONE,
             cancel_protection: false,
             shorten_protection: false,
+            delayed: SeId::NONE,
         }
     }
     /// The current task is rescheduled.

@@ -286,11 +286,7 @@ impl Fair {
             let (se, _) = self.decide_pick(&cx.sh.release, cfs);
             let e = &self.ses[se.ix()];
             if e.sched_delayed {
-                let costs = &cx.machine.costs;
-                let ns = costs.dequeue_base + costs.level * self.levels(se);
-                cx.charge(Func::DequeueTask, ns);
-                let off = LeaveFlags { sleep: true, special: false, delayed: true };
-                self.dequeue_entities(cx, cpu, se, off);
+                self.end_delay(cx, cpu, se);
                 cfs = root;
             } else if e.is_task() {
                 return Some(se);
@@ -299,6 +295,15 @@ impl Fair {
             }
         }
         None
+    }
+
+    /// An entity in delayed dequeue was picked: now it leaves.
+    fn end_delay(&mut self, cx: &mut Cx, cpu: Cpu, se: SeId) {
+        let costs = &cx.machine.costs;
+        let ns = costs.dequeue_base + costs.level * self.levels(se);
+        cx.charge(Func::DequeueTask, ns);
+        let off = LeaveFlags { sleep: true, special: false, delayed: true };
+        self.dequeue_entities(cx, cpu, se, off);
     }
 
     /// Puts the entities of `prev` and sets those of `se`, up to where their paths meet.
@@ -379,6 +384,7 @@ impl Fair {
         self.clear_buddies(se);
         if self.eevdf || policy != Policy::Batch {
             self.update_curr(cx, cfs);
+            cx.sh.rqs[cpu.ix()].skip_clock_update = true;
         }
         if !self.eevdf {
             // Vruntime stays: the others are merely preferred at the next pick.
@@ -418,14 +424,20 @@ impl Fair {
             let (se, _) = self.matching(c.se, w.se);
             self.update_curr(cx, self.ses[se.ix()].cfs_rq);
         }
-        let view = PreemptView {
-            release: &cx.sh.release,
-            curr: &cx.sh.tasks[curr.ix()],
-            wakee: &cx.sh.tasks[p.ix()],
-            need_resched,
-            fork: flags.fork,
+        let d = loop {
+            let view = PreemptView {
+                release: &cx.sh.release,
+                curr: &cx.sh.tasks[curr.ix()],
+                wakee: &cx.sh.tasks[p.ix()],
+                need_resched,
+                fork: flags.fork,
+            };
+            let d = self.decide_wakeup_preempt(&view);
+            if d.delayed.is_none() {
+                break d;
+            }
+            self.end_delay(cx, cpu, d.delayed);
         };
-        let d = self.decide_wakeup_preempt(&view);
         if d.next.is_some() {
             self.set_next_buddy(d.next);
         }

@@ -5,12 +5,15 @@
 //! deadline. A task that blocks while it owes stays in the queue until it owes nothing.
 //! **Source.** Linux 6.12.117 and 6.18.2, kernel/sched/fair.c: `avg_vruntime`, `entity_eligible`,
 //! `update_entity_lag`, `place_entity`, `pick_eevdf`, `update_deadline`, `reweight_eevdf`,
-//! `requeue_delayed_entity`, `check_preempt_wakeup_fair`; switches for 6.6 and 6.10.
+//! `requeue_delayed_entity`, `check_preempt_wakeup_fair`; switches for 6.6 and 6.10, and for what
+//! 6.18.44 took over from 7.0 and 7.1 (commits 6e3c0a4e1ad1, ac8e69e69363).
 //! **Equations.** V = ref + floor(Σ(v_i − ref)·w_i / Σ w_i). eligible ⇔ Σ(v_j − ref)·w_j ≥
-//! (v_i − ref)·Σ w_j. lag = clamp(V − v, ± virtual(max(2·slice, tick))). Placement:
-//! v = V − lag · (W + w)/W; deadline = v + virtual(slice).
+//! (v_i − ref)·Σ w_j. lag = clamp(V − v, ± virtual(max(2·slice, tick))), from 7.0 on
+//! ± virtual(longest slice of the queue + tick). Placement: v = V − lag · (W + w)/W;
+//! deadline = v + virtual(slice).
 //! **Departures.** D1: 6.6 picks from a tree ordered by vruntime and resolves equal deadlines
-//! differently. D2: no fair server (it changes no pick unless RT tasks starve the class).
+//! differently. D2: no fair server (it changes no pick unless RT tasks starve the class). D3: the
+//! wakeup check knows no buddies.
 //! **Example.** A and B, nice 0, base slice 3 ms. A runs 3 ms: its deadline moves 3 ms on, V = 1.5
 //! ms, A is not eligible, B is: B runs.
 
@@ -37,6 +40,8 @@ pub static WOULD_PICK: Cause = Cause::new(CauseKind::Resched, "wakeup: wakee is 
 pub static SHORTER: Cause = Cause::new(CauseKind::Resched, "wakeup: shorter slice is picked");
 /// It would not.
 pub static NOT_PICKED: Cause = Cause::new(CauseKind::Resched, "wakeup: wakee is not picked");
+/// It would perhaps, but it is new.
+pub static NEW: Cause = Cause::new(CauseKind::Resched, "wakeup: wakee is new");
 
 /// Picked: nothing else is there.
 pub static ALONE: Cause = Cause::new(CauseKind::Pick, "only one");
@@ -120,7 +125,11 @@ impl Fair {
     #[inline]
     fn entity_lag(&self, mean: VTime, se: SeId) -> i64 {
         let e = &self.ses[se.ix()];
-        let limit = e.virtual_time((2 * e.slice).max(self.tun.tick)) as i64;
+        let limit = match self.longest_bounds_lag {
+            false => (2 * e.slice).max(self.tun.tick),
+            true => self.max_slice(e.cfs_rq).unwrap_or(e.slice) + self.tun.tick,
+        };
+        let limit = e.virtual_time(limit) as i64;
         mean.since(e.vruntime).clamp(-limit, limit)
     }
 
@@ -237,15 +246,24 @@ impl Fair {
 
     /// `cfs_rq_min_slice`: the shortest slice on a queue, None if nobody is there.
     pub(crate) fn min_slice(&self, cfs: CfsId) -> Option<u64> {
+        self.equal_slice(cfs).or_else(|| self.slices(cfs).min())
+    }
+
+    /// `cfs_rq_max_slice`, likewise.
+    fn max_slice(&self, cfs: CfsId) -> Option<u64> {
+        self.equal_slice(cfs).or_else(|| self.slices(cfs).max())
+    }
+
+    /// The slice of everybody on a queue, if none has one of its own.
+    fn equal_slice(&self, cfs: CfsId) -> Option<u64> {
         let q = &self.cfs[cfs.ix()];
-        if q.nr_queued == 0 {
-            return None;
-        }
-        if q.nr_odd_slices == 0 {
-            return Some(self.tun.base_slice);
-        }
+        (q.nr_queued != 0 && q.nr_odd_slices == 0).then_some(self.tun.base_slice)
+    }
+
+    fn slices(&self, cfs: CfsId) -> impl Iterator<Item = u64> + '_ {
+        let q = &self.cfs[cfs.ix()];
         let curr = (q.curr.is_some() && self.ses[q.curr.ix()].on_rq).then_some(q.curr);
-        q.queue.iter().map(|n| n.se).chain(curr).map(|s| self.ses[s.ix()].slice).min()
+        q.queue.iter().map(|n| n.se).chain(curr).map(|s| self.ses[s.ix()].slice)
     }
 
     /// `place_entity`: where a joining entity starts, given what it was owed when it left.
@@ -419,26 +437,27 @@ impl Fair {
         }
         let cfs = self.ses[se.ix()].cfs_rq;
         let cancel = v.release.preempt_short && self.preempts_short(cfs, se, pse);
-        if cancel && self.vprot {
-            // Protection ends for a wakee that is picked without it, and shrinks otherwise.
-            let preempt = self.pick_eevdf(v.release, cfs, false).0 == pse;
-            return PreemptDecision {
-                preempt,
-                cancel_protection: preempt,
-                shorten_protection: !preempt,
-                ..PreemptDecision::no(if preempt { &SHORTER } else { &NOT_PICKED }, se, pse)
-            };
+        if v.fork && !cancel && v.release.wakeup_spares_for_new {
+            return PreemptDecision::no(&NEW, se, pse);
         }
-        let picked = self.pick_eevdf(v.release, cfs, !cancel).0 == pse;
-        let rule = match (picked, cancel) {
+        let picked = self.pick_eevdf(v.release, cfs, !cancel).0;
+        let preempt = picked == pse;
+        let rule = match (preempt, cancel) {
             (true, true) => &SHORTER,
             (true, false) => &WOULD_PICK,
             (false, _) => &NOT_PICKED,
         };
+        let no = PreemptDecision::no(rule, se, pse);
+        if v.release.wakeup_ends_delay && self.ses[picked.ix()].sched_delayed {
+            return PreemptDecision { delayed: picked, ..no };
+        }
+        let shortens = self.vprot && (cancel || v.release.wakeup_shortens_protection);
         PreemptDecision {
-            preempt: picked,
-            cancel_protection: cancel,
-            ..PreemptDecision::no(rule, se, pse)
+            preempt,
+            // By `vprot`, only if the wakee is picked; otherwise the protection shrinks.
+            cancel_protection: cancel && (preempt || !self.vprot),
+            shorten_protection: shortens && !preempt,
+            ..no
         }
     }
 

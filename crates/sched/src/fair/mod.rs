@@ -14,7 +14,7 @@
 //! | `select` | `select_task_rq_fair`: wake_affine, select_idle_sibling |
 //! | `idlest` | its slow path for fork and exec |
 
-use crate::release::{FairKind, Release, SliceProtection};
+use crate::release::{FairKind, LagLimit, Release, SliceProtection};
 use crate::task::TgId;
 use vruntime_base::{Cpu, Ns, TaskId, VTime, id_type};
 
@@ -240,6 +240,8 @@ pub struct Fair {
     pub zero_vruntime: bool,
     /// EEVDF: a virtual time of its own protects the running entity (see the release switch).
     pub vprot: bool,
+    /// EEVDF: the longest slice on the queue bounds a lag (see the release switch).
+    pub longest_bounds_lag: bool,
     /// Tunables of this machine.
     pub tun: Tunables,
     /// SIS_PROP: what a scan for an idle CPU costs the CPU, ns.
@@ -366,6 +368,7 @@ impl Fair {
             eevdf: release.fair == FairKind::Eevdf,
             zero_vruntime: release.zero_vruntime,
             vprot: release.slice_protection == SliceProtection::Vprot,
+            longest_bounds_lag: release.lag_limit == LagLimit::LongestSlice,
             tun: Tunables::new(release, nr_cpus),
             avg_scan_cost: vec![0; nr_cpus],
             free_ses: Vec::new(),

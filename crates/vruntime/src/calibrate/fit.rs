@@ -121,10 +121,10 @@ fn running_kernel() -> Option<Release> {
     kernel(name).ok().map(|choice| choice.release)
 }
 
-/// Major and minor number at the start of `text`.
-fn version(text: &str) -> (u32, u32) {
+/// The three numbers at the start of `text`.
+fn version(text: &str) -> [u32; 3] {
     let mut parts = text.split(|c: char| !c.is_ascii_digit()).map(|p| p.parse().unwrap_or(0));
-    (parts.next().unwrap_or(0), parts.next().unwrap_or(0))
+    [(); 3].map(|()| parts.next().unwrap_or(0))
 }
 
 #[cfg(test)]
@@ -145,6 +145,7 @@ mod tests {
     #[test]
     fn versions_compare_as_numbers() {
         assert!(version("6.9.1-arch") < version("6.12.0"));
-        assert_eq!(version("6.1"), (6, 1));
+        assert!(version("6.18.15") < version("6.18.44-fc"));
+        assert_eq!(version("6.1-arch"), [6, 1, 0]);
     }
 }

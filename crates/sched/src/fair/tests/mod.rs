@@ -2,8 +2,10 @@
 //! sequences of hooks.
 
 pub(crate) mod cfs;
+mod clock;
 pub(crate) mod eevdf;
 pub(crate) mod groups;
+pub(crate) mod longterm;
 mod shares;
 mod swarm;
 pub(crate) mod vprot;
@@ -81,6 +83,7 @@ impl Lab {
         let rq = |c: usize| Rq {
             curr: TaskId::from_ix(c),
             clock: Ns::ZERO,
+            skip_clock_update: false,
             need_resched: false,
             ttwu_pending: false,
             in_interrupt: false,

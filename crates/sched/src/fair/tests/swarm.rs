@@ -106,6 +106,14 @@ fn eevdf_keeps_its_books() {
 }
 
 #[test]
+fn eevdf_whose_wakeups_end_delays_keeps_its_books() {
+    for seed in 0..8 {
+        let (slept, delayed) = swarm(sample::v6_18_44(), seed, 3000);
+        assert!(delayed > 10 && delayed < slept, "{delayed} of {slept}");
+    }
+}
+
+#[test]
 fn eevdf_without_the_late_mechanisms_keeps_its_books() {
     let release = Release {
         zero_vruntime: false,
