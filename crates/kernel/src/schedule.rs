@@ -1,7 +1,8 @@
 //! `__schedule()` and the context switch.
 //!
 //! *What.* Takes the run queue lock, dequeues a task that blocks, picks, balances if there is
-//! nothing, and switches.
+//! nothing, and switches. After a wakeup that preempts the clock is left where that wakeup set it
+//! (`RQCF_REQ_SKIP`).
 //! *Source.* Linux 6.1.192 and 6.12.117, kernel/sched/core.c `__schedule`, `context_switch`.
 //! *Equations.* A switch counts as voluntary if the task blocks, as involuntary otherwise; nothing
 //! is counted if the same task goes on.

@@ -48,6 +48,7 @@ mutants! {
         crate::fair::select::tests::idle_sibling::sibling_of_prev_before_the_scan;
     idle_search = IdleSearch::SiblingFirst => core_cpu_sibling::core_then_cpu_then_sibling;
     idle_sleeper_granularity => cfs::a_sched_idle_sleeper_gets_less_credit_from_6_1_on;
+    idle_test_at_common_level => eevdf::rows_1_and_3_to_7;
     imbalance_pct = 117 => find::a_group_with_more_load_takes_none_from_5_7_on;
     imbalance_pct = 125 => find::two_overloaded_groups_are_compared_by_load;
     keep_percpu_kthreads => passes::detach::per_cpu_kthreads_stay;

@@ -10,7 +10,7 @@ use vruntime::kernel::record::{Knockout, RunRecord, RunSpec, Sampling, Variation
 use vruntime::kernel::simulate::{SetupError, run};
 use vruntime::workload::parse;
 
-const HACKBENCH: &str = "hackbench -g 6 -f 5 --pipe --threads -l 2500 -s 100";
+const HACKBENCH: &str = "hackbench -g 8 -f 4 --pipe --threads -l 2500 -s 100";
 
 fn spec(machine: &str, expression: &str, workload: &str, variation: Variation) -> RunSpec {
     RunSpec {

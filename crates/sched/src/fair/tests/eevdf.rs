@@ -198,7 +198,7 @@ fn a_shorter_slice_ends_the_protection() {
 }
 
 #[test]
-fn rows_1_and_3_to_7() {
+pub(crate) fn rows_1_and_3_to_7() {
     use crate::fair::cfs::*;
     let past_v = || wakeup((12, 20), (11, 22));
     let mut w = past_v();
