@@ -76,8 +76,9 @@ fn page(root: &Path, note: Option<&str>) -> Result<String, String> {
     line(format!(
         "Written by `cargo run -p xtask -- host-check`. Machine: {}, {} CPUs,\n\
          Linux {}; model: `-m host` as `vruntime calibrate` left it, `-k {kernel}`.\n\
-         Means ± their standard errors, over as many runs as seeds. While a benchmark ran,\n\
-         other work took {busiest:.2} CPUs at the most.\n",
+         Means ± their standard errors, over as many runs as seeds. Counts and CPU time are\n\
+         of runs under `perf stat`, which lengthens every switch; times are of runs by\n\
+         themselves. While a benchmark ran, other work took {busiest:.2} CPUs at the most.\n",
         cpu_model(),
         host(&["nproc"])?,
         host(&["uname", "-r"])?,
@@ -226,15 +227,18 @@ fn newest_kernel(root: &Path) -> Result<String, String> {
     newest.map(|(_, name)| name).ok_or_else(|| "kernels: no file such as v6.12.toml".into())
 }
 
-/// The benchmark on this machine, under `perf stat`.
+/// The benchmark on this machine: its time by itself, then its counts under `perf stat`, which
+/// lengthens every switch.
 fn measure(command: &str, runs: usize) -> Result<Figures, String> {
     let events = "context-switches,cpu-migrations,task-clock";
     let mut figures = Figures::default();
     for _ in 0..runs {
-        let mut words = vec!["perf", "stat", "-x", ",", "-e", events, "--"];
-        words.extend(command.split(' '));
-        let (stdout, stderr) = output(&words)?;
+        let alone: Vec<&str> = command.split(' ').collect();
+        let (stdout, _) = output(&alone)?;
         figures.seconds.push(own_time(&stdout).ok_or_else(|| format!("{command}: {stdout}"))?);
+        let mut counted = vec!["perf", "stat", "-x", ",", "-e", events, "--"];
+        counted.extend(&alone);
+        let (_, stderr) = output(&counted)?;
         let count = |name: &str| {
             let row = stderr.lines().find(|l| l.contains(name));
             let value = row.and_then(|l| l.split(',').next()?.parse::<f64>().ok());
