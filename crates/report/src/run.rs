@@ -242,11 +242,12 @@ mod tests {
         let half = Ns((r.window.0.0 + r.window.1.0) / 2);
         r.groups = vec![group(4000, Some(half)), group(300, None), group(2000, None)];
         expect![[r#"
+            messages
                                       slowest group         #    150.000 /sec
                                       median group          #     1.000 K/sec
                                       fastest group         #     4.000 K/sec
         "#]]
-        .assert_eq(&groups(&r));
+        .assert_eq(&format!("messages\n{}", groups(&r)));
     }
 
     #[test]
