@@ -277,20 +277,8 @@ fn channel(kind: ChannelKind, group: Option<u16>, page: u32) -> Channel {
 /// The run queue of a CPU that has been idle for a while.
 fn warm_rq(c: Cpu, migration_cost: u64) -> Rq {
     Rq {
-        curr: TaskId(u32::from(c.0)),
-        clock: Ns::ZERO,
-        skip_clock_update: false,
-        need_resched: false,
-        ttwu_pending: false,
-        in_interrupt: false,
-        tick_stopped: false,
-        active_balance: false,
-        push_cpu: c,
-        idle_stamp: Ns::ZERO,
         avg_idle: Ns(2 * migration_cost),
         max_idle_balance_cost: Ns(migration_cost),
-        next_balance: 0,
-        cfs_tasks_head: TaskId::NONE,
-        cfs_tasks_tail: TaskId::NONE,
+        ..Rq::idle(c)
     }
 }

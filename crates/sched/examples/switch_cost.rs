@@ -25,21 +25,9 @@ fn main() {
     let mut s = registry::scheduler("linux", &machine.topo, &domains, &release).expect("linux");
     let task = |policy, tg| Task { policy, tg, state: TaskState::Running, ..Task::new(Cpu(0), n) };
     let rq = |c: usize| Rq {
-        curr: TaskId::from_ix(c),
-        clock: Ns::ZERO,
-        skip_clock_update: false,
-        need_resched: false,
-        ttwu_pending: false,
-        in_interrupt: false,
-        tick_stopped: false,
-        active_balance: false,
-        push_cpu: Cpu(0),
-        idle_stamp: Ns::ZERO,
         avg_idle: Ns::from_ms(1),
         max_idle_balance_cost: Ns::from_us(500),
-        next_balance: 0,
-        cfs_tasks_head: TaskId::NONE,
-        cfs_tasks_tail: TaskId::NONE,
+        ..Rq::idle(Cpu::from_ix(c))
     };
     let mut sh = Shared {
         domains,

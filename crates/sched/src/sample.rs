@@ -7,7 +7,7 @@ use crate::task::{Affinities, Rq, RqLoad, Task, TaskState};
 use serde::de::value::MapDeserializer;
 use serde::de::{self, Deserialize, Deserializer, IntoDeserializer, Visitor};
 use std::cell::Cell;
-use vruntime_base::{Cpu, CpuMask, Ledger, Noise, Ns, TaskId};
+use vruntime_base::{Cpu, CpuMask, Ledger, Noise, Ns};
 use vruntime_machine::{
     Arch, Caches, Cost, CostSpec, IdleSpec, Machine, MachineSpec, Numbering, Regular, SCHEMA,
     Topology, TopologySpec,
@@ -389,23 +389,7 @@ impl<'de> IntoDeserializer<'de> for Every {
 
 /// The run queue of an idle CPU.
 pub fn rq(c: Cpu) -> Rq {
-    Rq {
-        curr: TaskId(u32::from(c.0)),
-        clock: Ns::ZERO,
-        skip_clock_update: false,
-        need_resched: false,
-        ttwu_pending: false,
-        in_interrupt: false,
-        tick_stopped: false,
-        active_balance: false,
-        push_cpu: c,
-        idle_stamp: Ns::ZERO,
-        avg_idle: Ns::from_ms(1),
-        max_idle_balance_cost: Ns(500_000),
-        next_balance: 0,
-        cfs_tasks_head: TaskId::NONE,
-        cfs_tasks_tail: TaskId::NONE,
-    }
+    Rq { avg_idle: Ns::from_ms(1), max_idle_balance_cost: Ns(500_000), ..Rq::idle(c) }
 }
 
 /// The shared state of an idle machine.

@@ -183,6 +183,29 @@ pub struct Rq {
 }
 
 impl Rq {
+    /// Of a CPU that idles, at time zero and without a history of idling.
+    pub fn idle(c: Cpu) -> Rq {
+        Rq {
+            curr: TaskId::from_ix(c.ix()),
+            clock: Ns::ZERO,
+            skip_clock_update: false,
+            need_resched: false,
+            ttwu_pending: false,
+            in_interrupt: false,
+            tick_stopped: false,
+            active_balance: false,
+            push_cpu: c,
+            idle_stamp: Ns::ZERO,
+            avg_idle: Ns::ZERO,
+            max_idle_balance_cost: Ns::ZERO,
+            next_balance: 0,
+            cfs_tasks_head: TaskId::NONE,
+            cfs_tasks_tail: TaskId::NONE,
+        }
+    }
+}
+
+impl Rq {
     /// A task was woken on this CPU at `now`: takes the idle period that began at `idle_stamp` into
     /// the average (`avg_idle += (period - avg_idle) / 8`, at most twice
     /// `max_idle_balance_cost`).

@@ -44,6 +44,11 @@ workloads! {
     spin
 }
 
+/// About one in `by` of `loops`, but at least one.
+fn part_of(loops: u32, by: u32) -> u32 {
+    (loops / by.max(1)).max(1)
+}
+
 /// Every workload.
 pub fn workloads() -> impl Iterator<Item = &'static Entry> + Clone {
     FILES.iter().flat_map(|entries| entries.iter())

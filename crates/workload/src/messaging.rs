@@ -41,7 +41,7 @@ impl Messaging {
 
     /// The same with about one loop in `by`; the loops of the whole and its own.
     pub(crate) fn shortened(&self, by: u32) -> (Messaging, u32, u32) {
-        let part = (self.loops / by.max(1)).max(1);
+        let part = crate::part_of(self.loops, by);
         (Messaging { loops: part, ..*self }, self.loops, part)
     }
 

@@ -207,7 +207,7 @@ impl Workload for PerfPipe {
         b.root(main, Regs::default(), self.launch.root(4));
     }
     fn shortened(&self, by: u32) -> Option<Shortened> {
-        let part = (self.loops / by.max(1)).max(1);
+        let part = crate::part_of(self.loops, by);
         let workload = Arc::new(PerfPipe { loops: part, ..*self });
         Some(Shortened { workload, whole: self.loops, part })
     }

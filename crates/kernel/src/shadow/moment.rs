@@ -140,7 +140,7 @@ impl Ground {
             release: release.clone(),
             // The idle tasks, and one for whatever else runs.
             tasks: (0..=n).map(|c| Task::new(Cpu::from_ix(c.min(n - 1)), n)).collect(),
-            rqs: (0..n).map(|c| idle_rq(Cpu::from_ix(c))).collect(),
+            rqs: (0..n).map(|c| Rq { clock: NOW, ..Rq::idle(Cpu::from_ix(c)) }).collect(),
             loads: vec![RqLoad::default(); n],
             affinities: Affinities::new(n),
             nohz_idle: CpuMask::EMPTY,
@@ -277,7 +277,7 @@ impl Ground {
             l.h_nr_queued = count.fair.clamp(0, count.all.max(0)) as u32;
             l.h_nr_delayed = then.delayed.clamp(0, i64::from(l.h_nr_queued)) as u32;
             let rq = &mut self.sh.rqs[c.ix()];
-            *rq = idle_rq(c);
+            *rq = Rq { clock: NOW, ..Rq::idle(c) };
             if !idle {
                 rq.curr = TaskId::from_ix(n);
             }
@@ -374,26 +374,6 @@ impl Ends {
             (_, true) => End::Low,
             _ => End::Middle,
         }
-    }
-}
-
-fn idle_rq(c: Cpu) -> Rq {
-    Rq {
-        curr: TaskId(u32::from(c.0)),
-        clock: NOW,
-        skip_clock_update: false,
-        need_resched: false,
-        ttwu_pending: false,
-        in_interrupt: false,
-        tick_stopped: false,
-        active_balance: false,
-        push_cpu: c,
-        idle_stamp: Ns::ZERO,
-        avg_idle: Ns::ZERO,
-        max_idle_balance_cost: Ns::ZERO,
-        next_balance: 0,
-        cfs_tasks_head: TaskId::NONE,
-        cfs_tasks_tail: TaskId::NONE,
     }
 }
 

@@ -17,7 +17,7 @@ use crate::linux::Linux;
 use crate::release::Release;
 use crate::sample;
 use crate::scheduler::*;
-use crate::task::{Affinities, Policy, Rq, RqLoad, TaskState, TgId};
+use crate::task::{Affinities, Policy, RqLoad, TaskState, TgId};
 use vruntime_base::{Cause, Cpu, CpuMask, Ledger, Noise, Ns, TaskId, VTime};
 use vruntime_machine::Machine;
 
@@ -80,23 +80,7 @@ impl Lab {
         let n = machine.topo.nr_cpus();
         let domains = Domains::build(&machine.topo, &release);
         let linux = Linux::new(&machine.topo, &domains, &release);
-        let rq = |c: usize| Rq {
-            curr: TaskId::from_ix(c),
-            clock: Ns::ZERO,
-            skip_clock_update: false,
-            need_resched: false,
-            ttwu_pending: false,
-            in_interrupt: false,
-            tick_stopped: false,
-            active_balance: false,
-            push_cpu: Cpu::from_ix(c),
-            idle_stamp: Ns::ZERO,
-            avg_idle: Ns::from_ms(1),
-            max_idle_balance_cost: Ns::from_us(500),
-            next_balance: 0,
-            cfs_tasks_head: TaskId::NONE,
-            cfs_tasks_tail: TaskId::NONE,
-        };
+        let rq = |c: usize| sample::rq(Cpu::from_ix(c));
         let mut idle = sample::task();
         idle.policy = Policy::Idle;
         idle.state = TaskState::Running;
