@@ -200,6 +200,7 @@ impl Sim {
             shared.nr_idle_scan = weight;
             shared.has_idle_cores = true;
         }
+        sim.hook(Cpu(0), Ns::ZERO, |s, cx| s.warm(cx));
         // What booting charged was not lived through.
         sim.sh.ledger.clear();
         if sim.sh.release.autogroup {

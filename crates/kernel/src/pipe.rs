@@ -101,11 +101,6 @@ impl Pipe {
     pub fn is_full(&self) -> bool {
         self.head - self.tail >= PIPE_SLOTS as u32
     }
-    /// Readers and writers work on the same slot.
-    #[inline(always)]
-    pub fn has_one_slot(&self) -> bool {
-        self.head - self.tail <= 1
-    }
     /// Stores up to `bytes`; returns how many went in and how many new slots they took.
     #[inline]
     pub fn write(&mut self, mut bytes: u32) -> (u32, u32) {

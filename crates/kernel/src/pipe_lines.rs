@@ -5,24 +5,30 @@
 //! and `fput` count the `struct file` – if several threads share the file table; a process with a
 //! table of its own looks files up without counting.
 //! *Source.* Linux 6.1.192 and 6.12.117, fs/pipe.c `pipe_write`, `pipe_read`; fs/file.c
-//! `__fget_light`; include/linux/pipe_fs_i.h. Transfers: `line_transfer` of the machine.
-//! *Equations.* T(x) = transfer from CPU x; w, r: CPUs of the last write and of the last read.
-//! Slot of a write: T(w), or T of whoever used the pipe last if there is one slot only, as readers
-//! then work on the same. Slot of a read: the same with 0 for T(w), as readers have their slot to
-//! themselves. Data: a read fetches what was written, T(w); a write takes the lines from readers
-//! and from the writer before it, at the same time: max(T(w), T(r)).
+//! `__fget_light`; include/linux/pipe_fs_i.h. Transfers: `line_transfer` of the machine. What of
+//! them an operation waits for was measured: two threads on two CPUs of a Zen 4 guest, one filling
+//! 20 pipes with M messages of 100 bytes each, in turn, then the other draining them one by one;
+//! more than on one CPU, in transfers (T = 37 ns in a cache, about 200 ns between caches), of a
+//! whole visit to a pipe: a write 0 to 1 for any M, a read 2 at M = 1, 1.9 to 2.8 at 3 and 10, 0 to
+//! 4 (between caches up to 10) at 30. Stores do not wait for their lines, and what follows in a
+//! page is prefetched.
+//! *Equations.* T(x) = transfer from CPU x; w: CPU of the last write. Besides the mutex's line a
+//! write waits for nothing; a read waits T(w) if another CPU had the pipe since its last, else
+//! T(w)/5.
 //! File: T(last CPU that counted it), before the mutex – twice up to 6.12, where `get_file_rcu`
 //! reads the count and then exchanges it – and once after it if another CPU has counted it in
 //! between.
 //! *Departures.* D1: the data of every message lies with the last writer, wherever older messages
 //! were written. D2: who counts a file while its owner copies pays, the owner does not; counts do
 //! not queue up. D3: the ends that readers read from have one file each and one user.
-//! *Example.* T = 60 between any two CPUs. Three CPUs: 0 writes, 1 reads, 2 writes, all in one
-//! slot. The read pays 60 for the slot and 60 for the data, the second write the same; so would
-//! CPU 0 as a reader that comes next.
+//! *Example.* T = 60 between any two CPUs. CPU 0 writes three messages, CPU 1 reads them: 0 and
+//! 60 + 12 + 12 besides the mutex.
 
 use crate::pipe::Pipe;
 use vruntime_base::{Cpu, Ns};
+
+/// Part of a transfer that a read waits for if it goes on in a page that it has been reading.
+const PREFETCHED: u64 = 5;
 
 /// Who touched what last; `Cpu::NONE` at first.
 #[derive(Clone, Copy, Debug)]
@@ -50,31 +56,18 @@ impl PipeLines {
 }
 
 impl Pipe {
-    /// `c` has the mutex and is about to write: what slot and data cost. `before` had the mutex
-    /// before it.
+    /// `c` has the mutex and is about to write.
     #[inline(always)]
-    pub fn fetch_for_write(
-        &mut self,
-        c: Cpu,
-        before: Cpu,
-        transfer: impl Fn(Cpu, Cpu) -> Ns,
-    ) -> Ns {
-        let one_slot = self.has_one_slot();
-        let lines = &mut self.mutex.lines;
-        let (w, r) = (transfer(lines.writer, c), transfer(lines.reader, c));
-        let slot = if one_slot && before != lines.writer { r } else { w };
-        lines.writer = c;
-        slot + w.max(r)
+    pub fn lines_of_write(&mut self, c: Cpu) {
+        self.mutex.lines.writer = c;
     }
-    /// `c` has the mutex and is about to read: what slot and data cost.
+    /// `c` has the mutex and is about to read: what it waits for. `before` had the mutex before it.
     #[inline(always)]
     pub fn fetch_for_read(&mut self, c: Cpu, before: Cpu, transfer: impl Fn(Cpu, Cpu) -> Ns) -> Ns {
-        let one_slot = self.has_one_slot();
         let lines = &mut self.mutex.lines;
-        let w = transfer(lines.writer, c);
-        let slot = if one_slot && before == lines.writer { w } else { Ns::ZERO };
         lines.reader = c;
-        slot + w
+        let first = transfer(lines.writer, c);
+        if before == c { Ns(first.0 / PREFETCHED) } else { first }
     }
 }
 
@@ -93,29 +86,28 @@ mod tests {
     #[test]
     fn example() {
         let mut p = Pipe::new(4096, 0);
-        assert_eq!(p.fetch_for_write(A, Cpu::NONE, sixty), Ns(0));
-        p.write(100);
-        assert_eq!(p.fetch_for_read(B, A, sixty), Ns(120));
-        assert_eq!(p.fetch_for_write(C, B, sixty), Ns(120));
-        p.write(100);
-        assert_eq!(p.fetch_for_read(A, C, sixty), Ns(120));
+        for _ in 0..3 {
+            p.lines_of_write(A);
+            p.write(100);
+        }
+        let read = |before| p.fetch_for_read(B, before, sixty).0;
+        assert_eq!([A, B, B].map(read), [60, 12, 12]);
     }
 
     #[test]
-    fn with_two_slots_a_reader_has_its_own() {
+    fn a_write_in_between_ends_the_stream() {
         let mut p = Pipe::new(4096, 0);
-        p.write(4096);
-        p.fetch_for_write(A, Cpu::NONE, sixty);
-        p.write(4096);
+        p.lines_of_write(A);
         assert_eq!(p.fetch_for_read(B, A, sixty), Ns(60));
-        assert_eq!(p.fetch_for_write(A, B, sixty), Ns(60), "the page was read by B");
+        p.lines_of_write(C);
+        assert_eq!(p.fetch_for_read(B, C, sixty), Ns(60));
     }
 
     #[test]
     fn one_cpu_alone_fetches_nothing() {
         let mut p = Pipe::new(4096, 0);
         for _ in 0..100 {
-            assert_eq!(p.fetch_for_write(A, A, sixty), Ns(0));
+            p.lines_of_write(A);
             p.write(100);
             assert_eq!(p.fetch_for_read(A, A, sixty), Ns(0));
             p.read(100);

@@ -462,12 +462,13 @@ impl Hot<'_> {
         let (quiet, free_at);
         let before = pipe.mutex.last_cpu;
         let machine = self.machine;
-        let transfer = |from: Cpu, to: Cpu| machine.transfer(from, to);
-        let unless_free = |lines: Ns| if rules.data_is_free { Ns::ZERO } else { lines };
+        let transfer = |from: Cpu, to: Cpu| {
+            if rules.data_is_free { Ns::ZERO } else { machine.transfer(from, to) }
+        };
         if let Op::Write { bytes, .. } = self.k.op {
             let want = bytes - self.k.done;
             let was_empty = pipe.is_empty();
-            let lines = unless_free(pipe.fetch_for_write(c, before, transfer));
+            pipe.lines_of_write(c);
             let (n, new_slots) = pipe.write(want);
             self.k.done += n;
             self.k.was_edge = was_empty;
@@ -475,14 +476,13 @@ impl Hot<'_> {
             self.cpu.func = Func::PipeWrite;
             quiet = n == want && !was_empty && !pipe.poll_usage && !self.k.wake_next;
             let more = new_slots * self.machine.costs.pipe_new_page;
-            free_at = at + self.copied(Path::Write, n, more) + lines;
-            self.row.book(Func::PipeWrite, Resource::PipeData, lines);
+            free_at = at + self.copied(Path::Write, n, more);
         } else {
             let Op::Read { bytes, .. } = self.k.op else { unreachable!("not on a channel") };
             let was_full = pipe.is_full();
             let lines = match pipe.is_empty() {
                 true => Ns::ZERO,
-                false => unless_free(pipe.fetch_for_read(c, before, transfer)),
+                false => pipe.fetch_for_read(c, before, transfer),
             };
             let (n, freed) = pipe.read(bytes - self.k.done);
             self.k.done += n;

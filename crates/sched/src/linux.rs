@@ -316,6 +316,10 @@ impl Scheduler for Linux {
         self.balancer.tick(&self.fair, cx, cpu)
     }
 
+    fn warm(&mut self, cx: &Cx) {
+        self.balancer.spread_clocks(cx);
+    }
+
     fn tick_stopped(&mut self, cx: &mut Cx, cpu: Cpu, stopped: bool) {
         self.balancer.tick_stopped(cx, cpu, stopped);
     }

@@ -174,6 +174,11 @@ pub trait Scheduler {
     /// The periodic tick.
     fn task_tick(&mut self, cx: &mut Cx, cpu: Cpu) -> TickWork;
 
+    /// Boot is over: the state of a machine that has been up for a while.
+    fn warm(&mut self, cx: &Cx) {
+        let _ = cx;
+    }
+
     /// The CPU stopped its tick (`nohz_balance_enter_idle`) or, if `!stopped`, takes it up again.
     fn tick_stopped(&mut self, cx: &mut Cx, cpu: Cpu, stopped: bool) {
         let _ = (cx, cpu, stopped);

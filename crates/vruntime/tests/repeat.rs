@@ -102,25 +102,28 @@ fn golden_hackbench_on_cfs() {
         "v6.1",
         "hackbench -g 2 -f 4 --pipe --threads -l 2000",
         expect![[r#"
-            time 9057 us
-            switches 2960, voluntary 1690, involuntary 1102; migrations 714
-            wakeups 1697, local 1107, queued 203; ipis 295; messages 64000
-                31 switch: blocks: no room to write
-              1632 switch: blocks: nothing to read
-                 3 switch: blocks: pipe mutex
+            time 13016 us
+            switches 18460, voluntary 10887, involuntary 4156; migrations 949
+            wakeups 10970, local 6332, queued 3776; ipis 2084; messages 64000
+                37 switch: blocks: no room to write
+             10819 switch: blocks: nothing to read
+                 7 switch: blocks: pipe mutex
                  8 switch: blocks: waits for a child
                 16 switch: exits
-               168 switch: idle: task woken
-              1102 switch: wakeup: vruntime beyond granularity
-                37 placement: idle CPU in scan
-                37 placement: prev idle
-                 1 placement: recent_used_cpu idle
-              1503 placement: target (nothing idle)
-                28 placement: target idle
-                37 migration: idle CPU in scan
-                15 migration: newidle balance, MC
-                 1 migration: recent_used_cpu idle
-               661 migration: target (nothing idle)
+              3417 switch: idle: task woken
+              4156 switch: wakeup: vruntime beyond granularity
+                50 placement: idle CPU in scan
+                 7 placement: prev idle
+                 3 placement: recent_used_cpu idle
+              3044 placement: target (no scan)
+              4200 placement: target (nothing idle)
+               224 placement: target (scan limit)
+              2502 placement: target idle
+                50 migration: idle CPU in scan
+                28 migration: newidle balance, MC
+                 3 migration: recent_used_cpu idle
+                 3 migration: target (no scan)
+               865 migration: target (nothing idle)
         "#]],
     );
 }
@@ -132,24 +135,24 @@ fn golden_hackbench_on_eevdf() {
         "v6.12",
         "hackbench -g 2 -f 4 --pipe --threads -l 2000",
         expect![[r#"
-            time 10243 us
-            switches 4385, voluntary 2290, involuntary 574; migrations 212
-            wakeups 2293, local 1892, queued 1540; ipis 431; messages 64000
-               220 switch: blocks: no room to write
-              2046 switch: blocks: nothing to read
-                 8 switch: blocks: waits for a child
+            time 8275 us
+            switches 3198, voluntary 1722, involuntary 555; migrations 291
+            wakeups 1722, local 1374, queued 945; ipis 338; messages 64000
+               287 switch: blocks: no room to write
+              1413 switch: blocks: nothing to read
+                 6 switch: blocks: waits for a child
                 16 switch: exits
-              1521 switch: idle: task woken
-               574 switch: wakeup: wakee is picked
-                33 placement: idle CPU in scan
+               921 switch: idle: task woken
+               555 switch: wakeup: wakee is picked
+                35 placement: idle CPU in scan
                204 placement: prev idle
-                 3 placement: recent_used_cpu idle
-               644 placement: target (nothing idle)
-               966 placement: target idle
-                33 migration: idle CPU in scan
+                 5 placement: recent_used_cpu idle
+               605 placement: target (nothing idle)
+               339 placement: target idle
+                35 migration: idle CPU in scan
                 17 migration: newidle balance, MC
-                 3 migration: recent_used_cpu idle
-               159 migration: target (nothing idle)
+                 5 migration: recent_used_cpu idle
+               234 migration: target (nothing idle)
         "#]],
     );
 }

@@ -454,14 +454,14 @@ fn a_nearly_equal_load_favours_the_waker() {
                1.0 ms  cpu 1: C -> E: blocks: timer
                1.0 ms  cpu 1: E -> .: blocks: futex
                2.0 ms  cpu 1: . -> C: idle: task woken
-              12.0 ms  E moved 1 -> 0: target (nothing idle)
+              12.0 ms  E moved 1 -> 0: target (no scan)
               16.0 ms  cpu 0: B -> E: tick: slice used up
               17.1 ms  cpu 0: E -> B: exits
             placed 3 x pinned
             placed 1 x slow path: local group idlest
-            placed 1 x target (nothing idle)
+            placed 1 x target (no scan)
             migrated 1 x newidle balance, MC
-            migrated 1 x target (nothing idle)
+            migrated 1 x target (no scan)
         "#]],
     )
 }

@@ -34,7 +34,7 @@ use crate::domains::Domains;
 use crate::fair::Fair;
 use crate::scheduler::{BalanceKind, BalanceStep, Moved, TickWork};
 use imbalance::{Imbalance, MigrationType};
-use vruntime_base::{Cause, CauseKind, Cpu, CpuMask, Func, Ns, Resource, TaskId};
+use vruntime_base::{Cause, CauseKind, Cpu, CpuMask, Func, Ns, Resource, Stream, TaskId};
 use vruntime_machine::Line;
 
 /// Why a CPU balances (`enum cpu_idle_type`).
@@ -91,8 +91,8 @@ pub struct SdStats {
 /// What a CPU keeps for each of its domains (`struct sched_domain`, the part that changes).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SdState {
-    /// Jiffies of the last periodic pass.
-    pub last_balance: u64,
+    /// Jiffies of the last periodic pass; below 0 if before the run.
+    pub last_balance: i64,
     /// Interval while idle, ms.
     pub balance_interval: u32,
     /// Passes in a row that failed.
@@ -107,6 +107,13 @@ pub struct SdState {
     pub newidle_success: u32,
     /// NI_RANDOM: chance of a pass in 1/1024.
     pub newidle_ratio: u32,
+}
+
+impl SdState {
+    /// Jiffies of the next periodic pass at this interval.
+    fn due(&self, interval: u64) -> u64 {
+        self.last_balance.saturating_add_unsigned(interval).max(0) as u64
+    }
 }
 
 /// One `load_balance` (`struct lb_env`).
@@ -252,6 +259,22 @@ impl Balancer {
                 serialized: false,
             },
             moved: Vec::with_capacity(64),
+        }
+    }
+
+    /// The clocks of a machine that has been up for a while: the last pass of every domain of every
+    /// CPU lies somewhere in the last interval of a busy CPU. Where all start together, nothing is
+    /// balanced and no `nr_idle_scan` set for the first two seconds of a busy machine with 112 CPUs
+    /// to a cache, and then by all at once.
+    pub fn spread_clocks(&mut self, cx: &Cx) {
+        for cpu in 0..cx.sh.rqs.len() {
+            for (level, slot) in cx.sh.domains.slots(Cpu::from_ix(cpu)).enumerate() {
+                let state = &mut self.tables.sds[slot];
+                let interval = periodic::interval(cx.sh, state.balance_interval, true);
+                let (cpu, level) = (cpu as u64, level as u64);
+                let ago = cx.sh.noise.below(Stream::WarmState, cpu, 1 + level, interval);
+                state.last_balance = -(ago as i64);
+            }
         }
     }
 

@@ -170,7 +170,7 @@ fn update_newidle_stats(state: &mut SdState, success: u32) {
 
 fn update_next_balance(run: &mut Run, w: &World, cx: &Cx, slot: usize) {
     let state = &w.t.sds[slot];
-    let next = state.last_balance + periodic::interval(cx.sh, state.balance_interval, false);
+    let next = state.due(periodic::interval(cx.sh, state.balance_interval, false));
     run.newidle.next_balance = run.newidle.next_balance.min(next);
 }
 

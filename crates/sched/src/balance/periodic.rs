@@ -79,14 +79,15 @@ pub(super) fn next(run: &mut Run, w: &mut World, cx: &mut Cx) -> bool {
             continue;
         }
         let interval = interval(cx.sh, state.balance_interval, run.periodic.busy);
-        let due = cx.jiffies() >= state.last_balance + interval;
+        let next = state.due(interval);
+        let due = cx.jiffies() >= next;
         let serialize = cx.sh.domains.at(slot).flags.has(SdFlags::SERIALIZE);
         if due && !(serialize && w.t.serialized) {
             w.t.serialized |= serialize;
             pass::prepare(run, w, cx, slot, run.periodic.idle);
             return true;
         }
-        note_next(run, state.last_balance + interval);
+        note_next(run, next);
         run.slot += 1;
     }
     finish(run, cx);
@@ -107,9 +108,9 @@ pub(super) fn after_pass(run: &mut Run, w: &mut World, cx: &mut Cx, moved: u32) 
         run.periodic.busy = is_busy(cx.sh, run.on, idle);
     }
     let state = &mut w.t.sds[slot];
-    state.last_balance = cx.jiffies();
-    let next = state.last_balance + interval(cx.sh, state.balance_interval, run.periodic.busy);
-    note_next(run, next);
+    state.last_balance = cx.jiffies() as i64;
+    let interval = interval(cx.sh, state.balance_interval, run.periodic.busy);
+    note_next(run, state.due(interval));
     if cx.sh.domains.at(slot).flags.has(SdFlags::SERIALIZE) {
         w.t.serialized = false;
     }
