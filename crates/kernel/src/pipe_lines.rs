@@ -6,12 +6,12 @@
 //! table of its own looks files up without counting.
 //! *Source.* Linux 6.1.192 and 6.12.117, fs/pipe.c `pipe_write`, `pipe_read`; fs/file.c
 //! `__fget_light`; include/linux/pipe_fs_i.h. Transfers: `line_transfer` of the machine. What of
-//! them an operation waits for was measured: two threads on two CPUs of a Zen 4 guest, one filling
-//! 20 pipes with M messages of 100 bytes each, in turn, then the other draining them one by one;
-//! more than on one CPU, in transfers (T = 37 ns in a cache, about 200 ns between caches), of a
-//! whole visit to a pipe: a write 0 to 1 for any M, a read 2 at M = 1, 1.9 to 2.8 at 3 and 10, 0 to
-//! 4 (between caches up to 10) at 30. Stores do not wait for their lines, and what follows in a
-//! page is prefetched.
+//! them an operation waits for was measured (`vruntime calibrate` prints it as visits): two threads
+//! on two CPUs of a Zen 4 guest, one filling 20 pipes with M messages of 100 bytes each, in turn,
+//! then the other draining them one by one; more than on one CPU, in transfers (T = 37 ns in a
+//! cache, about 200 ns between caches), of a whole visit to a pipe: a write 0 to 1 for any M, a
+//! read 2 at M = 1, 1.9 to 2.8 at 3 and 10, 0 to 4 (between caches up to 10) at 30. Stores do not
+//! wait for their lines, and what follows in a page is prefetched.
 //! *Equations.* T(x) = transfer from CPU x; w: CPU of the last write. Besides the mutex's line a
 //! write waits for nothing; a read waits T(w) if another CPU had the pipe since its last, else
 //! T(w)/5.

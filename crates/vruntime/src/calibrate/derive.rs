@@ -23,10 +23,24 @@ pub struct Measured {
     pub processes: Sample,
     /// One-way line transfers.
     pub lines: Vec<Line>,
+    /// Visits to pipes that another CPU had before, by distance.
+    pub visits: Vec<Visit>,
     /// Wakeup of a CPU that has been idle for a short time, by distance.
     pub wakeups: Vec<(Distance, Sample)>,
     /// Wakeups of one CPU after sleeps of growing length.
     pub exits: Vec<Exit>,
+}
+
+/// A visit to a pipe that another CPU had before.
+pub struct Visit {
+    /// How far away that is.
+    pub distance: Distance,
+    /// Messages of a visit.
+    pub messages: usize,
+    /// What the writer waits for, ns.
+    pub write: Sample,
+    /// What the reader waits for, ns.
+    pub read: Sample,
 }
 
 /// A cache line between two CPUs.
@@ -186,6 +200,7 @@ mod tests {
             threads: about(4_000.0),
             processes: about(5_000.0),
             lines: [30.0, 50.0, 40.0].map(|ns| line(Distance::Llc, ns)).into(),
+            visits: vec![],
             wakeups: vec![(Distance::Llc, about(3_000.0))],
             exits: vec![exit(0, 3_000.0), exit(1, 9_000.0)],
         };

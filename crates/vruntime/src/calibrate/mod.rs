@@ -12,7 +12,7 @@ mod probe;
 use crate::cli::CalibrateArgs;
 use crate::failure::{Done, Failure, writable};
 use crate::machine_choice::calibrated;
-use derive::{Derived, Line, Measured, derive, line_transfers};
+use derive::{Derived, Line, Measured, Visit, derive, line_transfers};
 use probe::Sample;
 use serde_json::{Value, json};
 use std::fmt::Write;
@@ -76,8 +76,13 @@ fn measure(topo: &Topology, idle: &[IdleSpec]) -> io::Result<Measured> {
         }
     }
     let nearest = groups.first().map(|(_, of_it)| of_it[0]);
+    let mut visits = Vec::new();
     let mut wakeups = Vec::new();
     for (distance, of_it) in &groups {
+        for messages in VISITS {
+            let (write, read) = probe::pipe_visits(of_it[0].0, of_it[0].1, messages)?;
+            visits.push(Visit { distance: *distance, messages, write, read });
+        }
         let took = probe::wakeup(of_it[0].0, of_it[0].1, idle::SHORT_GAP, 2_000)?;
         wakeups.push((*distance, took));
     }
@@ -90,10 +95,14 @@ fn measure(topo: &Topology, idle: &[IdleSpec]) -> io::Result<Measured> {
         threads: probe::threads_round_trip(0)?,
         processes: probe::processes_round_trip(0)?,
         lines,
+        visits,
         wakeups,
         exits: nearest.map_or(Ok(vec![]), |(a, b)| idle::exits(a, b, idle))?,
     })
 }
+
+/// Messages of a visit to a pipe: read at once, in a short and in a long stream.
+const VISITS: [usize; 3] = [1, 5, 30];
 
 /// Two CPUs.
 type Pair = (usize, usize);
@@ -132,6 +141,11 @@ fn samples(m: &Measured) -> Vec<(String, Sample)> {
         let pairs = if n == 1 { String::new() } else { format!(", {n} pairs") };
         rows.push((format!("line transfer, {}{pairs}", name(&distance)), took));
     }
+    for v in &m.visits {
+        let of =
+            |end: &str| format!("visit of {} to a pipe, {end}, {}", v.messages, name(&v.distance));
+        rows.extend([(of("write"), v.write), (of("read"), v.read)]);
+    }
     let us = |gap: Duration| format!("{:.0} us", gap.as_secs_f64() * 1e6);
     for (d, took) in &m.wakeups {
         rows.push((format!("wakeup after {}, {}", us(idle::SHORT_GAP), name(d)), *took));
@@ -145,14 +159,14 @@ fn samples(m: &Measured) -> Vec<(String, Sample)> {
 fn report(path: &Path, m: &Measured, d: &Derived) -> String {
     let mut out = String::new();
     let mut line = |text: String| writeln!(out, "{text}").expect("a string grows");
-    line(format!("{:32} {:>9} {:>9} {:>9}", "measured, ns", "10 %", "median", "90 %"));
+    line(format!("{:36} {:>9} {:>9} {:>9}", "measured, ns", "10 %", "median", "90 %"));
     for (name, s) in samples(m) {
-        line(format!("{name:32} {:9.1} {:9.1} {:9.1}", s.low, s.mid, s.high));
+        line(format!("{name:36} {:9.1} {:9.1} {:9.1}", s.low, s.mid, s.high));
     }
-    line(format!("\n{:32} {:>9} {:>9} {:>9}", "cost, ns", "low", "mid", "high"));
+    line(format!("\n{:36} {:>9} {:>9} {:>9}", "cost, ns", "low", "mid", "high"));
     for row in d.spec.costs.iter().filter(|r| d.measured.iter().any(|n| n == r.name)) {
         let c = row.cost;
-        line(format!("{:32} {:9} {:9} {:9}", row.name, c.low, c.mid, c.high));
+        line(format!("{:36} {:9} {:9} {:9}", row.name, c.low, c.mid, c.high));
     }
     line(match &d.fit {
         Some(f) => format!(

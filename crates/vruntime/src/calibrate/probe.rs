@@ -195,6 +195,73 @@ pub fn line_transfer(a: usize, b: usize) -> io::Result<Sample> {
     })
 }
 
+/// Pipes that are visited in turn.
+const PIPES: usize = 20;
+
+/// A pipe's two ends.
+type Ends = (PipeReader, PipeWriter);
+
+/// What it costs a visitor that another CPU had a pipe before, ns a visit: CPU `a` writes `messages`
+/// of 100 bytes to each of 20 pipes, in turn, then CPU `b` drains one after the other; nobody
+/// sleeps. Subtracted is the same on CPU `a` alone, with 20 pipes of its own.
+pub fn pipe_visits(a: usize, b: usize, messages: usize) -> io::Result<(Sample, Sample)> {
+    const ROUNDS: u64 = 201;
+    let make = || (0..PIPES).map(|_| io::pipe()).collect::<io::Result<Vec<Ends>>>();
+    let (shared, own) = (make()?, make()?);
+    // Odd: the reader's turn.
+    let (turn, read_took) = (AtomicU64::new(0), AtomicU64::new(0));
+    let wait_for = |value: u64| while turn.load(Ordering::Acquire) != value {};
+    std::thread::scope(|scope| {
+        let reader = scope.spawn(|| {
+            let pinned = pin(b);
+            for i in 0..ROUNDS {
+                wait_for(2 * i + 1);
+                let took = drain_all(&shared, messages);
+                read_took.store(took.unwrap_or(0.0).to_bits(), Ordering::Relaxed);
+                turn.store(2 * i + 2, Ordering::Release);
+            }
+            pinned
+        });
+        let pinned = pin(a);
+        let (mut writes, mut reads) = (Vec::new(), Vec::new());
+        for i in 0..ROUNDS {
+            let written = fill_all(&shared, messages);
+            turn.store(2 * i + 1, Ordering::Release);
+            wait_for(2 * i + 2);
+            let alone = fill_all(&own, messages).and_then(|w| Ok((w, drain_all(&own, messages)?)));
+            if let (Ok(write), Ok((own_write, own_read))) = (written, alone) {
+                writes.push(write - own_write);
+                reads.push(f64::from_bits(read_took.load(Ordering::Relaxed)) - own_read);
+            }
+        }
+        let joined = reader.join().unwrap_or_else(|_| Err(io::Error::other("thread")));
+        joined.and(pinned).map(|()| (Sample::of(writes), Sample::of(reads)))
+    })
+}
+
+/// Writes `n` messages to each pipe, one to each in turn; ns a pipe.
+fn fill_all(pipes: &[Ends], n: usize) -> io::Result<f64> {
+    let start = Instant::now();
+    for _ in 0..n {
+        for (_, writer) in pipes {
+            (&*writer).write_all(&[0; 100])?;
+        }
+    }
+    Ok(start.elapsed().as_nanos() as f64 / pipes.len() as f64)
+}
+
+/// Reads `n` messages from each pipe, one pipe after the other; ns a pipe.
+fn drain_all(pipes: &[Ends], n: usize) -> io::Result<f64> {
+    let start = Instant::now();
+    let mut message = [0u8; 100];
+    for (reader, _) in pipes {
+        for _ in 0..n {
+            (&*reader).read_exact(&mut message)?;
+        }
+    }
+    Ok(start.elapsed().as_nanos() as f64 / pipes.len() as f64)
+}
+
 /// From before the `write` on CPU `a` until the reader that slept on CPU `b` is back in user mode.
 /// The reader has slept for `gap`; CPU `a` spins meanwhile.
 pub fn wakeup(a: usize, b: usize, gap: Duration, n: usize) -> io::Result<Sample> {
@@ -256,6 +323,14 @@ mod tests {
         let s = Sample::of((0..=100).rev().map(f64::from).collect());
         assert_eq!(s, Sample { low: 10.0, mid: 50.0, high: 90.0 });
         assert_eq!(Sample::of(vec![]).mid, 0.0);
+    }
+
+    #[test]
+    fn visits_pass_every_message_between_two_cpus() {
+        if std::thread::available_parallelism().is_ok_and(|n| n.get() > 1) {
+            let (write, read) = pipe_visits(0, 1, 2).unwrap();
+            assert!(write.low <= write.mid && read.mid <= read.high && write != read);
+        }
     }
 
     #[test]
