@@ -201,9 +201,9 @@ const PIPES: usize = 20;
 /// A pipe's two ends.
 type Ends = (PipeReader, PipeWriter);
 
-/// What it costs a visitor that another CPU had a pipe before, ns a visit: CPU `a` writes `messages`
-/// of 100 bytes to each of 20 pipes, in turn, then CPU `b` drains one after the other; nobody
-/// sleeps. Subtracted is the same on CPU `a` alone, with 20 pipes of its own.
+/// What it costs a visitor that another CPU had a pipe before, ns a visit: CPU `a` writes
+/// `messages` of 100 bytes to each of 20 pipes, in turn, then CPU `b` drains one after the other;
+/// nobody sleeps. Subtracted is the same on CPU `a` alone, with 20 pipes of its own.
 pub fn pipe_visits(a: usize, b: usize, messages: usize) -> io::Result<(Sample, Sample)> {
     const ROUNDS: u64 = 201;
     let make = || (0..PIPES).map(|_| io::pipe()).collect::<io::Result<Vec<Ends>>>();
