@@ -93,21 +93,35 @@ fn fill_and_drain(
     mut reader: impl Read,
 ) -> io::Result<(Sample, Sample)> {
     pin(cpu)?;
-    let mut message = [0u8; 100];
     let (mut writes, mut reads) = (Vec::new(), Vec::new());
     for _ in 0..301 {
-        let start = Instant::now();
-        for _ in 0..n {
-            writer.write_all(&message)?;
+        writes.push(fill(std::slice::from_mut(&mut writer), n)? / n as f64);
+        reads.push(drain(std::slice::from_mut(&mut reader), n)? / n as f64);
+    }
+    Ok((Sample::of(writes), Sample::of(reads)))
+}
+
+/// Writes `n` messages of 100 bytes to each, one to each in turn; ns in all.
+fn fill(writers: &mut [impl Write], n: usize) -> io::Result<f64> {
+    let start = Instant::now();
+    for _ in 0..n {
+        for writer in &mut *writers {
+            writer.write_all(&[0; 100])?;
         }
-        let full = Instant::now();
+    }
+    Ok(start.elapsed().as_nanos() as f64)
+}
+
+/// Reads `n` messages from each, one channel after the other; ns in all.
+fn drain(readers: &mut [impl Read], n: usize) -> io::Result<f64> {
+    let start = Instant::now();
+    let mut message = [0u8; 100];
+    for reader in readers {
         for _ in 0..n {
             reader.read_exact(&mut message)?;
         }
-        reads.push(full.elapsed().as_nanos() as f64 / n as f64);
-        writes.push((full - start).as_nanos() as f64 / n as f64);
     }
-    Ok((Sample::of(writes), Sample::of(reads)))
+    Ok(start.elapsed().as_nanos() as f64)
 }
 
 /// Round trips of 4 bytes until `writer` fails or enough batches are done.
@@ -198,68 +212,53 @@ pub fn line_transfer(a: usize, b: usize) -> io::Result<Sample> {
 /// Pipes that are visited in turn.
 const PIPES: usize = 20;
 
-/// A pipe's two ends.
-type Ends = (PipeReader, PipeWriter);
-
 /// What it costs a visitor that another CPU had a pipe before, ns a visit: CPU `a` writes
 /// `messages` of 100 bytes to each of 20 pipes, in turn, then CPU `b` drains one after the other;
 /// nobody sleeps. Subtracted is the same on CPU `a` alone, with 20 pipes of its own.
 pub fn pipe_visits(a: usize, b: usize, messages: usize) -> io::Result<(Sample, Sample)> {
     const ROUNDS: u64 = 201;
-    let make = || (0..PIPES).map(|_| io::pipe()).collect::<io::Result<Vec<Ends>>>();
-    let (shared, own) = (make()?, make()?);
+    let make = || -> io::Result<(Vec<PipeReader>, Vec<PipeWriter>)> {
+        let pipes = (0..PIPES).map(|_| io::pipe()).collect::<io::Result<Vec<_>>>()?;
+        Ok(pipes.into_iter().unzip())
+    };
+    let ((mut readers, mut writers), (mut own_readers, mut own_writers)) = (make()?, make()?);
     // Odd: the reader's turn.
-    let (turn, read_took) = (AtomicU64::new(0), AtomicU64::new(0));
+    let turn = AtomicU64::new(0);
     let wait_for = |value: u64| while turn.load(Ordering::Acquire) != value {};
-    std::thread::scope(|scope| {
+    let (writes, reads) = std::thread::scope(|scope| {
+        // Each side waits for every turn of the other, so a failure must not end a loop.
         let reader = scope.spawn(|| {
             let pinned = pin(b);
-            for i in 0..ROUNDS {
-                wait_for(2 * i + 1);
-                let took = drain_all(&shared, messages);
-                read_took.store(took.unwrap_or(0.0).to_bits(), Ordering::Relaxed);
-                turn.store(2 * i + 2, Ordering::Release);
-            }
-            pinned
+            let drained: Vec<io::Result<f64>> = (0..ROUNDS)
+                .map(|i| {
+                    wait_for(2 * i + 1);
+                    let took = drain(&mut readers, messages);
+                    turn.store(2 * i + 2, Ordering::Release);
+                    took
+                })
+                .collect();
+            pinned.and(drained.into_iter().collect::<io::Result<Vec<f64>>>())
         });
         let pinned = pin(a);
-        let (mut writes, mut reads) = (Vec::new(), Vec::new());
-        for i in 0..ROUNDS {
-            let written = fill_all(&shared, messages);
-            turn.store(2 * i + 1, Ordering::Release);
-            wait_for(2 * i + 2);
-            let alone = fill_all(&own, messages).and_then(|w| Ok((w, drain_all(&own, messages)?)));
-            if let (Ok(write), Ok((own_write, own_read))) = (written, alone) {
-                writes.push(write - own_write);
-                reads.push(f64::from_bits(read_took.load(Ordering::Relaxed)) - own_read);
-            }
-        }
-        let joined = reader.join().unwrap_or_else(|_| Err(io::Error::other("thread")));
-        joined.and(pinned).map(|()| (Sample::of(writes), Sample::of(reads)))
-    })
-}
-
-/// Writes `n` messages to each pipe, one to each in turn; ns a pipe.
-fn fill_all(pipes: &[Ends], n: usize) -> io::Result<f64> {
-    let start = Instant::now();
-    for _ in 0..n {
-        for (_, writer) in pipes {
-            (&*writer).write_all(&[0; 100])?;
-        }
-    }
-    Ok(start.elapsed().as_nanos() as f64 / pipes.len() as f64)
-}
-
-/// Reads `n` messages from each pipe, one pipe after the other; ns a pipe.
-fn drain_all(pipes: &[Ends], n: usize) -> io::Result<f64> {
-    let start = Instant::now();
-    let mut message = [0u8; 100];
-    for (reader, _) in pipes {
-        for _ in 0..n {
-            (&*reader).read_exact(&mut message)?;
-        }
-    }
-    Ok(start.elapsed().as_nanos() as f64 / pipes.len() as f64)
+        let filled: Vec<io::Result<(f64, f64, f64)>> = (0..ROUNDS)
+            .map(|i| {
+                let write = fill(&mut writers, messages);
+                turn.store(2 * i + 1, Ordering::Release);
+                wait_for(2 * i + 2);
+                let (own_write, own_read) =
+                    (fill(&mut own_writers, messages)?, drain(&mut own_readers, messages)?);
+                Ok((write?, own_write, own_read))
+            })
+            .collect();
+        let reads = reader.join().unwrap_or_else(|_| Err(io::Error::other("thread")))?;
+        pinned?;
+        Ok::<_, io::Error>((filled.into_iter().collect::<io::Result<Vec<_>>>()?, reads))
+    })?;
+    let a_visit = |more: f64| more / PIPES as f64;
+    Ok((
+        Sample::of(writes.iter().map(|&(write, own, _)| a_visit(write - own)).collect()),
+        Sample::of(writes.iter().zip(reads).map(|(w, read)| a_visit(read - w.2)).collect()),
+    ))
 }
 
 /// From before the `write` on CPU `a` until the reader that slept on CPU `b` is back in user mode.
