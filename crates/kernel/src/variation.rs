@@ -43,7 +43,7 @@ knockouts! {
     TgLoadAvg "tg_load_avg" "reading and writing tg->load_avg",
     LlcShared "sd_llc_shared" "reading and writing sd_llc_shared",
     PipeMutex "pipe_mutex" "waiting for pipe mutexes, and their lines",
-    PipeData "pipe_data" "fetching a pipe's slot and data from where they were last touched",
+    PipeData "pipe_data" "a reader's fetching of a pipe's data from where it was written",
     FileCount "file_count" "counting files that threads share (fget, fput)",
     MmCount "mm_count" "counting who borrows the address space that threads share (mmgrab, mmdrop)",
     TaskLine "task_line" "fetching the lines of a task from where it was last touched",
