@@ -155,7 +155,7 @@ fn paths_add_up_to_the_published_ping_pong() {
 #[test]
 fn parts_add_up_to_the_quoted_wholes() {
     let c = Costs::mid(&builtin_machine("milan-2s").unwrap().costs);
-    let enqueue = c.enqueue_base + c.level;
+    let enqueue = c.enqueue_base + c.level + c.pelt;
     let miss = c.line_transfer[Distance::Llc as usize];
     for (whole, sum, quoted) in [
         ("system call", c.syscall_entry + c.syscall_exit, 70..=150),
@@ -166,7 +166,7 @@ fn parts_add_up_to_the_quoted_wholes() {
             300..=600,
         ),
         ("queued wakeup, target side", c.flush_task + enqueue, 300..=600),
-        ("tick", c.timer_irq + c.tick_base + c.tick_level, 1000..=3000),
+        ("tick", c.timer_irq + c.tick_base + c.tick_level + c.pelt, 1000..=3000),
         (
             "newidle of 16 CPUs",
             c.newidle_base + c.balance_domain + 16 * (c.balance_cpu + 2 * miss),

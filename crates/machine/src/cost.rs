@@ -36,6 +36,13 @@ impl Cost {
         }
         Ok(())
     }
+    /// Multiplies the value and its range by `permille`/1000, rounded, at most [`Cost::MAX`].
+    pub fn scale(&mut self, permille: u32) {
+        for ns in [&mut self.low, &mut self.mid, &mut self.high] {
+            let scaled = (u64::from(*ns) * u64::from(permille) + 500) / 1000;
+            *ns = u32::try_from(scaled).unwrap_or(u32::MAX).min(Cost::MAX);
+        }
+    }
     /// The value in low … high that 64 uniform bits select.
     pub fn draw(&self, bits: u64) -> u32 {
         let span = u64::from(self.high - self.low) + 1;
@@ -78,6 +85,16 @@ impl DistanceCost {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn scaling_rounds_and_stays_in_bounds() {
+        let mut c = Cost { low: 1, mid: 3, high: 5, source: "test".into() };
+        c.scale(1500);
+        assert_eq!((c.low, c.mid, c.high), (2, 5, 8));
+        c.scale(u32::MAX);
+        c.scale(u32::MAX);
+        assert_eq!(c.high, Cost::MAX);
+    }
 
     #[test]
     fn draws_cover_the_range_and_nothing_else() {

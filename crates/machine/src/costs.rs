@@ -174,8 +174,10 @@ cost_table! {
         enqueue_base,
         /// dequeue_task of the root level without the entity's own level.
         dequeue_base,
-        /// One hierarchy level of an enqueue or dequeue: tree, PELT of entity and queue, weight.
+        /// One hierarchy level of an enqueue or dequeue, without `pelt`: tree, counters, weight.
         level,
+        /// Load tracking of one entity and its queue brought up to date, without line transfers.
+        pelt,
         /// Choosing the next task: the class walk.
         pick_base,
         /// Choosing in one hierarchy level, with put_prev and set_next of that level.
@@ -188,7 +190,7 @@ cost_table! {
         switch_other_mm,
         /// scheduler_tick and the rest of the tick handler, without timer_irq and levels.
         tick_base,
-        /// One hierarchy level in the tick.
+        /// One hierarchy level in the tick, without `pelt`.
         tick_level,
         /// Entering and leaving softirq processing with one vector pending.
         softirq,

@@ -39,6 +39,15 @@ impl Fair {
         u32::from(self.ses[se.ix()].depth) + 1
     }
 
+    /// Spends the work of `func` on `se` and the groups above it: `base` once, `level` and load
+    /// tracking for each.
+    #[inline(always)]
+    fn charge_levels(&self, cx: &mut Cx, func: Func, se: SeId, base: u32, level: u32) {
+        let levels = self.levels(se);
+        cx.charge(func, base + level * levels);
+        cx.charge(Func::UpdateLoadAvg, cx.machine.costs.pelt * levels);
+    }
+
     /// `enqueue_task_fair`.
     pub fn enqueue_task_fair(&mut self, cx: &mut Cx, cpu: Cpu, p: TaskId, flags: EnqueueFlags) {
         let t = &cx.sh.tasks[p.ix()];
@@ -46,8 +55,7 @@ impl Fair {
         let idle = u32::from(t.policy == Policy::Idle);
         self.set_task_rq(task_se, t.tg, cpu);
         let costs = &cx.machine.costs;
-        let ns = costs.enqueue_base + costs.level * self.levels(task_se);
-        cx.charge(Func::EnqueueTask, ns);
+        self.charge_levels(cx, Func::EnqueueTask, task_se, costs.enqueue_base, costs.level);
         let still_delayed = self.ses[task_se.ix()].sched_delayed && !flags.delayed;
         if !still_delayed {
             self.util_est_enqueue(cx.sh, cpu, p);
@@ -140,8 +148,7 @@ impl Fair {
     ) -> bool {
         let se = cx.sh.tasks[p.ix()].se;
         let costs = &cx.machine.costs;
-        let ns = costs.dequeue_base + costs.level * self.levels(se);
-        cx.charge(Func::DequeueTask, ns);
+        self.charge_levels(cx, Func::DequeueTask, se, costs.dequeue_base, costs.level);
         if flags.sleep || !self.ses[se.ix()].sched_delayed {
             self.util_est_dequeue(cx.sh, cpu, p);
         }
@@ -300,8 +307,7 @@ impl Fair {
     /// An entity in delayed dequeue was picked: now it leaves.
     fn end_delay(&mut self, cx: &mut Cx, cpu: Cpu, se: SeId) {
         let costs = &cx.machine.costs;
-        let ns = costs.dequeue_base + costs.level * self.levels(se);
-        cx.charge(Func::DequeueTask, ns);
+        self.charge_levels(cx, Func::DequeueTask, se, costs.dequeue_base, costs.level);
         let off = LeaveFlags { sleep: true, special: false, delayed: true };
         self.dequeue_entities(cx, cpu, se, off);
     }
@@ -365,8 +371,7 @@ impl Fair {
     /// `task_tick_fair`.
     pub(crate) fn task_tick_fair(&mut self, cx: &mut Cx, p: TaskId) {
         let mut se = cx.sh.tasks[p.ix()].se;
-        let ns = cx.machine.costs.tick_level * self.levels(se);
-        cx.charge(Func::Tick, ns);
+        self.charge_levels(cx, Func::Tick, se, 0, cx.machine.costs.tick_level);
         while se.is_some() {
             self.entity_tick(cx, se);
             se = self.ses[se.ix()].parent;

@@ -16,12 +16,13 @@ use vruntime_sched::release::Release;
 pub const PING_PONG: &str = "taskset -c 0 perf bench sched pipe -T";
 
 /// The paths that the factor moves.
-pub const FITTED: [&str; 9] = [
+pub const FITTED: [&str; 10] = [
     "ttwu",
     "select_base",
     "enqueue_base",
     "dequeue_base",
     "level",
+    "pelt",
     "pick_base",
     "pick_level",
     "schedule_base",
@@ -46,6 +47,7 @@ pub fn path<'a>(costs: &'a mut CostSpec, name: &str) -> Option<&'a mut Cost> {
         "enqueue_base" => &mut costs.enqueue_base,
         "dequeue_base" => &mut costs.dequeue_base,
         "level" => &mut costs.level,
+        "pelt" => &mut costs.pelt,
         "pick_base" => &mut costs.pick_base,
         "pick_level" => &mut costs.pick_level,
         "schedule_base" => &mut costs.schedule_base,
@@ -54,13 +56,13 @@ pub fn path<'a>(costs: &'a mut CostSpec, name: &str) -> Option<&'a mut Cost> {
     })
 }
 
-/// `spec` with the fitted paths multiplied by `factor`.
+/// `spec` with the fitted paths multiplied by `factor`, taken to a thousandth.
 pub fn scaled(spec: &MachineSpec, factor: f64) -> MachineSpec {
     let mut spec = spec.clone();
-    let scale = |v: u32| (f64::from(v) * factor).round() as u32;
+    let permille = (1000.0 * factor).round() as u32;
     for name in FITTED {
-        if let Some(c) = path(&mut spec.costs, name) {
-            (c.low, c.mid, c.high) = (scale(c.low), scale(c.mid), scale(c.high));
+        if let Some(cost) = path(&mut spec.costs, name) {
+            cost.scale(permille);
         }
     }
     spec

@@ -16,7 +16,7 @@ use vruntime_formats::study_file::{
 };
 use vruntime_kernel::program::{Shortened, Workload};
 use vruntime_kernel::record::{Knockout, RunRecord, RunSpec, Sampling, Variation};
-use vruntime_machine::{Cost, MachineSpec, nearest_name};
+use vruntime_machine::{MachineSpec, nearest_name};
 use vruntime_measure::explain::Explanation;
 use vruntime_measure::study::{Effect, METRICS, StudyRow, change_pct, score, study_metric};
 use vruntime_report::study::{StudyReport, study_page, study_text};
@@ -467,17 +467,12 @@ fn window(warmup_ms: u64, window_ms: u64) -> Sampling {
 
 /// Multiplies `costs` by `permille`/1000: their middle values and their ranges.
 fn multiply(spec: &mut MachineSpec, costs: FittedCosts, permille: u32) {
-    let scale = |c: &mut Cost| {
-        for ns in [&mut c.low, &mut c.mid, &mut c.high] {
-            *ns = (u64::from(*ns) * u64::from(permille) / 1000).min(u64::from(Cost::MAX)) as u32;
-        }
-    };
     match costs {
-        FittedCosts::Path => scale(&mut spec.path_permille),
+        FittedCosts::Path => spec.path_permille.scale(permille),
         FittedCosts::LineTransfer => {
             let line = &mut spec.costs.line_transfer;
             for cost in [&mut line.llc, &mut line.package, &mut line.remote] {
-                scale(cost);
+                cost.scale(permille);
             }
         }
     }
