@@ -8,7 +8,9 @@
 //! `migrate_task_rq_fair`, `check_preempt_wakeup`.
 //! **Equations.** None of its own.
 //! **Departures.** D1: no bandwidth control, no core scheduling. D2: an entity that is only
-//! compared (SCHED_IDLE against others) has its runtime accounted as well.
+//! compared (SCHED_IDLE against others) has its runtime accounted as well. D3: the own work of
+//! load tracking is charged for each level of an enqueue, a dequeue and a tick; what a switch does
+//! of it is part of the pick.
 //! **Example.** Task A of group G blocks; it was the only one: G's entity leaves the root queue,
 //! too.
 

@@ -97,6 +97,23 @@ fn only_groups_pay_for_the_shared_sum() {
     }
 }
 
+/// Each level of an enqueue and of a tick brings an entity and its queue up to date.
+#[test]
+fn load_tracking_is_booked_a_level() {
+    let (mut lab, g) = group_lab(sample::v6_1());
+    for (tg, levels) in [(TgId(0), 1), (g, 2)] {
+        let pelt = u64::from(lab.machine.costs.pelt);
+        let own = |lab: &Lab| lab.sh.ledger.sum(Func::UpdateLoadAvg, Resource::None).0;
+        lab.sh.ledger = Ledger::new(8);
+        lab.spawn(Cpu(1), 0, tg);
+        assert_eq!(own(&lab), levels * pelt, "{tg:?}");
+        lab.schedule(Cpu(1));
+        lab.tick(Cpu(1));
+        assert_eq!(own(&lab), 2 * levels * pelt, "{tg:?}");
+        lab.sleep(Cpu(1));
+    }
+}
+
 /// The write is limited to one a millisecond a queue where the release says so.
 #[test]
 pub(crate) fn the_ratelimit_limits_writes_not_reads() {
