@@ -244,7 +244,7 @@ impl Study {
 #[non_exhaustive]
 pub enum StudyError {
     /// No study of that name.
-    #[error("no study named `{name}`{}", nearest.as_ref()
+    #[error("no study named `{name}`{}; `vruntime list studies` shows all", nearest.as_ref()
         .map(|n| format!(", nearest is `{n}`")).unwrap_or_default())]
     Unknown {
         /// The name.

@@ -138,6 +138,8 @@ pub struct CpuSim {
     pub rq_wait_since: Ns,
     /// Since when, as `rq_wait_since`.
     pub spin_since: Ns,
+    /// Bytes that it has sent over Unix sockets, as charged.
+    pub socket_bytes: u64,
     /// The address space that kernel threads here have borrowed; 0 for none.
     pub borrowed_mm: u32,
     /// A mutex was granted at this moment while the CPU served an interrupt.
@@ -207,6 +209,7 @@ impl CpuSim {
             rq_wait_since: Ns::ZERO,
             spin: ChannelId::NONE,
             spin_since: Ns::ZERO,
+            socket_bytes: 0,
             borrowed_mm: 0,
             granted: Ns::NEVER,
             irq_at: Ns::NEVER,

@@ -5,10 +5,15 @@
 //! memory is free.
 //! *Source.* Linux 6.1.192 and 6.12.117, net/unix/af_unix.c.
 //! *Equations.* A message of n bytes is charged 512·⌈(n + 320)/512⌉ + 256 bytes; sending blocks at
-//! 212,992 or more charged bytes and goes on when four times the charge is at most that.
+//! 212,992 or more charged bytes and goes on when four times the charge is at most that. A buffer
+//! has left the sender's L2 cache if its CPU has sent more bytes since than that holds; receiving
+//! it takes `unix_cold` longer (measured by `vruntime calibrate` with 20 sockets of 250 messages).
 //! *Departures.* D1: a receive takes from one buffer only. D2: the queue lock is one line that
-//! moves; holding it is not waited for.
-//! *Example.* 100-byte messages: the 279th blocks, and sending goes on when 69 are left.
+//! moves; holding it is not waited for. D3: nothing but buffers pushes buffers out, and a reader
+//! on another CPU fetches them at no further cost. D4: what the next sender waits for the memory
+//! of a cold buffer is paid with its receive.
+//! *Example.* 100-byte messages: the 279th blocks, and sending goes on when 69 are left. They are
+//! charged 768 bytes, so 1,365 of them, on five sockets, fill an L2 of 1 MiB.
 
 use crate::frame::Frame;
 use crate::program::{ChannelId, Op};
@@ -22,6 +27,24 @@ use vruntime_sched::task::TaskState;
 /// net.core.wmem_default.
 const SNDBUF: u32 = 212_992;
 
+/// What one send put on the queue.
+#[derive(Clone, Copy, Debug)]
+struct Buffer {
+    /// Bytes that nobody has received yet.
+    left: u32,
+    /// What it is charged.
+    charge: u32,
+    /// By whom.
+    sender: Cpu,
+    /// What that CPU had sent before, KiB, modulo 2³².
+    sent_kib: u32,
+}
+
+/// Charged bytes that a CPU has sent, in KiB, modulo 2³².
+fn kib(sent: u64) -> u32 {
+    (sent >> 10) as u32
+}
+
 /// One direction of a socket pair.
 #[derive(Debug)]
 pub struct UnixSock {
@@ -29,8 +52,7 @@ pub struct UnixSock {
     pub rd_wait: WaitQueue,
     /// Senders that wait.
     pub wr_wait: WaitQueue,
-    /// Bytes left in each buffer on the queue, and what it is charged.
-    queue: VecDeque<(u32, u32)>,
+    queue: VecDeque<Buffer>,
     charged: u32,
     last_cpu: Cpu,
     /// Progress group; `u16::MAX` for none.
@@ -61,29 +83,42 @@ impl UnixSock {
     fn is_writable(&self) -> bool {
         self.charged * 4 <= SNDBUF
     }
-    /// Puts `n` bytes on the queue.
-    pub fn send(&mut self, n: u32) {
+    /// Puts `n` bytes on the queue; `sent` is what `sender` has sent so far, charged bytes.
+    pub fn send(&mut self, n: u32, sender: Cpu, sent: &mut u64) {
         let charge = 512 * (n + 320).div_ceil(512) + 256;
-        self.queue.push_back((n, charge));
+        self.queue.push_back(Buffer { left: n, charge, sender, sent_kib: kib(*sent) });
         self.charged += charge;
+        *sent += u64::from(charge);
     }
     /// Takes up to `n` bytes off; true if a buffer was freed.
     pub fn receive(&mut self, n: u32) -> (u32, bool) {
         let Some(front) = self.queue.front_mut() else { return (0, false) };
-        let got = n.min(front.0);
-        front.0 -= got;
-        if front.0 > 0 {
+        let got = n.min(front.left);
+        front.left -= got;
+        if front.left > 0 {
             return (got, false);
         }
-        self.charged -= front.1;
+        self.charged -= front.charge;
         self.queue.pop_front();
         (got, true)
+    }
+    /// The next buffer has left a cache of `l2_kib`; `sent` is what a CPU has sent by now.
+    fn is_cold(&self, l2_kib: u32, sent: impl Fn(Cpu) -> u64) -> bool {
+        let since = |b: &Buffer| kib(sent(b.sender)).wrapping_sub(b.sent_kib);
+        self.queue.front().is_some_and(|b| since(b) > l2_kib)
     }
 }
 
 impl Sim {
     fn sock(&mut self, ch: ChannelId) -> &mut UnixSock {
         match &mut self.channels[ch.ix()] {
+            Channel::Unix(s) => s,
+            Channel::Pipe(_) => unreachable!("a pipe used as a socket"),
+        }
+    }
+
+    fn sock_ref(&self, ch: ChannelId) -> &UnixSock {
+        match &self.channels[ch.ix()] {
             Channel::Unix(s) => s,
             Channel::Pipe(_) => unreachable!("a pipe used as a socket"),
         }
@@ -111,8 +146,12 @@ impl Sim {
                     self.socket_wait(c, p, ch, true);
                     return;
                 }
+                let costs = &self.machine.costs;
+                let (cpus, l2_kib) = (&self.cpus, self.machine.caches.l2_kib);
+                let cold = self.sock_ref(ch).is_cold(l2_kib, |by| cpus[by.ix()].socket_bytes);
+                let ns = costs.unix_recv + if cold { costs.unix_cold } else { 0 };
                 let at = self.now + self.waited(c, Func::UnixRecv, Resource::Socket, move_line);
-                let at = at + self.work(c, Func::UnixRecv, self.machine.costs.unix_recv);
+                let at = at + self.work(c, Func::UnixRecv, ns);
                 self.tasks[p.ix()].step = Step::SocketReceived;
                 self.cpus[c.ix()].func = Func::UnixRecv;
                 self.plan(c, at, Frame::Task);
@@ -133,7 +172,9 @@ impl Sim {
     /// The message is on the queue: wake a receiver.
     pub(crate) fn socket_sent(&mut self, c: Cpu, p: TaskId) {
         let Op::Write { to: ch, bytes } = self.tasks[p.ix()].op else { return };
-        self.sock(ch).send(bytes);
+        let mut sent = self.cpus[c.ix()].socket_bytes;
+        self.sock(ch).send(bytes, c, &mut sent);
+        self.cpus[c.ix()].socket_bytes = sent;
         let at = self.now + self.work(c, Func::UnixSend, self.machine.costs.unix_wake_check);
         self.wake_all(c, ch, true);
         if self.cpus[c.ix()].wakes.is_empty() {
@@ -190,9 +231,9 @@ mod tests {
     #[test]
     fn blocks_after_278_messages_resumes_at_69() {
         let mut s = UnixSock::new(0);
-        let mut n = 0;
+        let (mut n, mut sent) = (0, 0);
         while !s.is_full() {
-            s.send(100);
+            s.send(100, Cpu(0), &mut sent);
             n += 1;
         }
         assert_eq!(n, 278);
@@ -200,6 +241,20 @@ mod tests {
             assert_eq!(s.receive(100), (100, true));
             n -= 1;
         }
-        assert_eq!(n, 69);
+        assert_eq!((n, sent), (69, 278 * 768));
+    }
+
+    /// 1,365 messages of 768 bytes are 1,023.75 KiB, 1,368 are 1,026.
+    #[test]
+    fn a_buffer_is_cold_after_a_cache_of_others() {
+        let (mut first, mut others) = (UnixSock::new(0), UnixSock::new(0));
+        // Stamps wrap around.
+        let mut sent = ((1 << 32) - 4) << 10;
+        first.send(100, Cpu(3), &mut sent);
+        for n in 2..=1_368 {
+            others.send(100, Cpu(3), &mut sent);
+            let cold = first.is_cold(1024, |c| if c == Cpu(3) { sent } else { 0 });
+            assert_eq!(cold, n >= 1_367, "after {n}");
+        }
     }
 }

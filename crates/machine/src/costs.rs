@@ -154,6 +154,8 @@ cost_table! {
         unix_send,
         /// unix_stream_recvmsg of a small message, data present.
         unix_recv,
+        /// What send and receive of a small message take more if its buffer left the L2 between.
+        unix_cold,
         /// Testing whether a blocked sender may go on.
         unix_wake_check,
         /// futex wait up to schedule(): hash, bucket lock, queueing, and leaving the queue.

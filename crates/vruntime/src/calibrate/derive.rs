@@ -17,6 +17,8 @@ pub struct Measured {
     pub send: Sample,
     /// A 100-byte receive from one with data.
     pub recv: Sample,
+    /// Both, with 20 sockets whose buffers are more than the L2 holds.
+    pub backlog: Sample,
     /// Round trip of two threads on one CPU.
     pub threads: Sample,
     /// Round trip of two processes on one CPU.
@@ -104,8 +106,11 @@ pub fn derive(base: &MachineSpec, m: &Measured, origin: &str) -> Derived {
     let around = m.syscall.mid + f64::from(c.unix_wake_check.mid);
     c.unix_send = cost(&m.send, 1.0, around, "send less getppid and unix_wake_check");
     c.unix_recv = cost(&m.recv, 1.0, m.syscall.mid, "receive less getppid");
+    let hot = m.send.mid + m.recv.mid;
+    c.unix_cold = cost(&m.backlog, 1.0, hot, "send and receive on 20 full sockets less on one");
     let direct = ["syscall_entry", "syscall_exit", "pipe_write", "pipe_read"];
-    measured.extend(direct.into_iter().chain(["unix_send", "unix_recv"]).map(String::from));
+    let sockets = ["unix_send", "unix_recv", "unix_cold"];
+    measured.extend(direct.into_iter().chain(sockets).map(String::from));
 
     for (distance, pairs, sample) in line_transfers(&m.lines) {
         let slot = match distance {
@@ -197,6 +202,7 @@ mod tests {
             read: about(450.0),
             send: about(900.0),
             recv: about(700.0),
+            backlog: about(2_000.0),
             threads: about(4_000.0),
             processes: about(5_000.0),
             lines: [30.0, 50.0, 40.0].map(|ns| line(Distance::Llc, ns)).into(),
@@ -210,7 +216,7 @@ mod tests {
         let read = c.syscall_entry.mid + c.pipe_lock.mid + c.pipe_read.mid + c.pipe_unlock.mid;
         assert_eq!(read + c.syscall_exit.mid, 450);
         assert_eq!(c.unix_send.mid + c.unix_wake_check.mid, 700);
-        assert_eq!(c.unix_recv.mid, 500);
+        assert_eq!((c.unix_recv.mid, c.unix_cold.mid), (500, 400));
         assert_eq!(c.line_transfer.llc.mid, 40);
         assert_eq!(c.switch_other_mm.mid, c.switch_same_mm.mid + 500);
         assert_eq!((c.line_transfer.llc.low, c.line_transfer.llc.high), (27, 60));

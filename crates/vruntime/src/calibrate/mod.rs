@@ -92,6 +92,7 @@ fn measure(topo: &Topology, idle: &[IdleSpec]) -> io::Result<Measured> {
         read,
         send,
         recv,
+        backlog: probe::socket_backlog(0)?,
         threads: probe::threads_round_trip(0)?,
         processes: probe::processes_round_trip(0)?,
         lines,
@@ -133,6 +134,7 @@ fn samples(m: &Measured) -> Vec<(String, Sample)> {
         ("pipe read, 100 bytes".into(), m.read),
         ("unix socket send, 100 bytes".into(), m.send),
         ("unix socket receive, 100 bytes".into(), m.recv),
+        ("both, 20 sockets of 250 messages".into(), m.backlog),
         ("round trip, 2 threads, 1 CPU".into(), m.threads),
         ("round trip, 2 processes, 1 CPU".into(), m.processes),
     ];

@@ -79,10 +79,23 @@ pub fn pipe(cpu: usize) -> io::Result<(Sample, Sample)> {
     fill_and_drain(cpu, 600, writer, reader)
 }
 
-/// The same on a pair of Unix stream sockets, of which the usual buffer holds 278.
+/// Messages on a socket: the usual buffer holds 278.
+const ON_A_SOCKET: usize = 250;
+
+/// The same on a pair of Unix stream sockets.
 pub fn socket(cpu: usize) -> io::Result<(Sample, Sample)> {
     let (sender, receiver) = UnixStream::pair()?;
-    fill_and_drain(cpu, 250, sender, receiver)
+    fill_and_drain(cpu, ON_A_SOCKET, sender, receiver)
+}
+
+/// Send and receive of a message, together, with 20 sockets as full: 4 MiB of buffers.
+pub fn socket_backlog(cpu: usize) -> io::Result<Sample> {
+    let pairs = (0..CHANNELS).map(|_| UnixStream::pair()).collect::<io::Result<Vec<_>>>()?;
+    let (mut senders, mut receivers): (Vec<_>, Vec<_>) = pairs.into_iter().unzip();
+    repeat(cpu, 101, CHANNELS * ON_A_SOCKET, || {
+        fill(&mut senders, ON_A_SOCKET)?;
+        drain(&mut receivers, ON_A_SOCKET).map(drop)
+    })
 }
 
 /// Writes `n` messages of 100 bytes, then reads them, many times.
@@ -209,8 +222,8 @@ pub fn line_transfer(a: usize, b: usize) -> io::Result<Sample> {
     })
 }
 
-/// Pipes that are visited in turn.
-const PIPES: usize = 20;
+/// Channels that are filled in turn.
+const CHANNELS: usize = 20;
 
 /// What it costs a visitor that another CPU had a pipe before, ns a visit: CPU `a` writes
 /// `messages` of 100 bytes to each of 20 pipes, in turn, then CPU `b` drains one after the other;
@@ -218,7 +231,7 @@ const PIPES: usize = 20;
 pub fn pipe_visits(a: usize, b: usize, messages: usize) -> io::Result<(Sample, Sample)> {
     const ROUNDS: u64 = 201;
     let make = || -> io::Result<(Vec<PipeReader>, Vec<PipeWriter>)> {
-        let pipes = (0..PIPES).map(|_| io::pipe()).collect::<io::Result<Vec<_>>>()?;
+        let pipes = (0..CHANNELS).map(|_| io::pipe()).collect::<io::Result<Vec<_>>>()?;
         Ok(pipes.into_iter().unzip())
     };
     let ((mut readers, mut writers), (mut own_readers, mut own_writers)) = (make()?, make()?);
@@ -254,7 +267,7 @@ pub fn pipe_visits(a: usize, b: usize, messages: usize) -> io::Result<(Sample, S
         pinned?;
         Ok::<_, io::Error>((filled.into_iter().collect::<io::Result<Vec<_>>>()?, reads))
     })?;
-    let a_visit = |more: f64| more / PIPES as f64;
+    let a_visit = |more: f64| more / CHANNELS as f64;
     Ok((
         Sample::of(writes.iter().map(|&(write, own, _)| a_visit(write - own)).collect()),
         Sample::of(writes.iter().zip(reads).map(|(w, read)| a_visit(read - w.2)).collect()),
