@@ -18,7 +18,8 @@ pub enum Stream {
     NiRandom = 4,
     /// Who wins when several CPUs ask for a lock at the same nanosecond.
     Ties = 5,
-    /// The written initial kernel (warm state).
+    /// The written initial kernel (warm state): counter 0 is of a task, from 1 on of the balancing
+    /// clocks of a CPU, a level each.
     WarmState = 6,
     /// Whatever a workload wants to vary.
     Workload = 7,
