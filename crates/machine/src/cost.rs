@@ -18,6 +18,12 @@ pub struct Cost {
     pub source: String,
 }
 
+/// `ns` · `permille`/1000, rounded to nearest.
+pub(crate) fn scaled(ns: u32, permille: u32) -> u32 {
+    let exact = (u64::from(ns) * u64::from(permille) + 500) / 1000;
+    u32::try_from(exact).unwrap_or(u32::MAX)
+}
+
 impl Cost {
     /// The largest value a cost may have: one second.
     pub const MAX: u32 = 1_000_000_000;
@@ -39,8 +45,7 @@ impl Cost {
     /// Multiplies the value and its range by `permille`/1000, rounded, at most [`Cost::MAX`].
     pub fn scale(&mut self, permille: u32) {
         for ns in [&mut self.low, &mut self.mid, &mut self.high] {
-            let scaled = (u64::from(*ns) * u64::from(permille) + 500) / 1000;
-            *ns = u32::try_from(scaled).unwrap_or(u32::MAX).min(Cost::MAX);
+            *ns = scaled(*ns, permille).min(Cost::MAX);
         }
     }
     /// The value in low … high that 64 uniform bits select.

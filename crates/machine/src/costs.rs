@@ -6,7 +6,7 @@
 //! executing CPU's caches; lines that come from elsewhere are charged by [`crate::Lines`], waiting
 //! by [`crate::Lock`], so neither is in the table. The model uses `mid`.
 
-use crate::cost::{Cost, DistanceCost};
+use crate::cost::{Cost, DistanceCost, scaled};
 use crate::topology::Distance;
 use crate::{SpecError, nearest_name};
 use serde::{Deserialize, Serialize};
@@ -105,8 +105,7 @@ macro_rules! cost_table {
             /// Multiplies every path cost by `permille`/1000, rounded to nearest. Signals between
             /// CPUs keep their values: they do not scale with a core's speed.
             pub fn scale_paths(&mut self, permille: u32) {
-                let scale = |ns: u32| (u64::from(ns) * u64::from(permille) + 500) / 1000;
-                $(self.$p = u32::try_from(scale(self.$p)).unwrap_or(u32::MAX);)+
+                $(self.$p = scaled(self.$p, permille);)+
             }
             /// The value of a cost that has no distance class, for knock-outs and overrides.
             pub fn by_name_mut(&mut self, name: &str) -> Option<&mut u32> {
