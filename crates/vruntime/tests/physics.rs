@@ -4,7 +4,7 @@
 mod scenario;
 
 use std::sync::Arc;
-use vruntime::base::{Ns, Resource};
+use vruntime::base::{Func, Ns, Resource};
 use vruntime::formats::kernel_file::kernel;
 use vruntime::formats::machine_file::builtin_machine;
 use vruntime::kernel::record::{Knockout, RunRecord, RunSpec, Sampling, Variation};
@@ -123,4 +123,30 @@ fn who_is_preempted_by_a_wakeup_does_not_pay_for_the_way_out() {
     let c = &record.counters;
     let voluntary = 100 * c.voluntary_switches / c.context_switches;
     assert!((53..=62).contains(&voluntary), "{voluntary} %");
+}
+
+/// Sockets that hold megabytes: a receive takes up to `unix_cold` more, most of it with an L2 of
+/// 1 MiB and nothing with one that holds all buffers.
+#[test]
+fn buffers_that_left_the_cache_take_longer_to_receive() {
+    let receive = |l2_kib| {
+        let mut machine = builtin_machine("uma-2").unwrap();
+        (machine.caches.l2_kib, machine.caches.llc_mib) = (l2_kib, 64);
+        let record = run(&RunSpec {
+            machine: Arc::new(machine),
+            release: Arc::new(kernel("v6.5").unwrap().release),
+            workload: parse("taskset -c 0 perf bench sched messaging -g 1 -l 100000").unwrap(),
+            seed: 1,
+            sampling: Sampling::Window { warmup: Ns::from_ms(50), window: Ns::from_ms(100) },
+            checks: false,
+            variation: Variation::default(),
+            timeline: 0,
+        })
+        .unwrap();
+        let own = record.cpu_time.iter().filter(|e| e.0 == Func::UnixRecv);
+        own.map(|e| e.2.0 as f64).sum::<f64>() / record.counters.messages as f64
+    };
+    let cold = f64::from(builtin_machine("uma-2").unwrap().costs.unix_cold.mid);
+    let more = receive(1024) - receive(32 * 1024);
+    assert!(more > 0.3 * cold && more < 1.1 * cold, "{more} of {cold} ns");
 }
