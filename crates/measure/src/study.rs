@@ -106,7 +106,7 @@ pub struct StudyRow {
     pub scored: bool,
     /// Computed from published figures.
     pub derived: bool,
-    /// Of the cost tables drawn, how many keep the sign of the modelled change; null if none were.
+    /// Of the cost tables drawn, how many keep the modelled effect; null if none were.
     pub stable: Option<(usize, usize)>,
 }
 
@@ -117,6 +117,16 @@ impl StudyRow {
     /// Error of the modelled change in points.
     pub fn error(&self) -> Option<f64> {
         Some((self.modelled_delta_pct? - self.published_delta_pct?).abs())
+    }
+    /// True if `drawn`, the same row with other costs, has the same effect: a change keeps its
+    /// sign, and where there was none there is none.
+    pub fn keeps_effect(&self, drawn: &StudyRow) -> bool {
+        let sign = |r: &StudyRow| r.modelled_delta_pct.map(f64::signum);
+        match self.effect_modelled {
+            Some(Effect::Neutral) => drawn.effect_modelled == Some(Effect::Neutral),
+            Some(_) => sign(self) == sign(drawn),
+            None => false,
+        }
     }
     /// Sets the model's figures.
     pub fn model(&mut self, before: Option<f64>, after: Option<f64>, band: f64) {
@@ -148,6 +158,8 @@ pub struct Score {
     pub median_abs_error_points: Option<f64>,
     /// The same by metric.
     pub median_by_metric: BTreeMap<String, f64>,
+    /// Effects that at least nine in ten of the cost tables drawn keep; null if none were drawn.
+    pub stable: Option<usize>,
     /// Fitted numbers.
     pub fitted_parameters: usize,
 }
@@ -159,6 +171,7 @@ pub fn score(rows: &[StudyRow], fitted_parameters: usize) -> Score {
     let right = count(&StudyRow::right);
     let base = count(&|r| r.effect_published == Effect::Improves);
     let neutral = |r: &StudyRow| r.effect_published == Effect::Neutral;
+    let stable = |r: &StudyRow| r.stable.is_some_and(|(kept, of)| 10 * kept >= 9 * of);
     let errors = |metric: Option<&str>| -> Option<f64> {
         let of = scored.iter().filter(|r| metric.is_none_or(|m| r.metric == m));
         median(of.filter_map(|r| r.error()).collect())
@@ -172,6 +185,7 @@ pub fn score(rows: &[StudyRow], fitted_parameters: usize) -> Score {
         neutral_right: count(&|r| neutral(r) && r.right()),
         median_abs_error_points: errors(None),
         median_by_metric: by.collect(),
+        stable: scored.iter().any(|r| r.stable.is_some()).then(|| count(&stable)),
         fitted_parameters,
     }
 }
@@ -232,6 +246,25 @@ mod tests {
         let s = score(&[row((2.0, 1.0), Effect::Improves, (2.0, 1.0))], 0);
         assert_eq!((s.effects_right, s.skill), (1, None));
         assert_eq!(score(&[], 0).median_abs_error_points, None);
+    }
+
+    #[test]
+    fn an_effect_is_kept_by_its_sign_or_by_staying_away() {
+        let with = |after| row((10.0, 8.0), Effect::Improves, (10.0, after));
+        let (better, none) = (with(8.0), with(10.1));
+        assert!(better.keeps_effect(&with(9.9)) && !better.keeps_effect(&with(10.1)));
+        assert!(none.keeps_effect(&with(9.9)) && !none.keeps_effect(&with(11.0)));
+        let mut unknown = with(8.0);
+        unknown.model(None, Some(1.0), 2.5);
+        assert!(!unknown.keeps_effect(&better) && !better.keeps_effect(&unknown));
+    }
+
+    #[test]
+    fn nine_draws_in_ten_make_an_effect_stable() {
+        let kept = |stable| StudyRow { stable, ..row((2.0, 1.0), Effect::Improves, (2.0, 1.0)) };
+        let rows = [kept(Some((18, 20))), kept(Some((17, 20)))];
+        assert_eq!(score(&rows, 0).stable, Some(1));
+        assert_eq!(score(&[kept(None)], 0).stable, None);
     }
 
     #[test]

@@ -163,7 +163,7 @@ fn score_line(s: &Score) -> String {
         s.median_by_metric.iter().map(|(name, x)| format!("{name} {x:.1}")).collect();
     format!(
         "Effects: {} of {} agree (skill over \"always improves\": {}; neutral rows: {} of {}). \
-         Median error of the change: {} ({}). Fitted numbers: {}.",
+         Median error of the change: {} ({}). Fitted numbers: {}.{}",
         s.effects_right,
         s.rows,
         s.skill.map_or("undefined".into(), |x| format!("{x:.2}")),
@@ -171,6 +171,10 @@ fn score_line(s: &Score) -> String {
         s.neutral_rows,
         points(s.median_abs_error_points),
         by.join(", "),
-        s.fitted_parameters
+        s.fitted_parameters,
+        s.stable.map_or(String::new(), |n| format!(
+            " Kept by at least nine in ten cost tables: {n} of {} effects.",
+            s.rows
+        ))
     )
 }

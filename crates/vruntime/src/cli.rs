@@ -185,7 +185,8 @@ pub struct StudyArgs {
     /// Fit one number for each machine on the figures before the change, and print it
     #[arg(long)]
     pub fit: bool,
-    /// Draw cost tables between low and high, and count in how many each change keeps its sign
+    /// Draw cost tables between low and high, and count in how many each effect stays; a draw is as
+    /// rough as --quick
     #[arg(long, value_name = "N", num_args = 0..=1, default_missing_value = "100",
           value_parser = whole(1..=10_000))]
     pub uncertainty: Option<u64>,

@@ -201,7 +201,7 @@ fn manual_pages_and_completions() {
 #[test]
 fn an_interrupt_reports_the_seeds_that_are_complete() {
     let binary = assert_cmd::cargo::cargo_bin("vruntime");
-    let mut child = std::process::Command::new(binary)
+    let child = std::process::Command::new(binary)
         .args(["run", "-m", "uma-2", "-k", "v6.1", "-w", "perf bench sched pipe -l 100000000"])
         .args(["--seeds", "100000", "-j", "1", "--json", "-q"])
         .args(["--warmup", "1ms", "--window", "20ms"])
@@ -209,6 +209,12 @@ fn an_interrupt_reports_the_seeds_that_are_complete() {
         .spawn()
         .unwrap();
     std::thread::sleep(std::time::Duration::from_millis(1_500));
+    let value = interrupted(child);
+    assert!(!value["runs"].as_array().unwrap().is_empty());
+}
+
+/// ^C now: what the process reports.
+fn interrupted(mut child: std::process::Child) -> Value {
     let pid = nix::unistd::Pid::from_raw(child.id() as i32);
     nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGINT).unwrap();
     let mut text = String::new();
@@ -216,16 +222,30 @@ fn an_interrupt_reports_the_seeds_that_are_complete() {
     assert_eq!(child.wait().unwrap().code(), Some(130), "{text}");
     let value: Value = serde_json::from_str(&text).unwrap();
     assert_eq!(value["interrupted"], true);
-    assert!(!value["runs"].as_array().unwrap().is_empty());
+    value
 }
 
-/// A study of one case, with a fit, draws, a question and a page.
 #[test]
-fn a_study_sets_published_and_modelled_figures_side_by_side() {
+fn an_interrupted_study_keeps_its_rows_and_the_draws_that_are_complete() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("my.toml");
+    std::fs::write(&path, small_study()).unwrap();
+    let child = std::process::Command::new(assert_cmd::cargo::cargo_bin("vruntime"))
+        .args(["study", path.to_str().unwrap(), "--uncertainty", "10000", "--json", "-q"])
+        .stdout(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    std::thread::sleep(std::time::Duration::from_secs(4));
+    let row = &interrupted(child)["rows"][0];
+    assert!(row["modelled_delta_pct"].is_number(), "{row}");
+    let draws = row["stable"][1].as_u64().unwrap_or(0);
+    assert!((1..10_000).contains(&draws), "{row}");
+}
+
+/// A study of one case, with a fit, draws and a question.
+fn small_study() -> String {
     let effort = "{ warmup_ms = 1, window_ms = 4, seeds = 1, time = \"all-groups\" }";
-    let text = format!(
+    format!(
         "schema = \"study/1\"\nname = \"my\"\ntitle = \"a title\"\nsource = \"a source\"\n\
          kernels = {{ old = \"v6.1-autogroup\" }}\nneutral_pct = {{ time = 2.5 }}\n\
          fitted = {{ costs = \"path\", low = 800, high = 1250, source = \"a guess\" }}\n\
@@ -236,7 +256,14 @@ fn a_study_sets_published_and_modelled_figures_side_by_side() {
          effect = \"improves\"\n\
          [[question]]\nid = \"q\"\ntext = \"Why?\"\ncase = \"c\"\n\
          metric = \"messages_per_second\"\nknockouts = [\"rq_lock\"]\nsplit = 1\n"
-    );
+    )
+}
+
+#[test]
+fn a_study_sets_published_and_modelled_figures_side_by_side() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("my.toml");
+    let text = small_study();
     std::fs::write(&path, &text).unwrap();
     let file = path.to_str().unwrap();
     let v = json(&["study", file, "--json", "-q", "--uncertainty", "2"], "vruntime/study/1");
@@ -247,6 +274,7 @@ fn a_study_sets_published_and_modelled_figures_side_by_side() {
         assert!(row[key].is_number(), "{key}: {row}");
     }
     assert_eq!(row["stable"][1], 2);
+    assert!(v["score"]["stable"].is_number());
     assert_eq!((&v["score"]["rows"], &v["score"]["fitted_parameters"]), (&1.into(), &0.into()));
     let v = json(&["study", file, "--json", "-q", "--quick"], "vruntime/study/1");
     assert_eq!(v["sampling"], serde_json::json!({"mode": "shortened", "loops_divided_by": 2}));

@@ -4,6 +4,7 @@ use super::explain::explanation;
 use crate::batch::{Batch, run_specs};
 use crate::cli::StudyArgs;
 use crate::failure::{Done, Failure};
+use crate::interrupt;
 use crate::machine_choice::machine;
 use serde_json::json;
 use std::collections::BTreeMap;
@@ -54,6 +55,9 @@ pub fn study(args: &StudyArgs) -> Result<Done, Failure> {
 /// What is run under one key.
 type Key = (String, String, String);
 
+/// What is complete: records of each key by seed.
+type Records = BTreeMap<Key, Vec<RunRecord>>;
+
 /// A study being carried out.
 struct Lab<'a> {
     study: &'a Study,
@@ -89,20 +93,21 @@ impl Lab<'_> {
         Ok(Lab { study, effort, machines, threads, quiet: args.quiet })
     }
 
-    /// Runs every key with every seed: records by key.
+    /// Runs every key with every seed of `effort`; after ^C those are missing of which a seed is.
     fn run(
         &self,
         keys: &[Key],
+        effort: &Effort,
         variation: &Variation,
-    ) -> Result<BTreeMap<Key, Vec<RunRecord>>, Failure> {
+    ) -> Result<Records, Failure> {
         let mut specs = Vec::new();
         let mut loops = Vec::new();
         for (machine, expression, workload) in keys {
             let choice = kernel(expression)?;
             let release = Arc::new(choice.release);
-            let Part { workload, sampling, whole, part } = part(workload, &self.effort)?;
+            let Part { workload, sampling, whole, part } = part(workload, effort)?;
             loops.push((whole, part));
-            specs.extend((1..=self.effort.seeds).map(|seed| RunSpec {
+            specs.extend((1..=effort.seeds).map(|seed| RunSpec {
                 machine: Arc::clone(&self.machines[machine]),
                 release: Arc::clone(&release),
                 workload: Arc::clone(&workload),
@@ -114,14 +119,19 @@ impl Lab<'_> {
             }));
         }
         let records = run_specs(&specs, self.threads, self.quiet)?;
-        let mut by_key: BTreeMap<Key, Vec<RunRecord>> = BTreeMap::new();
-        let runs = keys.iter().zip(loops).flat_map(|k| (0..self.effort.seeds).map(move |_| k));
-        for ((key, (whole, part)), record) in runs.zip(records) {
-            let mut record = record.ok_or(Failure::Interrupted)?;
-            record.time = record.time.map(|t| t.mul_div(whole.into(), part.into()));
-            by_key.entry(key.clone()).or_default().push(record);
+        let mut complete = Records::new();
+        for ((key, (whole, part)), of_key) in
+            keys.iter().zip(loops).zip(records.chunks(effort.seeds as usize))
+        {
+            let Some(mut of_key) = of_key.iter().cloned().collect::<Option<Vec<_>>>() else {
+                continue;
+            };
+            for record in &mut of_key {
+                record.time = record.time.map(|t| t.mul_div(whole.into(), part.into()));
+            }
+            complete.insert(key.clone(), of_key);
         }
-        Ok(by_key)
+        Ok(complete)
     }
 
     /// Every key of the study once.
@@ -138,15 +148,14 @@ impl Lab<'_> {
     }
 
     /// Mean of a metric over the runs of a key; `None` if a run does not know it.
-    fn value(&self, records: &[RunRecord], metric: &str) -> Option<f64> {
-        let all_groups =
-            matches!(self.effort.span(), Span::Window { time: TimeFrom::AllGroups, .. });
+    fn value(records: &[RunRecord], effort: &Effort, metric: &str) -> Option<f64> {
+        let all_groups = matches!(effort.span(), Span::Window { time: TimeFrom::AllGroups, .. });
         let known: Option<Vec<f64>> =
             records.iter().map(|r| study_metric(metric, r, all_groups)).collect();
         vruntime_measure::stats::mean(&known?)
     }
 
-    fn rows(&self, records: &BTreeMap<Key, Vec<RunRecord>>) -> Vec<StudyRow> {
+    fn rows(&self, records: &Records, effort: &Effort) -> Vec<StudyRow> {
         let published = |e: Published| match e {
             Published::Improves => Effect::Improves,
             Published::Worsens => Effect::Worsens,
@@ -154,7 +163,7 @@ impl Lab<'_> {
         };
         let row = |r: &vruntime_formats::study_file::PublishedRow| {
             let case = self.case(&r.case);
-            let value = |after| self.value(&records[&key(case, after)], &r.metric);
+            let value = |after| Self::value(records.get(&key(case, after))?, effort, &r.metric);
             let mut row = StudyRow {
                 id: r.id.clone(),
                 case: r.case.clone(),
@@ -183,37 +192,45 @@ impl Lab<'_> {
         self.study.cases.iter().find(|c| c.id == id).expect("the reader has checked")
     }
 
-    /// Draws cost tables and counts in how many each change keeps its sign.
+    /// Draws cost tables, with the effort of a quick run, and counts in how many each effect stays.
     fn uncertainty(&self, rows: &mut [StudyRow], draws: u64) -> Result<(), Failure> {
-        let mut kept = vec![0; rows.len()];
         for n in 1..=draws {
             let variation = Variation { draw: Some(n), ..Variation::default() };
-            let drawn = self.rows(&self.run(&self.keys(), &variation)?);
-            for ((kept, mid), drawn) in kept.iter_mut().zip(rows.iter()).zip(&drawn) {
-                let sign = |r: &StudyRow| r.modelled_delta_pct.map(f64::signum);
-                *kept += usize::from(sign(mid).is_some() && sign(mid) == sign(drawn));
+            let effort = &self.study.quick;
+            let drawn = self.run(&self.keys(), effort, &variation)?;
+            if interrupt::seen() {
+                break;
             }
-        }
-        for (row, kept) in rows.iter_mut().zip(kept) {
-            row.stable = Some((kept, draws as usize));
+            for (row, drawn) in rows.iter_mut().zip(self.rows(&drawn, effort)) {
+                let (kept, of) = row.stable.unwrap_or_default();
+                row.stable = Some((kept + usize::from(row.keeps_effect(&drawn)), of + 1));
+            }
         }
         Ok(())
     }
 
-    fn report(&mut self, args: &StudyArgs) -> Result<Done, Failure> {
-        let mut rows = self.rows(&self.run(&self.keys(), &Variation::default())?);
-        if let Some(draws) = args.uncertainty {
-            self.uncertainty(&mut rows, draws)?;
+    fn report(&self, args: &StudyArgs) -> Result<Done, Failure> {
+        let records = self.run(&self.keys(), &self.effort, &Variation::default())?;
+        if records.is_empty() {
+            return Err(Failure::Interrupted);
         }
+        let mut rows = self.rows(&records, &self.effort);
         let mut answers = Vec::new();
         if args.explain {
             for q in &self.study.questions {
-                answers.push(self.answer(q)?);
+                match self.answer(q) {
+                    Err(Failure::Interrupted) => break,
+                    answer => answers.push(answer?),
+                }
             }
         }
+        if let Some(draws) = args.uncertainty.filter(|_| !interrupt::seen()) {
+            self.uncertainty(&mut rows, draws)?;
+        }
+        let interrupted = interrupt::seen();
         let score = score(&rows, self.study.fits.len());
         if args.json {
-            return Ok(Done::json(&json!({
+            let report = json!({
                 "schema": "vruntime/study/1",
                 "study": self.study.name,
                 "quick": args.quick,
@@ -232,11 +249,14 @@ impl Lab<'_> {
                 "rows": super::to_json(&rows)?,
                 "score": super::to_json(&score)?,
                 "answers": super::to_json(&answers.iter().map(|a| &a.2).collect::<Vec<_>>())?,
-            })));
+                "interrupted": interrupted,
+            });
+            return Ok(Done::json(&report).interrupted(interrupted));
         }
         let cases: Vec<(String, String)> =
             self.study.cases.iter().map(|c| (c.id.clone(), self.describe(c))).collect();
-        let effort = self.describe_effort(args.quick);
+        let drawn = rows.iter().find_map(|r| r.stable).map_or(0, |(_, of)| of);
+        let effort = self.describe_effort(args.quick, drawn, interrupted);
         let options = [
             args.quick.then(|| " --quick".to_string()),
             args.seeds.map(|n| format!(" --seeds {n}")),
@@ -257,7 +277,8 @@ impl Lab<'_> {
             score: &score,
             answers: &answers,
         };
-        Ok(Done::new(if args.page { study_page(&report) } else { study_text(&report) }))
+        let text = if args.page { study_page(&report) } else { study_text(&report) };
+        Ok(Done::new(text).interrupted(interrupted))
     }
 
     fn describe(&self, c: &Case) -> String {
@@ -275,28 +296,19 @@ impl Lab<'_> {
         format!("{} on {}, {} against {}", c.workload, c.machine, short(&c.after), short(&c.before))
     }
 
-    fn describe_effort(&self, quick: bool) -> String {
-        let simulated = match self.effort.span() {
-            Span::Shortened(by) => {
-                format!(
-                    "benchmarks to their end with 1/{by} of their loops, times multiplied by {by}"
-                )
-            }
-            Span::Window { warmup_ms, window_ms, time } => {
-                let from = match time {
-                    TimeFrom::SlowestGroup => "the slowest group's progress",
-                    TimeFrom::AllGroups => "the progress of all groups together",
-                };
-                format!(
-                    "{window_ms} ms after {warmup_ms} ms of warm-up, times extrapolated from \
-                     {from} in that window"
-                )
-            }
+    fn describe_effort(&self, quick: bool, drawn: usize, interrupted: bool) -> String {
+        let draws = match drawn {
+            0 => String::new(),
+            n => format!(
+                " Cost tables drawn between low and high: {n}, each {}.",
+                describe(&self.study.quick)
+            ),
         };
         format!(
-            "{}Simulated: {simulated}; {} seed(s).{}",
+            "{}Simulated: {}.{draws}{}{}",
             if quick { "QUICK RUN: figures are rough. " } else { "" },
-            self.effort.seeds,
+            describe(&self.effort),
+            if interrupted { " Ended by ^C: what was not complete is missing." } else { "" },
             self.describe_fits()
         )
     }
@@ -403,11 +415,12 @@ impl Lab<'_> {
                 let mut spec = (*plain).clone();
                 multiply(&mut spec, fitted.costs, permille);
                 self.machines.insert(name.clone(), Arc::new(spec));
-                let records = self.run(&keys, &Variation::default())?;
+                let records = self.run(&keys, &self.effort, &Variation::default())?;
                 let mut logs = Vec::new();
                 for (k, published, _) in &base {
                     let no_time = "fit: a group made no progress, or a benchmark was given up";
-                    let got = self.value(&records[k], "time");
+                    let of_key = records.get(k).ok_or(Failure::Interrupted)?;
+                    let got = Self::value(of_key, &self.effort, "time");
                     let got = got.ok_or_else(|| Failure::Usage(no_time.into()))?;
                     logs.push((published / got).ln());
                 }
@@ -430,6 +443,26 @@ impl Lab<'_> {
         }
         Ok(Done::new(out))
     }
+}
+
+/// How a benchmark is simulated, and how often.
+fn describe(effort: &Effort) -> String {
+    let simulated = match effort.span() {
+        Span::Shortened(by) => {
+            format!("benchmarks to their end with 1/{by} of their loops, times multiplied by {by}")
+        }
+        Span::Window { warmup_ms, window_ms, time } => {
+            let from = match time {
+                TimeFrom::SlowestGroup => "the slowest group's progress",
+                TimeFrom::AllGroups => "the progress of all groups together",
+            };
+            format!(
+                "{window_ms} ms after {warmup_ms} ms of warm-up, times extrapolated from {from} \
+                 in that window"
+            )
+        }
+    };
+    format!("{simulated}; {} seed(s)", effort.seeds)
 }
 
 /// What is simulated of a workload: `part` of its `whole` loops.
