@@ -325,6 +325,10 @@ impl<'a> Migrations<'a> {
         let mut failed = vec![0, 1, tries + 1, tries + 4];
         failed.dedup();
         failed.retain(|&n| u64::from(n) <= most);
+        if b.path == Path::Active {
+            // The pass that asked for the push had failed.
+            failed = vec![1];
+        }
         Moment {
             pass: LonePass { kind, on, slot, idle },
             cpus,

@@ -227,8 +227,8 @@ impl Ground {
             Cx { now: NOW, cpu: src, sh, machine, cost: Ns::ZERO, slowdown: 1024, resched };
         let imbalance =
             vruntime_sched::balance::imbalance::Imbalance { kind: MigrationType::Task, amount: 1 };
-        let state = &mut balancer.state(m.pass.slot).clone();
-        fill(k, m, Locked { src, imbalance }, state, &queue, fair, &mut cx);
+        let locked = Locked { src, imbalance };
+        fill(k, m, locked, balancer.state_mut(m.pass.slot), &queue, fair, &mut cx);
         // The stopper counts.
         cx.sh.loads[src.ix()].nr_running = tasks.len() as u32 + 1;
         let rq = &mut cx.sh.rqs[src.ix()];

@@ -9,6 +9,7 @@
 //! **Example.** A and the stopper are on CPU 1, CPU 0 is idle and asked: A goes to 0.
 
 use super::detach::{can_migrate_task, detach_task};
+use super::imbalance::Imbalance;
 use super::{Env, IdleType, Path, World, cause};
 use crate::cx::Cx;
 use vruntime_base::{Cpu, TaskId};
@@ -30,6 +31,8 @@ pub(super) fn push(env: &mut Env, w: &mut World, cx: &mut Cx, cpu: Cpu) -> Optio
         dst_cpu: to,
         src_cpu: cpu,
         active: true,
+        // Asks for no amount, and counts as one by load.
+        imbalance: Imbalance::default(),
         cause: cause(Path::Active, cx.sh.domains.at(slot).name),
         tasks: std::mem::take(&mut env.tasks),
         ..env.clone()

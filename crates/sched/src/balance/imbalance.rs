@@ -32,7 +32,7 @@ pub enum MigrationType {
 }
 
 /// A pull to be made.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Imbalance {
     /// What is counted.
     pub kind: MigrationType,

@@ -33,7 +33,7 @@ use crate::cx::Cx;
 use crate::domains::Domains;
 use crate::fair::Fair;
 use crate::scheduler::{BalanceKind, BalanceStep, Moved, TickWork};
-use imbalance::{Imbalance, MigrationType};
+use imbalance::Imbalance;
 use vruntime_base::{Cause, CauseKind, Cpu, CpuMask, Func, Ns, Resource, Stream, TaskId};
 use vruntime_machine::Line;
 
@@ -414,7 +414,7 @@ impl Run {
                 src_cpu: cpu,
                 cpus: CpuMask::EMPTY,
                 whole: true,
-                imbalance: Imbalance { kind: MigrationType::Load, amount: 0 },
+                imbalance: Imbalance::default(),
                 all_pinned: false,
                 some_pinned: false,
                 need_break: false,

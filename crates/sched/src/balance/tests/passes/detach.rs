@@ -148,3 +148,22 @@ pub(crate) fn tasks_in_delayed_dequeue_are_passed_over() {
         assert_eq!(lab.moved(), [format!("{} 2→0 newidle balance, MC", ids[pulled])]);
     }
 }
+
+/// A push counts as one by load, whatever the pass before counted on that CPU: here a newidle pull
+/// by tasks.
+#[test]
+fn a_push_takes_a_task_in_delayed_dequeue() {
+    let mut lab = Lab::new(&Release { ni_random: false, ..v6_18() }, 1, 4, 1, 0);
+    lab.tasks(2, 3);
+    lab.newidle(0);
+    let a = lab.balancer.moved[0].task;
+    let se = lab.sh.task(a).se;
+    lab.fair.ses[se.ix()].sched_delayed = true;
+    lab.fair.cfs[0].h_nr_runnable -= 1;
+    // The stopper of CPU 0 is to push it to CPU 1.
+    lab.sh.loads[0].nr_running += 1;
+    lab.sh.rqs[0].curr = TaskId(0);
+    (lab.sh.rqs[0].active_balance, lab.sh.rqs[0].push_cpu) = (true, Cpu(1));
+    lab.at(0, |b, f, cx| b.active_balance(f, cx, Cpu(0)));
+    assert_eq!(lab.moved().last(), Some(&format!("{a} 0→1 active balance, MC")));
+}
