@@ -13,6 +13,7 @@ pub mod duration;
 pub mod explain;
 pub mod failure;
 pub mod interrupt;
+mod lab;
 pub mod machine_choice;
 pub mod progress;
 pub mod record;

@@ -23,10 +23,10 @@ use vruntime_kernel::program::Workload;
 use vruntime_kernel::record::{Sampling, Variation};
 
 /// A full run that has not ended after this much simulated time is given up.
-const FULL_LIMIT: Ns = Ns(600_000_000_000);
+pub(crate) const FULL_LIMIT: Ns = Ns(600_000_000_000);
 
 /// The workload that a command line names.
-fn workload(command: &str) -> Result<Arc<dyn Workload>, Failure> {
+pub(crate) fn workload(command: &str) -> Result<Arc<dyn Workload>, Failure> {
     vruntime_workload::parse(command).map_err(|e| Failure::Usage(e.to_string()))
 }
 

@@ -1,0 +1,294 @@
+//! A study being carried out: its runs, its rows, its draws of cost tables, its fit.
+
+use crate::batch::run_specs;
+use crate::cli::StudyArgs;
+use crate::commands::{FULL_LIMIT, workload as workload_of};
+use crate::failure::{Done, Failure};
+use crate::interrupt;
+use crate::machine_choice::machine;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use vruntime_base::Ns;
+use vruntime_formats::kernel_file::kernel;
+use vruntime_formats::study_file::{
+    Case, Effect as Published, Effort, FittedCosts, PublishedRow, Span, Study, TimeFrom,
+};
+use vruntime_kernel::program::{Shortened, Workload};
+use vruntime_kernel::record::{RunRecord, RunSpec, Sampling, Variation};
+use vruntime_machine::MachineSpec;
+use vruntime_measure::study::{Effect, StudyRow, change_pct, study_metric};
+
+/// Rounds of the fit; each halves the range.
+const FIT_ROUNDS: usize = 6;
+
+/// What is run under one key.
+pub type Key = (String, String, String);
+
+/// What is complete: records of each key by seed.
+pub type Records = BTreeMap<Key, Vec<RunRecord>>;
+
+/// A study being carried out.
+pub struct Lab<'a> {
+    /// What it is.
+    pub study: &'a Study,
+    /// How much is simulated.
+    pub effort: Effort,
+    /// With the study's fit.
+    pub machines: BTreeMap<String, Arc<MachineSpec>>,
+    /// Threads; 0 for one per CPU.
+    pub threads: usize,
+    /// No progress bar.
+    pub quiet: bool,
+}
+
+fn key(case: &Case, after: bool) -> Key {
+    let kernel = if after { &case.after } else { &case.before };
+    (case.machine.clone(), kernel.clone(), case.workload.clone())
+}
+
+impl Lab<'_> {
+    /// The machines with what was fitted, unless it is to be fitted now.
+    pub fn new<'a>(study: &'a Study, args: &StudyArgs) -> Result<Lab<'a>, Failure> {
+        let mut effort = if args.quick { study.quick } else { study.full };
+        effort.seeds = args.seeds.unwrap_or(effort.seeds);
+        let mut machines = BTreeMap::new();
+        for case in &study.cases {
+            if machines.contains_key(&case.machine) {
+                continue;
+            }
+            let mut spec = machine(&case.machine)?;
+            if let (Some(fitted), Some(fit), false) =
+                (&study.fitted, study.fit_of(&case.machine), args.fit)
+            {
+                multiply(&mut spec, fitted.costs, fit.permille);
+            }
+            machines.insert(case.machine.clone(), Arc::new(spec));
+        }
+        let threads = args.threads as usize;
+        Ok(Lab { study, effort, machines, threads, quiet: args.quiet })
+    }
+
+    /// Runs every key with every seed of `effort`; after ^C those are missing of which a seed is.
+    pub fn run(
+        &self,
+        keys: &[Key],
+        effort: &Effort,
+        variation: &Variation,
+    ) -> Result<Records, Failure> {
+        let mut specs = Vec::new();
+        let mut loops = Vec::new();
+        for (machine, expression, workload) in keys {
+            let choice = kernel(expression)?;
+            let release = Arc::new(choice.release);
+            let Part { workload, sampling, whole, part } = part(workload, effort)?;
+            loops.push((whole, part));
+            specs.extend((1..=effort.seeds).map(|seed| RunSpec {
+                machine: Arc::clone(&self.machines[machine]),
+                release: Arc::clone(&release),
+                workload: Arc::clone(&workload),
+                seed: seed.wrapping_add(choice.seed_offset),
+                sampling,
+                checks: false,
+                variation: variation.clone(),
+                timeline: 0,
+            }));
+        }
+        let records = run_specs(&specs, self.threads, self.quiet)?;
+        let mut complete = Records::new();
+        for ((key, (whole, part)), of_key) in
+            keys.iter().zip(loops).zip(records.chunks(effort.seeds as usize))
+        {
+            let Some(mut of_key) = of_key.iter().cloned().collect::<Option<Vec<_>>>() else {
+                continue;
+            };
+            for record in &mut of_key {
+                record.time = record.time.map(|t| t.mul_div(whole.into(), part.into()));
+            }
+            complete.insert(key.clone(), of_key);
+        }
+        Ok(complete)
+    }
+
+    /// Every key of the study once.
+    pub fn keys(&self) -> Vec<Key> {
+        let mut keys = Vec::new();
+        for case in &self.study.cases {
+            for k in [key(case, false), key(case, true)] {
+                if !keys.contains(&k) {
+                    keys.push(k);
+                }
+            }
+        }
+        keys
+    }
+
+    /// Mean of a metric over the runs of a key; `None` if a run does not know it.
+    fn value(records: &[RunRecord], effort: &Effort, metric: &str) -> Option<f64> {
+        let all_groups = matches!(effort.span(), Span::Window { time: TimeFrom::AllGroups, .. });
+        let known: Option<Vec<f64>> =
+            records.iter().map(|r| study_metric(metric, r, all_groups)).collect();
+        vruntime_measure::stats::mean(&known?)
+    }
+
+    /// Published figures beside those of `records`, which `effort` made.
+    pub fn rows(&self, records: &Records, effort: &Effort) -> Vec<StudyRow> {
+        let published = |e: Published| match e {
+            Published::Improves => Effect::Improves,
+            Published::Worsens => Effect::Worsens,
+            Published::Neutral => Effect::Neutral,
+        };
+        let row = |r: &PublishedRow| {
+            let case = self.case(&r.case);
+            let value = |after| Self::value(records.get(&key(case, after))?, effort, &r.metric);
+            let mut row = StudyRow {
+                id: r.id.clone(),
+                case: r.case.clone(),
+                metric: r.metric.clone(),
+                published_before: r.before,
+                published_after: r.after,
+                published_delta_pct: change_pct(r.before, r.after),
+                modelled_before: None,
+                modelled_after: None,
+                modelled_delta_pct: None,
+                effect_published: published(r.effect),
+                effect_modelled: None,
+                fitted: self.study.fits.iter().any(|f| f.rows.contains(&r.id)),
+                scored: r.scored,
+                derived: r.derived,
+                stable: None,
+            };
+            let band = self.study.neutral_pct.get(&r.metric).copied().unwrap_or(0.0);
+            row.model(value(false), value(true), band);
+            row
+        };
+        self.study.rows.iter().map(row).collect()
+    }
+
+    /// The case of this id.
+    pub fn case(&self, id: &str) -> &Case {
+        self.study.cases.iter().find(|c| c.id == id).expect("the reader has checked")
+    }
+
+    /// Draws cost tables, with the effort of a quick run, and counts in how many each effect stays.
+    pub fn uncertainty(&self, rows: &mut [StudyRow], draws: u64) -> Result<(), Failure> {
+        for n in 1..=draws {
+            let variation = Variation { draw: Some(n), ..Variation::default() };
+            let effort = &self.study.quick;
+            let drawn = self.run(&self.keys(), effort, &variation)?;
+            if interrupt::seen() {
+                break;
+            }
+            for (row, drawn) in rows.iter_mut().zip(self.rows(&drawn, effort)) {
+                let (kept, of) = row.stable.unwrap_or_default();
+                row.stable = Some((kept + usize::from(row.keeps_effect(&drawn)), of + 1));
+            }
+        }
+        Ok(())
+    }
+
+    /// Fits one number a machine on the times before the change, and prints it for the file.
+    pub fn fit(&mut self) -> Result<Done, Failure> {
+        let Some(fitted) = self.study.fitted.clone() else {
+            let what =
+                format!("study `{}` has no [fitted]: nothing may be fitted", self.study.name);
+            return Err(Failure::Usage(what));
+        };
+        let mut out = String::new();
+        for name in self.machines.keys().cloned().collect::<Vec<_>>() {
+            let mut base: Vec<(Key, f64, Vec<String>)> = Vec::new();
+            for r in self.study.rows.iter().filter(|r| r.metric == "time" && r.scored) {
+                let case = self.case(&r.case);
+                let k = key(case, false);
+                match base.iter_mut().find(|b| b.0 == k) {
+                    _ if case.machine != name => {}
+                    Some(b) => b.2.push(r.id.clone()),
+                    None => base.push((k, r.before, vec![r.id.clone()])),
+                }
+            }
+            if base.is_empty() {
+                continue;
+            }
+            let plain = Arc::clone(&self.machines[&name]);
+            let keys: Vec<Key> = base.iter().map(|b| b.0.clone()).collect();
+            let (mut low, mut high) = (fitted.low, fitted.high);
+            let mut best = (0, f64::INFINITY);
+            for _ in 0..FIT_ROUNDS {
+                // Times grow with costs, so the sign of the mean error says where to go on.
+                let permille = low.midpoint(high);
+                let mut spec = (*plain).clone();
+                multiply(&mut spec, fitted.costs, permille);
+                self.machines.insert(name.clone(), Arc::new(spec));
+                let records = self.run(&keys, &self.effort, &Variation::default())?;
+                let mut logs = Vec::new();
+                for (k, published, _) in &base {
+                    let no_time = "fit: a group made no progress, or a benchmark was given up";
+                    let of_key = records.get(k).ok_or(Failure::Interrupted)?;
+                    let got = Self::value(of_key, &self.effort, "time");
+                    let got = got.ok_or_else(|| Failure::Usage(no_time.into()))?;
+                    logs.push((published / got).ln());
+                }
+                let mean = logs.iter().sum::<f64>() / logs.len() as f64;
+                let squares = logs.iter().map(|x| x * x).sum::<f64>() / logs.len() as f64;
+                let residual = 100.0 * squares.sqrt();
+                if residual < best.1 {
+                    best = (permille, residual);
+                }
+                *(if mean > 0.0 { &mut low } else { &mut high }) = permille;
+            }
+            let (permille, residual) = best;
+            let ids: Vec<String> =
+                base.iter().flat_map(|b| &b.2).map(|id| format!("\"{id}\"")).collect();
+            out += &format!(
+                "[[fit]]\nmachine = \"{name}\"\nrows = [{}]\npermille = {permille}\n\
+                 residual_pct = {residual:.1}\n",
+                ids.join(", ")
+            );
+        }
+        Ok(Done::new(out))
+    }
+}
+
+/// What is simulated of a workload: `part` of its `whole` loops.
+pub struct Part {
+    /// With these loops.
+    pub workload: Arc<dyn Workload>,
+    /// How long.
+    pub sampling: Sampling,
+    whole: u32,
+    part: u32,
+}
+
+/// See [`Part`].
+pub fn part(command: &str, effort: &Effort) -> Result<Part, Failure> {
+    let workload = workload_of(command)?;
+    match effort.span() {
+        Span::Window { warmup_ms, window_ms, .. } => {
+            Ok(Part { workload, sampling: window(warmup_ms, window_ms), whole: 1, part: 1 })
+        }
+        Span::Shortened(by) => {
+            let Some(Shortened { workload, whole, part }) = workload.shortened(by) else {
+                let what = format!("loops_divided_by: `{command}` cannot be shortened");
+                return Err(Failure::Input(what));
+            };
+            Ok(Part { workload, sampling: Sampling::Full { limit: FULL_LIMIT }, whole, part })
+        }
+    }
+}
+
+/// A window after a warm-up.
+pub fn window(warmup_ms: u64, window_ms: u64) -> Sampling {
+    Sampling::Window { warmup: Ns::from_ms(warmup_ms), window: Ns::from_ms(window_ms) }
+}
+
+/// Multiplies `costs` by `permille`/1000: their middle values and their ranges.
+fn multiply(spec: &mut MachineSpec, costs: FittedCosts, permille: u32) {
+    match costs {
+        FittedCosts::Path => spec.path_permille.scale(permille),
+        FittedCosts::LineTransfer => {
+            let line = &mut spec.costs.line_transfer;
+            for cost in [&mut line.llc, &mut line.package, &mut line.remote] {
+                cost.scale(permille);
+            }
+        }
+    }
+}
