@@ -17,7 +17,7 @@ const KINDS: [(&str, &str, &str); 6] = [
 ];
 
 /// The tables, in the order of the page: where the state is from, and how many of the kinds.
-const TABLES: [(&str, usize); 2] = [("true", 6), ("reconstructed", 3)];
+const TABLES: [(&str, usize); 2] = [("true", 6), ("reconstructed", 6)];
 
 /// Judges the recordings in `dirs` and puts the tables into the page. False if that failed.
 pub fn run(root: &Path, dirs: &[String]) -> bool {

@@ -99,6 +99,9 @@ impl SideColumns {
             cfs_weight_more: 0,
             cfs_util_more: 0,
             cfs_load_more: 0,
+            util_more: 0,
+            util_est_less: 0,
+            cfs_runnable: None,
             parent: (depth > 0).then(|| Parent {
                 weight: n(self.par[0]) as u64,
                 vruntime: n(self.par[1]) as u64,

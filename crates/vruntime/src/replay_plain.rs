@@ -34,6 +34,7 @@ pub fn plain_trace(r: &Recorded, cpus: &CpuNumbers) -> (Trace, usize) {
                         runtime: r.runtime,
                         vruntime: r.vruntime,
                     }),
+                    tick: None,
                 });
             }
         }

@@ -68,6 +68,26 @@ fn decisions_agree_from_rebuilt_state() {
     }
 }
 
+/// From plain traces: ticks and passes of the balancer, and a wrong request size shows in ticks.
+#[test]
+fn ticks_and_migrations_agree_from_rebuilt_state() {
+    let report = trace_check(&[V6_1, V6_12].map(recording), Given::default()).unwrap();
+    let of = |kind: &str| report.kind_from(kind, "reconstructed").unwrap();
+    for (kind, enough) in [("tick_preemption", 40), ("migration", 25), ("migration_tasks", 35)] {
+        at_least(kind, of(kind).agree, of(kind).determined, 950, enough);
+    }
+    let ticks = &of("tick_preemption").rules;
+    assert!(ticks["goes on"] >= 10 && ticks["slice ended"] >= 10, "{ticks:?}");
+    let paths = &of("migration_tasks").rules;
+    for path in ["newidle", "nohz idle", "periodic", "active"] {
+        assert!(paths.keys().any(|r| r.starts_with(&format!("{path} balance"))), "{paths:?}");
+    }
+    let longer = Given { kernel: Some("v6.12+base_slice_ns=6000000"), topology: None };
+    let wrong = trace_check(&[recording(V6_12)], longer).unwrap();
+    let k = wrong.kind_from("tick_preemption", "reconstructed").unwrap();
+    assert!(k.determined > 10 && k.agree * 10 < k.determined * 8, "{}", wrong.text());
+}
+
 #[test]
 fn a_wrong_kernel_is_caught() {
     let right = trace_check(&[recording(V6_1)], Given::default()).unwrap();

@@ -9,6 +9,9 @@
 //! through `schedule` account the task. If the trace has no such events, only an activation's own
 //! flag is conclusive, and only against an event of the same wakeup. One that was accounted in an
 //! interrupt may have been asked by a tick: such an event tells the flag before it, not after it.
+//! *Ticks.* A tick accounts the running task in a hard interrupt, and so does a wakeup, but that is
+//! then shown by its own events around it. The accounting's event shows the flag before the tick's
+//! check, the next one on the CPU after it, unless another CPU put a task there meanwhile.
 //! *Departures.* D1: `sched_yield` is taken for an answered request. D2: so is RCU's direct setting
 //! of the flag.
 
@@ -28,6 +31,33 @@ struct Sight {
     waking: Option<i64>,
     /// Activations that wait for the next event on this CPU.
     open: Vec<usize>,
+    tick: Option<MaybeTick>,
+}
+
+/// The last accounting was a tick's, if no activation follows that it belongs to.
+#[derive(Clone, Copy)]
+struct MaybeTick {
+    /// Its glimpse.
+    of: usize,
+    /// The flag was clear before, and no other CPU has put a task here since.
+    tells: bool,
+    /// The first event after it has shown this.
+    asked: Option<Option<bool>>,
+}
+
+impl Sight {
+    /// The flag is `set` now; `None`: not shown.
+    fn after_tick(&mut self, set: Option<bool>) {
+        if let Some(t) = &mut self.tick {
+            let of = |set: bool| (!set || t.tells).then_some(set);
+            t.asked = t.asked.or(Some(set.and_then(of)));
+        }
+    }
+
+    /// It was no activation's.
+    fn is_tick(&mut self, ticks: &mut Vec<(usize, Option<bool>)>) {
+        ticks.extend(self.tick.take().map(|t| (t.of, t.asked.flatten())));
+    }
 }
 
 /// An event, for what it shows of its CPU.
@@ -38,9 +68,11 @@ struct Shown {
     accounts: bool,
 }
 
-/// Fills [`super::trace::Row::asked`] and [`super::trace::Row::due`] of all activations.
+/// Fills [`super::trace::Row::asked`] and [`super::trace::Row::due`] of all activations, and
+/// [`super::trace::Glimpse::tick`].
 pub fn infer(t: &mut Trace) {
-    let glimpses = std::mem::take(&mut t.glimpses);
+    let mut glimpses = std::mem::take(&mut t.glimpses);
+    let mut ticks = vec![];
     let complete = glimpses.iter().any(|g| g.ran.is_some());
     let mut cpus = vec![Sight::default(); t.nr_cpus];
     let mut next = 0;
@@ -52,10 +84,29 @@ pub fn infer(t: &mut Trace) {
                 flags: g.flags,
                 accounts: g.ran.is_some(),
             };
+            let s = &mut cpus[g.cpu.ix()];
+            let hard = g.flags.is_some_and(|f| f.hard);
+            s.after_tick(g.flags.map(is_set));
+            if shown.accounts || !hard {
+                s.is_tick(&mut ticks);
+            }
+            let of_wakeup = s.waking.is_some();
             see(t, &mut cpus, &shown, complete);
+            if hard && !of_wakeup && g.ran.is_some_and(|r| r.pid == g.curr_pid) {
+                let tells = g.flags.is_some_and(|f| !is_set(f));
+                let asked = (!tells).then_some(None);
+                cpus[g.cpu.ix()].tick = Some(MaybeTick { of: next, tells, asked });
+            }
             next += 1;
         }
         let r = &t.rows[i];
+        let s = &mut cpus[r.cpu.ix()];
+        match r.kind {
+            RowKind::Switch => s.after_tick((r.b == 0 && r.p.pid != 0).then_some(true)),
+            RowKind::Wakeup if r.cpu == r.rq_cpu => s.tick = None,
+            _ => s.after_tick(r.flags.map(is_set)),
+        }
+        s.is_tick(&mut ticks);
         match r.kind {
             RowKind::Switch => switch(t, &mut cpus, i, complete),
             RowKind::Wakeup | RowKind::WakeupNew => activation(t, &mut cpus, i, complete),
@@ -66,6 +117,9 @@ pub fn infer(t: &mut Trace) {
                 cpus[cpu.ix()].waking = waking;
             }
         }
+    }
+    for (of, asked) in ticks {
+        glimpses[of].tick = Some(asked);
     }
     t.glimpses = glimpses;
 }
@@ -120,6 +174,8 @@ fn activation(t: &mut Trace, cpus: &mut [Sight], i: usize, complete: bool) {
     let s = &mut cpus[target];
     if r.cpu == r.rq_cpu {
         s.idle = r.curr_pid == 0;
+    } else if let Some(tick) = &mut s.tick {
+        tick.tells = false;
     }
     let one = complete || own && s.waking == Some(r.p.pid);
     let before = s.set.or(s.accounted).filter(|_| s.open.is_empty() && one);
@@ -138,7 +194,7 @@ fn activation(t: &mut Trace, cpus: &mut [Sight], i: usize, complete: bool) {
         (Some(false), Some(true)) => Some(true),
         _ => None,
     };
-    (s.set, s.accounted) = (after, None);
+    (s.set, s.accounted, s.waking) = (after, None, None);
 }
 
 #[cfg(test)]
@@ -161,7 +217,8 @@ mod tests {
     fn glimpse(cpu: u16, before: usize, flags: Flags, accounts: bool) -> Glimpse {
         let ran = accounts.then_some(Ran { pid: 1, runtime: 1, vruntime: None });
         let curr_pid = 100 + i64::from(cpu);
-        Glimpse { ts: 0, cpu: Cpu(cpu), before, curr_pid, flags: Some(flags), ran }
+        let flags = Some(flags);
+        Glimpse { ts: 0, cpu: Cpu(cpu), before, curr_pid, flags, ran, tick: None }
     }
 
     #[test]
@@ -208,5 +265,46 @@ mod tests {
         t.glimpses = vec![glimpse(1, 0, ALL, true)];
         infer(&mut t);
         assert_eq!(t.rows[0].asked, Some(true));
+    }
+
+    /// 101 runs on CPU 1 and is accounted in a hard interrupt; `after` follows there.
+    fn tick(after: Vec<Row>, glimpses: Vec<Glimpse>) -> Option<Option<bool>> {
+        let hard = Flags { interrupt: true, hard: true, ..ALL };
+        let ran = Some(Ran { pid: 101, runtime: 1, vruntime: None });
+        let mut rows = vec![row(RowKind::Waking, 0, 0, ALL)];
+        rows.extend(after);
+        rows.push(row(RowKind::Waking, 0, 0, ALL));
+        let mut t = trace(rows);
+        t.glimpses = vec![Glimpse { ran, ..glimpse(1, 1, hard, false) }];
+        t.glimpses.extend(glimpses);
+        infer(&mut t);
+        t.glimpses[0].tick
+    }
+
+    #[test]
+    fn the_next_event_tells_what_a_tick_has_asked() {
+        let hard = Flags { interrupt: true, hard: true, ..SET };
+        let soft = Flags { interrupt: true, ..ALL };
+        assert_eq!(tick(vec![], vec![glimpse(1, 1, soft, false)]), Some(Some(false)));
+        let then = vec![glimpse(1, 1, hard, false), glimpse(1, 1, SET, false)];
+        assert_eq!(tick(vec![], then), Some(Some(true)));
+        let mut switch = row(RowKind::Switch, 1, 1, ALL);
+        (switch.p.pid, switch.n) = (101, Some(Side { pid: 7, ..Side::default() }));
+        assert_eq!(tick(vec![switch.clone()], vec![]), Some(Some(true)));
+        switch.b = 1;
+        assert_eq!(tick(vec![switch], vec![]), Some(None), "it sleeps");
+        // CPU 0 puts a task there meanwhile, which may have asked as well.
+        let wakeup = row(RowKind::Wakeup, 0, 1, ALL);
+        let then = vec![glimpse(1, 2, SET, false)];
+        assert_eq!(tick(vec![wakeup], then), Some(None));
+    }
+
+    #[test]
+    fn what_is_accounted_for_a_wakeup_is_no_tick() {
+        let hard = Flags { interrupt: true, hard: true, ..ALL };
+        let wakeup = row(RowKind::Wakeup, 1, 1, hard);
+        assert_eq!(tick(vec![wakeup.clone()], vec![glimpse(1, 1, hard, false)]), None);
+        let waking = row(RowKind::Waking, 1, 1, ALL);
+        assert_eq!(tick(vec![waking, wakeup], vec![]), Some(Some(false)));
     }
 }

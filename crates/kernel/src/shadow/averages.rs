@@ -215,6 +215,16 @@ impl<'a> Averages<'a> {
         }
     }
 
+    /// A tick brings queue `c` and its running task up to date.
+    pub fn tick(&mut self, c: usize, now: u64) {
+        for r in &mut self.runs {
+            let curr = r.f.cfs[c].curr;
+            if curr.is_some() {
+                r.f.age(Ns(now), curr);
+            }
+        }
+    }
+
     /// `pid` (0: nothing; `None`: a task of another class) runs on `c` from now on.
     pub fn run(&mut self, c: usize, pid: Option<i64>, now: u64) {
         let next = pid.and_then(|p| self.ids.get(&p).copied());
@@ -248,8 +258,15 @@ impl<'a> Averages<'a> {
             let (lo, hi) = spread(load, e(0).load());
             let hi = hi.min(e(0).load()).max(lo);
             (s.load_avg, s.load_more) = (lo, hi - lo);
-            let t = &self.runs[1].tasks[id.ix()];
-            s.util_est = u64::from(t.util_est_ewma.max(t.util_est_enqueued));
+            let est = |i: usize| {
+                let t = &self.runs[i].tasks[id.ix()];
+                u64::from(t.util_est_ewma.max(t.util_est_enqueued))
+            };
+            let util = |i: usize| u64::from(e(i).avg.util_avg);
+            let (lo, hi) = spread(ends(util(0), util(1)), FULL);
+            (s.util_est, s.util_est_less) = (est(1), est(1).saturating_sub(est(0)));
+            s.util_avg = lo;
+            s.util_more = hi.max(est(1)).min(FULL).max(lo) - lo;
         }
         let q = |i: usize| &self.runs[i].f.cfs[c];
         let (lo, hi) = ends(q(0).load_weight, q(1).load_weight);
@@ -260,6 +277,8 @@ impl<'a> Averages<'a> {
         let (lo, hi) = spread(ends(util(0), util(1)), FULL);
         let hi = hi.min(FULL).max(lo);
         (s.cfs_util_avg, s.cfs_util_more) = (lo, hi - lo);
+        let runnable = ends(q(0).avg.runnable_avg.into(), q(1).avg.runnable_avg.into());
+        s.cfs_runnable = Some(spread(runnable, MOST_LOAD));
     }
 }
 

@@ -17,7 +17,12 @@ pub struct Count {
     pub all: i64,
     /// Of them fair, those in delayed dequeue included.
     pub fair: i64,
+    /// Of these in delayed dequeue, if no row has shown it.
+    pub hidden: i64,
 }
+
+/// More unseen tasks than these: the count is not known.
+const MOST_HIDDEN: i64 = 4;
 
 /// The count became this somewhere in `lo ..= hi`.
 #[derive(Clone, Copy, Debug)]
@@ -25,6 +30,8 @@ struct Point {
     lo: u64,
     hi: u64,
     count: Count,
+    /// There may be this many more, in delayed dequeue.
+    more: i64,
 }
 
 /// Counts of all CPUs.
@@ -59,8 +66,9 @@ impl Counts {
                         let hi = attached(t, next, i).map_or(r.ts + tail, |n| t.rows[n].ts);
                         let last = s.points[to].last().map_or(Count::default(), |p| p.count);
                         let fair = last.fair + i64::from(r.p.is_fair());
-                        let count = Count { all: last.all + 1, fair };
-                        s.points[to].push(Point { lo: r.ts, hi, count });
+                        let count = Count { all: last.all + 1, fair, hidden: 0 };
+                        let more = s.points[to].last().map_or(0, |p| p.more);
+                        s.points[to].push(Point { lo: r.ts, hi, count, more });
                     }
                 }
                 _ => {}
@@ -73,19 +81,20 @@ impl Counts {
         let points = &mut self.points[r.rq_cpu.ix()];
         let last = points.last().copied();
         let fair = match last {
+            _ if r.nr_fair.is_some() => r.nr_fair.unwrap_or(all),
             _ if r.p.tg == 0 => r.p.cfs_nr,
             Some(l) => l.count.fair + all - l.count.all,
             None => all,
         };
-        let count = Count { all, fair };
+        let (count, more) = (Count { all, fair, hidden: 0 }, r.nr_more);
         let Some(last) = last else {
-            return points.push(Point { lo: 0, hi: r.ts, count });
+            return points.push(Point { lo: 0, hi: r.ts, count, more });
         };
-        if last.count != count {
+        if (last.count, last.more) != (count, more) {
             let sleeps = i64::from(r.kind == RowKind::Switch && !r.p.on_rq && r.p.pid != 0);
             let drained = r.kind == RowKind::Switch && all < last.count.all - sleeps;
             let lo = if drained { last.hi } else { lo.max(last.hi) };
-            points.push(Point { lo: lo.min(r.ts), hi: r.ts, count });
+            points.push(Point { lo: lo.min(r.ts), hi: r.ts, count, more });
         } else if last.hi > r.ts {
             // It had arrived by then.
             points.last_mut().expect("there is one").hi = r.ts;
@@ -97,13 +106,19 @@ impl Counts {
         let points = &self.points[c.ix()];
         let base = points.iter().rposition(|p| p.hi <= from);
         let start = base.map_or(0, |b| b + 1);
-        let reach = points[start..].iter().take_while(|p| p.lo <= to).map(|p| p.count);
-        let mut all: Vec<Count> = base.map(|b| points[b].count).into_iter().chain(reach).collect();
+        let reach = points[start..].iter().take_while(|p| p.lo <= to);
+        let mut all: Vec<&Point> = base.map(|b| &points[b]).into_iter().chain(reach).collect();
         all.reverse();
         let mut seen: Vec<Count> = vec![];
-        for c in all {
-            if !seen.contains(&c) {
-                seen.push(c);
+        for p in all {
+            if p.more > MOST_HIDDEN {
+                return vec![];
+            }
+            for n in 0..=p.more {
+                let c = Count { all: p.count.all + n, fair: p.count.fair + n, hidden: n };
+                if !seen.contains(&c) {
+                    seen.push(c);
+                }
             }
         }
         seen
@@ -178,5 +193,19 @@ mod tests {
         assert_eq!((at(&c, 0, 1_500), at(&c, 0, 2_000)), (vec![2], vec![1]));
         assert_eq!(at(&c, 1, 2_500).first(), Some(&1));
         assert_eq!(at(&c, 1, 3_000), [1]);
+    }
+
+    /// One may be there in delayed dequeue; of very many the count is not known.
+    #[test]
+    fn what_may_be_there_unseen_is_counted_both_ways() {
+        let at = |more| {
+            let r = Row { nr_more: more, nr_fair: Some(2), ..shows(1_000, RowKind::Wakeup, 2) };
+            let t = Trace { rows: vec![r], nr_cpus: 1, ..Trace::default() };
+            let next = super::super::idle::next_rows(&t);
+            Counts::new(&t, &next, 100).at(Cpu(0), 2_000, 2_000)
+        };
+        let count = |all, hidden| Count { all, fair: all, hidden };
+        assert_eq!(at(1), [count(2, 0), count(3, 1)]);
+        assert!(at(64).is_empty());
     }
 }

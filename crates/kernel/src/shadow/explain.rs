@@ -4,6 +4,7 @@
 //! A move by the balancer is told with its pass. Other moves, and those of a plain trace, are named
 //! by the path that made them, going by the call chain or by who ran there.
 
+use super::moves::UNKNOWN;
 use super::placement::Facts;
 use super::queues::{CpuState, Queues};
 use super::result::{Disagreement, KindResult, Outcome};
@@ -235,8 +236,12 @@ fn entities(all: &[Side], of: &Side) -> Vec<(String, String)> {
 
 /// A tick of a CPU with several entities.
 pub(super) fn tick(found: &mut Found, r: &Row, s: &CpuState) -> Option<Explained> {
-    let asked = r.kind == RowKind::NeedResched;
-    let kernel = if asked { "asks for a reschedule" } else { "lets it go on" };
+    let asked = r.kind == RowKind::NeedResched || r.asked == Some(true);
+    let kernel = match (r.kind, r.asked) {
+        (RowKind::Tick, None) => "not known",
+        _ if asked => "asks for a reschedule",
+        _ => "lets it go on",
+    };
     let curr = s.curr.unwrap_or(r.p.pid);
     let event = format!("is found running by a tick of CPU {}", r.cpu);
     let mut e = found.take(r, "tick_preemption", curr, event, kernel.into())?;
@@ -312,7 +317,7 @@ const PATHS: [(&str, &str); 12] = [
 ];
 
 fn path(t: &Trace, r: &Row) -> (Option<&'static str>, Vec<&'static str>) {
-    if !t.stack(r).is_empty() {
+    if !t.stack(r).is_empty() && !t.has_frame(r, UNKNOWN) {
         let found = PATHS.iter().find(|p| t.has_frame(r, p.0));
         return (Some(found.map_or("another path", |p| p.1)), vec![]);
     }

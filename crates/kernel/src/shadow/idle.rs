@@ -157,12 +157,15 @@ pub fn next_times(t: &Trace) -> Vec<u64> {
     next
 }
 
-/// For every row, the next row of the same CPU.
+/// For every row, the next row of the same CPU; accountings, of a plain trace, left out.
 pub fn next_rows(t: &Trace) -> Vec<Option<usize>> {
     let mut last = vec![None; t.nr_cpus];
     let mut next = vec![None; t.rows.len()];
     for (i, r) in t.rows.iter().enumerate().rev() {
-        next[i] = last[r.cpu.ix()].replace(i);
+        next[i] = last[r.cpu.ix()];
+        if !(t.rebuilt && r.kind == RowKind::Other) {
+            last[r.cpu.ix()] = Some(i);
+        }
     }
     next
 }

@@ -119,15 +119,21 @@ pub fn later_state(t: &Trace, at: usize, cpu: usize, pid: i64) -> Option<&Side> 
 pub fn ent(k: &mut Asker, s: &Seen) -> Ent {
     let vruntime = Queues::vruntime(k, s);
     let off = if s.side.slop == 0 { 0 } else { vruntime.wrapping_sub(s.side.vruntime) };
+    let deadline = s.side.deadline.wrapping_add(off);
+    Ent { vruntime, deadline, seq: s.seq, ..ent_of(&s.side) }
+}
+
+/// A state as the decision code sees it.
+pub fn ent_of(s: &Side) -> Ent {
     Ent {
-        pid: s.side.pid,
-        vruntime,
-        deadline: s.side.deadline.wrapping_add(off),
-        slice: s.side.slice,
-        weight: s.side.weight,
-        policy: s.side.policy,
-        delayed: s.side.sched_delayed,
-        seq: s.seq,
+        pid: s.pid,
+        vruntime: s.vruntime,
+        deadline: s.deadline,
+        slice: s.slice,
+        weight: s.weight,
+        policy: s.policy,
+        delayed: s.sched_delayed,
+        seq: 0,
     }
 }
 

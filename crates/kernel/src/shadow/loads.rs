@@ -6,7 +6,7 @@
 //! were woken elsewhere are subtracted at the next update, whenever that is.
 //! *Equation.* L(t) = W + (L₀ − W)·y^(t/1.048576 ms), y^32 = 1/2.
 
-use super::trace::{RowKind, Side, Trace};
+use super::trace::{Row, RowKind, Side, Trace};
 use vruntime_base::Cpu;
 
 #[derive(Clone, Copy, Debug)]
@@ -45,9 +45,8 @@ impl Loads {
             let sides = [(r.rq_cpu, Some(&r.p)), (r.cpu, r.n.as_ref())];
             // Rebuilt loads are known where an event brings them up to date.
             let shows = match r.kind {
-                RowKind::Switch | RowKind::Wakeup | RowKind::WakeupNew => true,
-                RowKind::Migrate => !t.rebuilt || !t.in_wakeup(r),
-                _ => !t.rebuilt,
+                _ if !t.rebuilt => true,
+                _ => updates(t, r),
             };
             for (c, side) in sides.into_iter().filter(|_| shows) {
                 let Some(side) = side.filter(|s| s.tg == 0) else { continue };
@@ -142,6 +141,15 @@ impl Loads {
             most = most.max(hi * 4096 / (a + 1));
         }
         Some((least, most))
+    }
+}
+
+/// A row of a rebuilt trace shows averages that have just been brought up to date.
+pub fn updates(t: &Trace, r: &Row) -> bool {
+    match r.kind {
+        RowKind::Switch | RowKind::Wakeup | RowKind::WakeupNew | RowKind::Tick => true,
+        RowKind::Migrate => !t.in_wakeup(r),
+        _ => false,
     }
 }
 

@@ -11,6 +11,8 @@
 //! were there lately.
 //! *Time.* The statistics are read shortly before the first move, or, if the CPU stood still, as
 //! wakeups show that it did not take in, before that.
+//! *From a plain trace.* What moved a task is inferred ([`super::moves`]); where it is not known, a
+//! pass is undetermined.
 //! *Departures.* D1: passes that moved nothing leave no row and are not judged.
 
 use super::counts::{Count, Counts, in_balance, is_detaching};
@@ -18,6 +20,7 @@ use super::known::{Asker, explore};
 use super::levels::{CONTENT, GROUP, plausible};
 use super::lists::{Lists, Ran};
 use super::moment::{CpuThen, Ground, Moment, Pulled, QueueThen, TaskThen};
+use super::moves::UNKNOWN;
 use super::placement::Facts;
 use super::queues::{Queues, Seen};
 use super::result::{Disagreement, KindResult};
@@ -31,6 +34,7 @@ use vruntime_sched::balance::IdleType;
 use vruntime_sched::balance::alone::LonePass;
 use vruntime_sched::scheduler::BalanceKind;
 
+const PATH: &str = "the path of the move";
 const ORDER: &str = "order of the queue's list";
 const LATELY_NS: u64 = 200_000_000;
 /// From a pass's statistics to its first move: this many times as long as the choice of a CPU for a
@@ -42,6 +46,8 @@ const PASS: u64 = 4;
 enum Path {
     Balance(BalanceKind),
     Active,
+    /// Rebuilt: maybe the balancer.
+    Unknown,
 }
 
 /// Moves of one pass.
@@ -89,8 +95,8 @@ impl<'a> Migrations<'a> {
         let t = f.trace;
         let mut prev = vec![None; t.rows.len()];
         for (i, n) in next.iter().enumerate() {
-            if let Some(n) = n {
-                prev[*n] = Some(i);
+            if let Some(n) = n.filter(|_| !(t.rebuilt && t.rows[i].kind == RowKind::Other)) {
+                prev[n] = Some(i);
             }
         }
         let mut spans: BTreeMap<i64, Vec<(u64, i64)>> = BTreeMap::new();
@@ -139,7 +145,8 @@ impl<'a> Migrations<'a> {
         if r.p_nr_cpus_allowed.is_some() && !before {
             self.seen.note(r.p.pid, r.p_nr_cpus_allowed, r.rq_cpu);
         }
-        let limited = |n: i64| n > 1 && n < t.nr_cpus as i64;
+        // Less than one: not known.
+        let limited = |n: i64| n != 1 && n < t.nr_cpus as i64;
         if r.p.is_fair() && r.p.on_rq && r.p_nr_cpus_allowed.is_some_and(limited) {
             self.pinned[r.rq_cpu.ix()] = r.ts;
         }
@@ -155,7 +162,7 @@ impl<'a> Migrations<'a> {
         let r = &self.f.trace.rows[b.rows[0]];
         match b.path {
             Path::Balance(BalanceKind::Nohz) | Path::Active => Cpu(r.b as u16),
-            Path::Balance(_) => r.cpu,
+            Path::Balance(_) | Path::Unknown => r.cpu,
         }
     }
 
@@ -169,6 +176,10 @@ impl<'a> Migrations<'a> {
     /// Checks the pass whose first move is row `at`, if it is one. True if it was counted.
     pub fn check(&mut self, at: usize, q: &Queues) -> bool {
         let Some(b) = self.batches.get(&at) else { return false };
+        if b.path == Path::Unknown {
+            self.tasks.miss(&[PATH]);
+            return false;
+        }
         let Some(slot) = self.slot(b) else { return false };
         let b = b.clone();
         let in_group = |c: Cpu| q.cpus[c.ix()].queued.values().any(|m| m.side.tg != 0);
@@ -197,7 +208,7 @@ impl<'a> Migrations<'a> {
         let src = Cpu(r.a as u16);
         let question = |k: &mut Asker| match b.path {
             Path::Active => self.ground.borrow_mut().push(k, m, src, self.queue(src, b, q)),
-            Path::Balance(_) => self.ground.borrow_mut().pull(k, m, |c| self.queue(c, b, q)),
+            _ => self.ground.borrow_mut().pull(k, m, |c| self.queue(c, b, q)),
         };
         let took = |a: &Pulled| !a.tasks.is_empty();
         let same = |a: &Pulled, b: &Pulled| match m.source_only {
@@ -289,7 +300,7 @@ impl<'a> Migrations<'a> {
         let on = self.on(b);
         let kind = match b.path {
             Path::Balance(kind) => kind,
-            Path::Active => BalanceKind::Periodic,
+            _ => BalanceKind::Periodic,
         };
         let idle = match kind {
             BalanceKind::Newidle => IdleType::Newidle,
@@ -374,7 +385,10 @@ impl<'a> Migrations<'a> {
         let t = self.f.trace;
         let r = &t.rows[b.rows[0]];
         let s = &q.cpus[c.ix()];
-        let nr = match c.ix() == r.a as usize && r.p.tg == 0 {
+        if q.nr_unseen(c) > 0 {
+            return Err(CONTENT);
+        }
+        let nr = match c.ix() == r.a as usize && r.p.tg == 0 && !t.rebuilt {
             true => Some(r.p.cfs_nr + 1),
             false => self.counts.at(c, r.ts - 1, r.ts - 1).first().map(|n| n.fair),
         };
@@ -388,7 +402,7 @@ impl<'a> Migrations<'a> {
             None => None,
         };
         let of = order.first().map_or(0, |p| s.queued[p].side.vruntime);
-        let placed = s.queued.values().all(|m| m.exact && m.side.tg == 0)
+        let placed = s.queued.values().all(|m| m.exact && m.side.tg == 0 && m.side.slop == 0)
             && plausible(of, s.queued.values());
         let (root, refreshed) = self.h_load(c, r.ts);
         let tasks = order.iter().map(|p| {
@@ -399,10 +413,10 @@ impl<'a> Migrations<'a> {
             if !placed {
                 task.vruntime = (0, task.slice);
             }
-            let load = m.side.load_avg;
+            let (lo, hi) = (m.side.load_avg, m.side.load_avg + m.side.load_more);
             task.h_load = match m.side.tg {
-                0 => (load * refreshed.0 / (root.1 + 1), load * refreshed.1 / (root.0 + 1)),
-                _ => (0, 2 * load),
+                0 => (lo * refreshed.0 / (root.1 + 1), hi * refreshed.1 / (root.0 + 1)),
+                _ => (0, 2 * hi),
             };
             task
         });
@@ -441,7 +455,7 @@ impl<'a> Migrations<'a> {
             Some(n) => {
                 for c in f.topology.all().iter() {
                     // Who may use one CPU may be about to be moved to another one.
-                    if let Some(known) = self.seen.allowed(pid, n, c).filter(|_| n > 1) {
+                    if let Some(known) = self.seen.allowed(pid, n, c).filter(|_| n != 1) {
                         allowed.insert(c, known);
                     }
                 }
@@ -464,7 +478,10 @@ impl<'a> Migrations<'a> {
             allowed,
             age,
             h_load: (0, 0),
-            util: m.side.util_avg.max(m.side.util_est),
+            util: match m.side.util_more {
+                0 => (m.side.util_avg.max(m.side.util_est), m.side.util_avg.max(m.side.util_est)),
+                more => (m.side.util_avg, m.side.util_avg + more),
+            },
         }
     }
 
@@ -523,7 +540,7 @@ fn kthreads(t: &Trace) -> BTreeMap<i64, bool> {
         let flags = r.curr_flags?;
         Some((r.curr_pid, flags & PF_KTHREAD != 0))
     });
-    flags.collect()
+    t.named.keys().map(|&pid| (pid, true)).chain(flags).collect()
 }
 
 /// The passes that moved something, by their first row.
@@ -536,6 +553,9 @@ fn batches(t: &Trace, prev: &[Option<usize>]) -> BTreeMap<usize, Batch> {
         let c = r.cpu.ix();
         if r.kind == RowKind::Switch {
             pulled[c].clear();
+        }
+        if t.rebuilt && r.kind == RowKind::Other {
+            continue;
         }
         let Some(path) = path(t, r) else {
             if !is_detaching(t, r) {
@@ -574,6 +594,9 @@ fn path(t: &Trace, r: &Row) -> Option<Path> {
     }
     if t.has_frame(r, "active_load_balance_cpu_stop") {
         return Some(Path::Active);
+    }
+    if t.has_frame(r, UNKNOWN) && r.p.is_fair() {
+        return Some(Path::Unknown);
     }
     let any = |names: &[&str]| names.iter().any(|f| t.has_frame(r, f));
     let kind = if !in_balance(t, r) {

@@ -15,6 +15,7 @@
 //! | `levels` | one level of a queue as the decision code wants it |
 //! | `rebuild`, `queue_frame`, `averages` | the state that a plain trace lets one rebuild |
 //! | `answers` | what a plain trace tells of the kernel's requests |
+//! | `moves` | what a plain trace tells of who moved a task |
 //! | `decide` | the decision code of the fair class, asked about a level |
 //! | `counts`, `utilisation`, `lists` | tasks, utilisation, lists of CPUs for the balancer |
 //! | `moment` | a pass of the balancer, put together for its own code |
@@ -35,6 +36,7 @@ pub mod loads;
 pub mod manners;
 pub mod migration;
 pub mod moment;
+pub mod moves;
 pub mod pick;
 pub mod placement;
 pub mod preempt;
@@ -44,6 +46,8 @@ pub mod rebuild;
 pub mod result;
 pub mod scan_limit;
 pub mod tasks;
+#[cfg(test)]
+mod tests;
 pub mod tick;
 pub mod trace;
 pub mod utilisation;
@@ -151,7 +155,7 @@ fn replay(
             }
             RowKind::NeedResched => here.push(i),
             RowKind::Migrate if inside => {
-                let judged = !trace.rebuilt && migrations.check(i, &queues);
+                let judged = migrations.check(i, &queues);
                 if let Some(log) = &mut log {
                     let m = &mut migrations;
                     let of = |kind: &str| m.disagreements.iter().rfind(|d| d.kind == kind);
@@ -190,8 +194,8 @@ fn replay(
     ];
     kinds.retain(|k| k.determined + k.undetermined > 0);
     if trace.rebuilt {
-        // Ticks and the slow path ask for state that is not rebuilt.
-        let asked = |kind: &str| ["placement", "wakeup_preemption", "pick"].contains(&kind);
+        // The slow path asks for state that is not rebuilt.
+        let asked = |kind: &str| kind != "placement_slow_path";
         kinds.retain(|k| asked(&k.kind));
         disagreements.retain(|d| asked(&d.kind));
         for k in &mut kinds {

@@ -31,6 +31,7 @@ const NUMBERS: &str = "load or utilisation of a CPU between updates";
 const MARKED: &str = "whether a group is marked imbalanced";
 const FAILED: &str = "nr_balance_failed";
 const HOT: &str = "when a task last ran";
+const UTIL: &str = "utilisation of a queued task";
 const H_LOAD: &str = "h_load of a queued task";
 const PLACEMENT: &str = "placement of a task moved by the balancer";
 const AFFINITY: &str = "allowed CPUs of a queued task";
@@ -77,8 +78,8 @@ pub struct TaskThen {
     pub age: (u64, u64),
     /// Lowest and highest `task_h_load`.
     pub h_load: (u64, u64),
-    /// `task_util_est`.
-    pub util: u64,
+    /// Lowest and highest `task_util_est`.
+    pub util: (u64, u64),
 }
 
 /// A queue when it is locked.
@@ -275,7 +276,8 @@ impl Ground {
             *l = RqLoad::default();
             l.nr_running = count.all.max(0) as u32;
             l.h_nr_queued = count.fair.clamp(0, count.all.max(0)) as u32;
-            l.h_nr_delayed = then.delayed.clamp(0, i64::from(l.h_nr_queued)) as u32;
+            l.h_nr_delayed =
+                (then.delayed + count.hidden).clamp(0, i64::from(l.h_nr_queued)) as u32;
             let rq = &mut self.sh.rqs[c.ix()];
             *rq = Rq { clock: NOW, ..Rq::idle(c) };
             if !idle {
@@ -390,6 +392,7 @@ fn fill(
     let (src, tasks) = (l.src, &queue.tasks);
     let cfs = CfsId(u32::from(src.0));
     let by_task = l.imbalance.kind == MigrationType::Task;
+    let by_util = l.imbalance.kind == MigrationType::Util;
     let by_load = l.imbalance.kind == MigrationType::Load;
     let dst_waits = cx.sh.loads[m.pass.on.ix()].h_nr_queued;
     let release = &cx.sh.release;
@@ -428,7 +431,10 @@ fn fill(
         let open = t.age.0 < cost && !m.source_only;
         let hot = t.age.1 < cost || (open && k.truth(u, None, false));
         e.exec_start = if hot { NOW } else { Ns::ZERO };
-        e.avg.util_avg = t.util as u32;
+        e.avg.util_avg = match t.util {
+            (lo, hi) if lo == hi || !by_util || m.source_only => hi as u32,
+            (lo, hi) => k.ask(Unknown { name: UTIL, of: t.pid }, &[hi as i64, lo as i64]) as u32,
+        };
         e.avg.load_avg = match t.h_load {
             (lo, hi) if lo == hi || !by_load || m.source_only => hi,
             (lo, hi) => k.ask(Unknown { name: H_LOAD, of: t.pid }, &[hi as i64, lo as i64]) as u64,
@@ -523,7 +529,7 @@ mod tests {
         let topo = topo.build(Arch::X86).unwrap();
         let domains = Domains::build(&topo, &release());
         let cpu = |n: i64| CpuThen {
-            counts: vec![Count { all: n, fair: n }],
+            counts: vec![Count { all: n, fair: n, hidden: 0 }],
             idle: Some(n == 0),
             load: (1024 * n as u64, 1024 * n as u64),
             util: (1024 * n.min(1) as u64, 1024 * n.min(1) as u64),
@@ -558,7 +564,7 @@ mod tests {
             allowed: [(Cpu(0), true), (Cpu(1), true)].into(),
             age: (age, age),
             h_load: (1024, 1024),
-            util: 1024,
+            util: (1024, 1024),
         }
     }
 
@@ -598,7 +604,7 @@ mod tests {
     fn what_is_not_known_and_matters_is_named() {
         let queue = || vec![task(2, 9 * MS), TaskThen { curr: true, ..task(1, 0) }];
         let (all, tipping) = ends(2, queue(), |m| {
-            m.cpus[1].counts.push(Count { all: 1, fair: 1 });
+            m.cpus[1].counts.push(Count { all: 1, fair: 1, hidden: 0 });
         });
         assert_eq!((all.len(), tipping.as_str()), (2, COUNT));
         assert_eq!((&all[0].tasks[..], all[1].end), (&[2][..], LoneEnd::NoGroup));

@@ -1,7 +1,8 @@
 //! Virtual times of one CPU's queue as far as a plain trace tells them: intervals.
 //!
 //! *What.* Running adds the time that went by; entering places as `place_entity` does, applied to
-//! both ends. A task alone on its CPU has an exact time by choice of the origin.
+//! both ends. A task alone on its CPU has an exact time by choice of the origin. Where events tell
+//! for how long a task was accounted, that counts, and a request ends (EEVDF) when they say so.
 //! *Equations.* CFS: a sleeper enters at max(v, min_vruntime − credit); a queued entity is never
 //! further than the credit behind `min_vruntime`, and a lone one never ahead of it. EEVDF: a
 //! sleeper enters at V − lag·(W + w)/W, V the weighted mean; a lone one leaves with no lag.
@@ -72,6 +73,7 @@ pub struct Tuning {
     period: i64,
     lag_most: i64,
     half_first: bool,
+    keeps_request: bool,
 }
 
 impl Tuning {
@@ -87,6 +89,7 @@ impl Tuning {
             period: latency,
             lag_most: (2 * slice).max(k.tick_ns() as i64),
             half_first: k.place_deadline_initial,
+            keeps_request: k.place_rel_deadline,
         }
     }
 }
@@ -100,6 +103,10 @@ struct Entity {
     picked: i64,
     /// The kernel's own `v` when it was last accounted in this run.
     told: Option<i64>,
+    /// Virtual time since it was last accounted, by the clock.
+    open: i64,
+    /// The distance from `v` to `deadline` is known.
+    due_known: bool,
 }
 
 /// One CPU.
@@ -119,6 +126,12 @@ pub struct Frame {
     /// Tasks that may have stayed for delayed dequeue.
     hidden: BTreeSet<i64>,
     started: bool,
+    /// EEVDF: events tell when a task is accounted.
+    accounts: bool,
+    /// Virtual time that was taken to be accounted, and the event of which is to come.
+    ahead: i64,
+    /// When the running task was picked, and for how long it has been accounted since.
+    accounted: Option<(u64, u64)>,
 }
 
 fn weight_of(prio: i64) -> u64 {
@@ -130,6 +143,18 @@ impl Frame {
     pub fn nr_running(&self) -> (i64, i64) {
         let n = self.ents.len() + self.real_time.len();
         (n as i64, if self.complete { self.hidden.len() as i64 } else { MOST_TASKS })
+    }
+    /// Fair tasks known to be on the queue.
+    pub fn nr_fair(&self) -> i64 {
+        self.ents.len() as i64
+    }
+    /// `pid` hides from now on.
+    pub fn hide(&mut self, pid: i64) {
+        self.hidden.insert(pid);
+    }
+    /// `pid` runs.
+    pub fn runs(&self, pid: i64) -> bool {
+        self.curr == pid
     }
     /// `pid` is queued.
     pub fn is_queued(&self, pid: i64) -> bool {
@@ -147,7 +172,8 @@ impl Frame {
         if let Some(e) = self.ents.get_mut(&self.curr) {
             let d = Decider::virtual_time(ran, e.weight) as i64;
             e.v = e.v.plus(Span::at(d));
-            if t.eevdf && e.v.middle() >= e.deadline {
+            e.open += d;
+            if t.eevdf && !self.accounts && e.v.middle() >= e.deadline {
                 e.deadline = e.v.middle() + t.virtual_slice(e.weight);
             }
         }
@@ -187,12 +213,51 @@ impl Frame {
         self.update(now, t);
     }
 
+    /// `pid`, which runs, was accounted for `runtime` (EEVDF).
+    pub fn ran(&mut self, pid: i64, runtime: u64, now: u64, t: &Tuning) {
+        self.update(now, t);
+        self.accounts = true;
+        let Some(e) = self.ents.get_mut(&pid).filter(|_| pid == self.curr) else { return };
+        let d = Decider::virtual_time(runtime, e.weight) as i64;
+        self.accounted = self.accounted.map(|(picked, ran)| (picked, ran + runtime));
+        let open = std::mem::take(&mut e.open) + std::mem::take(&mut self.ahead);
+        e.v = e.v.plus(Span::at(d - open));
+        if e.v.middle() >= e.deadline {
+            e.deadline = e.v.middle() + t.virtual_slice(e.weight);
+        }
+    }
+
+    /// The clock of the queue, in so far as it counts for the running task: `now`, or, since that
+    /// was picked, as far as it has been accounted.
+    pub fn clock(&self, now: u64) -> i64 {
+        match self.accounted {
+            Some((picked, ran)) if self.accounts => (picked + ran) as i64,
+            _ => now as i64,
+        }
+    }
+
+    /// A tick, among several, has asked (EEVDF): it has found the request of `pid` at its end.
+    pub fn ended(&mut self, pid: i64, t: &Tuning) {
+        if let Some(e) = self.ents.get_mut(&pid) {
+            e.deadline = e.v.middle() + t.virtual_slice(e.weight);
+            e.due_known = true;
+        }
+    }
+
+    /// The distance from the virtual time of `pid` to its deadline is known.
+    pub fn knows_deadline(&self, pid: i64) -> bool {
+        self.accounts && self.ents.get(&pid).is_some_and(|e| e.due_known)
+    }
+
     /// `pid` stops running: time since it was last accounted is not its own.
     pub fn settle(&mut self, pid: i64) {
-        if let Some(e) = self.ents.get_mut(&pid)
-            && let Some(v) = e.told.take()
-        {
-            e.v = Span::at(v);
+        self.ahead = 0;
+        let Some(e) = self.ents.get_mut(&pid) else { return };
+        let open = std::mem::take(&mut e.open);
+        match e.told.take() {
+            Some(v) => e.v = Span::at(v),
+            None if self.accounts => e.v = e.v.plus(Span::at(-open)),
+            None => {}
         }
     }
 
@@ -201,9 +266,9 @@ impl Frame {
         self.hidden.contains(&pid)
     }
 
-    /// `pid` is being woken: it hides no longer.
-    pub fn woken(&mut self, pid: i64) {
-        self.hidden.remove(&pid);
+    /// `pid` is being woken: it hides no longer. True if it may have done so until now.
+    pub fn woken(&mut self, pid: i64) -> bool {
+        self.hidden.remove(&pid)
     }
 
     /// A task that is here, though no row put it here.
@@ -212,20 +277,42 @@ impl Frame {
             self.real_time.insert(pid);
         } else if !self.ents.contains_key(&pid) {
             let v = self.min_vruntime.widened(FAR);
-            self.insert(pid, prio, v, t.slice);
+            self.insert(pid, prio, v, t.slice, false);
             self.complete = false;
         }
     }
 
-    fn insert(&mut self, pid: i64, prio: i64, v: Span, slice: i64) {
+    fn insert(&mut self, pid: i64, prio: i64, v: Span, slice: i64, due_known: bool) {
         let weight = weight_of(prio);
         let deadline = v.middle() + Decider::virtual_time(slice.max(0) as u64, weight) as i64;
-        self.ents.insert(pid, Entity { weight, v, deadline, picked: 0, told: None });
+        let e = Entity { weight, v, deadline, picked: 0, told: None, open: 0, due_known };
+        self.ents.insert(pid, e);
+    }
+
+    /// `pid`, which has just entered, may be due at another time (EEVDF).
+    pub fn forget_deadline(&mut self, pid: i64) {
+        if let Some(e) = self.ents.get_mut(&pid) {
+            e.due_known = false;
+        }
+    }
+
+    /// How far the deadline of `pid` is from its virtual time, if that is known.
+    pub fn request_left(&self, pid: i64) -> Option<i64> {
+        self.ents.get(&pid).filter(|e| e.due_known).map(|e| e.deadline - e.v.middle())
+    }
+
+    /// `pid`, which has just been moved here, keeps what is left of its request.
+    pub fn keep_request(&mut self, pid: i64, left: Option<i64>, t: &Tuning) {
+        if let Some(e) = self.ents.get_mut(&pid).filter(|_| t.keeps_request) {
+            e.due_known = left.is_some();
+            e.deadline = left.map_or(e.deadline, |left| e.v.middle() + left);
+        }
     }
 
     /// `pid` (0: none) runs from now on.
     pub fn run(&mut self, pid: i64, now: u64, t: &Tuning) {
         (self.curr, self.since) = (pid, now);
+        self.accounted = self.ents.contains_key(&pid).then_some((now, 0));
         if pid == 0 {
             self.ents.clear();
             self.real_time.clear();
@@ -243,8 +330,9 @@ impl Frame {
                 e.v = Span::at(at);
                 self.min_vruntime = Span::at(at).plus(gap);
             } else {
-                e.v = e.v.widened(CLOCK_NS);
+                e.v = e.v.widened(if self.accounts { 0 } else { CLOCK_NS });
             }
+            e.open = 0;
             e.picked = e.deadline;
         }
     }
@@ -257,7 +345,13 @@ impl Frame {
                 self.ents.values().map(|e| i128::from(of(e)) * i128::from(e.weight)).sum();
             (s / w.max(1)) as i64
         };
-        (w > 0).then(|| (Span { lo: sum(|e| e.v.lo), hi: sum(|e| e.v.hi) }, w as i64))
+        let mean = Span { lo: sum(|e| e.v.lo), hi: sum(|e| e.v.hi) };
+        let mut open = 0;
+        if let Some(e) = self.ents.get(&self.curr).filter(|_| self.accounts) {
+            // The kernel's own mean counts what was accounted.
+            open = (i128::from(e.open) * i128::from(e.weight) / w.max(1)) as i64;
+        }
+        (w > 0).then(|| (mean.minus(Span::at(open)), w as i64))
     }
 
     /// `pid` leaves; its virtual time and lag.
@@ -274,9 +368,16 @@ impl Frame {
         if lag.lo < 0 && pid == self.curr {
             // It stays, delayed, if its lag is negative; then it leaves with none.
             self.hidden.insert(pid);
-            return Some((e.v, lag.max(Span::at(lag.lo)).min(Span::at(lag.hi.max(0)))));
+            return Some((e.v, Span { lo: lag.lo, hi: lag.hi.max(0) }));
         }
         Some((e.v, lag))
+    }
+
+    /// A task is being moved here: who runs is accounted first, though the event of that follows.
+    pub fn account_now(&mut self) {
+        if let Some(e) = self.ents.get_mut(&self.curr) {
+            self.ahead += std::mem::take(&mut e.open);
+        }
     }
 
     /// `pid` enters. `slept`: its distance from `min_vruntime` and its lag when it left.
@@ -301,7 +402,8 @@ impl Frame {
             let own = slept.map_or(Span { lo: -FAR, hi: FAR }, |s| s.0).plus(m);
             own.max(m.plus(Span::at(-t.credit)))
         };
-        self.insert(pid, prio, v, t.slice);
+        // Whether it was delayed shows only since the recording began, or the CPU was idle.
+        self.insert(pid, prio, v, t.slice, slept.is_some() || self.complete);
     }
 
     /// A new task enters.
@@ -310,7 +412,7 @@ impl Frame {
             let slice = if t.half_first { t.slice / 2 } else { t.slice };
             let v = self.mean().map_or(self.min_vruntime, |m| m.0);
             if prio >= 100 {
-                return self.insert(pid, prio, v, slice);
+                return self.insert(pid, prio, v, slice, true);
             }
         }
         let ahead = Span { lo: 0, hi: t.period };
@@ -345,6 +447,10 @@ impl Frame {
 }
 
 impl Tuning {
+    /// The release has EEVDF.
+    pub fn is_eevdf(&self) -> bool {
+        self.eevdf
+    }
     fn virtual_slice(&self, weight: u64) -> i64 {
         Decider::virtual_time(self.slice as u64, weight) as i64
     }

@@ -82,6 +82,13 @@ pub fn span(s: &Side) -> (u64, u64) {
     (s.vruntime.wrapping_sub(s.slop), s.vruntime.wrapping_add(s.slop))
 }
 
+impl CpuState {
+    /// See [`Queues::nr_unseen`].
+    pub fn nr_unseen(&self) -> u64 {
+        self.nr_more.clamp(0, MOST_TASKS) as u64
+    }
+}
+
 /// All CPUs.
 #[derive(Clone, Debug)]
 pub struct Queues {
@@ -129,7 +136,7 @@ impl Queues {
             RowKind::Waking if !r.p.on_rq => self.drop_task(r.p.pid),
             RowKind::Migrate if !t.in_wakeup(r) => self.moved(r),
             RowKind::NeedResched => self.need_resched(t, r),
-            RowKind::Other if t.rebuilt => self.accounted(r),
+            RowKind::Other | RowKind::Tick if t.rebuilt => self.accounted(r),
             _ => {}
         }
     }
@@ -275,6 +282,11 @@ impl Queues {
     /// Rebuilt: tasks on `c` that may be in delayed dequeue.
     pub fn nr_hidden(&self, c: Cpu) -> u64 {
         Some(self.cpus[c.ix()].nr_more).filter(|&n| n < MOST_TASKS).unwrap_or(0) as u64
+    }
+
+    /// Rebuilt: tasks on `c` that no row has shown, or that may be in delayed dequeue, at the most.
+    pub fn nr_unseen(&self, c: Cpu) -> u64 {
+        self.cpus[c.ix()].nr_unseen()
     }
 
     /// Lowest and highest number of delayed tasks queued on `c`.

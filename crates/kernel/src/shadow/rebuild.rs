@@ -14,6 +14,7 @@
 //! the CPU goes idle.
 
 use super::averages::Averages;
+use super::moves::{Mover, movers};
 use super::queue_frame::{Frame, Span, Tuning};
 use super::tasks::PF_KTHREAD;
 use super::trace::{Glimpse, Named, Row, RowKind, Side, Trace};
@@ -81,6 +82,10 @@ struct Rebuilder<'a> {
     /// Tasks that may be bound (D2).
     stays: BTreeSet<i64>,
     averages: Averages<'a>,
+    /// What made the moves, by row.
+    movers: BTreeMap<usize, Mover>,
+    /// For how long tasks have been accounted.
+    ran: BTreeMap<i64, u64>,
     /// Tasks that a stopper moved or woke, and how often: their affinity may have been changed.
     stopped: BTreeMap<i64, i64>,
 }
@@ -107,6 +112,8 @@ pub fn rebuild(t: &Trace, k: &Release) -> Trace {
         pods: k.fair == FairKind::Eevdf,
         stays,
         averages: Averages::new(k, t.nr_cpus, t.rows.first().map_or(1, |r| r.ts.max(1))),
+        movers: movers(t),
+        ran: BTreeMap::new(),
         stopped: BTreeMap::new(),
     };
     let next = super::idle::next_times(t);
@@ -127,13 +134,13 @@ pub fn rebuild(t: &Trace, k: &Release) -> Trace {
             RowKind::Wakeup | RowKind::WakeupNew => rows.push(b.wakeup(r)),
             RowKind::Migrate => rows.push(b.migrate(i)),
             RowKind::NeedResched => rows.push(b.need_resched(r)),
-            RowKind::SelectRq | RowKind::Other => {}
+            RowKind::SelectRq | RowKind::Tick | RowKind::Other => {}
         }
     }
     rows.sort_by_key(|r| r.ts);
-    // What the order of rows says about the call chain of a move (see `migrate`).
+    // What the other rows say about the call chain of a move.
     let mut stacks = t.stacks.clone();
-    stacks.push(vec!["try_to_wake_up".to_owned()]);
+    stacks.extend(Mover::ALL.map(|m| m.chain().iter().map(|f| (*f).to_owned()).collect()));
     Trace {
         rows,
         stacks,
@@ -160,6 +167,7 @@ impl Rebuilder<'_> {
         let told = named(r.p.pid).and_then(allowed).is_some();
         let stays = self.stays.contains(&r.p.pid) && !told;
         let p_allowed = match self.stopped.get(&r.p.pid) {
+            _ if matches!(named(r.p.pid), Some(Named::Bound | Named::Stopper)) => 1,
             Some(times) => -times,
             None if stays => 0,
             None => self.t.nr_cpus as i64,
@@ -173,6 +181,7 @@ impl Rebuilder<'_> {
             rq_cpu: Cpu::from_ix(at),
             nr_running: Some(nr_running),
             nr_more,
+            nr_fair: Some(self.cpus[at].nr_fair()),
             clock_task: Some(r.ts as i64),
             p_nr_cpus_allowed: Some(p_allowed),
             curr_flags: named(r.curr_pid).map(|_| PF_KTHREAD),
@@ -189,6 +198,7 @@ impl Rebuilder<'_> {
     /// The state of a task on `c`.
     fn side(&self, c: usize, s: &Side) -> Side {
         let mut side = self.cpus[c].side(s.pid, s.prio, &self.tuning);
+        side.sum_exec = self.ran.get(&s.pid).copied().unwrap_or(0);
         self.averages.tell(&mut side, c);
         side
     }
@@ -243,19 +253,44 @@ impl Rebuilder<'_> {
         row
     }
 
-    /// An event that tells the virtual time of a queued task.
+    /// An event that tells for how long a queued task has run, and maybe its virtual time.
     fn account(&mut self, g: &Glimpse) -> Option<Row> {
         let ran = g.ran?;
-        let v = ran.vruntime? as i64;
+        *self.ran.entry(ran.pid).or_default() += ran.runtime;
         let c = *self.on.get(&ran.pid)?;
-        self.cpus[c].account(ran.pid, v, g.ts, &self.tuning);
-        let side = self.cpus[c].side(ran.pid, 120, &self.tuning);
+        let f = &mut self.cpus[c];
+        let mut before = f.side(ran.pid, 120, &self.tuning);
+        let known = !self.tuning.is_eevdf() || f.knows_deadline(ran.pid);
+        match ran.vruntime {
+            Some(v) if !self.tuning.is_eevdf() => f.account(ran.pid, v as i64, g.ts, &self.tuning),
+            _ if self.tuning.is_eevdf() => f.ran(ran.pid, ran.runtime, g.ts, &self.tuning),
+            _ => {}
+        }
+        let tick = g.tick.filter(|_| c == g.cpu.ix() && f.runs(ran.pid));
+        if !f.is_queued(ran.pid) || tick.or(ran.vruntime.map(|_| None)).is_none() {
+            return None;
+        }
+        let several = f.nr_running().0 > 1;
+        if self.tuning.is_eevdf() && several && tick == Some(Some(true)) {
+            f.ended(ran.pid, &self.tuning);
+        }
+        if tick.is_some() {
+            self.averages.tick(c, g.ts);
+        }
+        let f = &self.cpus[c];
         let mut row = Row::new(g.ts, g.cpu, RowKind::Other);
         row.curr_pid = g.curr_pid;
         row.rq_cpu = Cpu::from_ix(c);
-        row.clock_task = Some(g.ts as i64);
-        row.p = side;
-        self.cpus[c].is_queued(ran.pid).then_some(row)
+        row.clock_task = Some(f.clock(g.ts));
+        row.p = self.side(c, &Side { pid: ran.pid, prio: 120, ..Side::default() });
+        if let Some(asked) = tick {
+            row.kind = RowKind::Tick;
+            row.asked = asked;
+            row.due = g.flags.map(|f| f.need_resched || f.lazy);
+            self.averages.tell(&mut before, c);
+            row.n = known.then_some(before);
+        }
+        Some(row)
     }
 
     fn waking(&mut self, r: &Row) -> Row {
@@ -328,13 +363,17 @@ impl Rebuilder<'_> {
             let inherited = *self.flips.entry(parent).or_insert(Flips::unknown(r.curr_pid));
             self.flips.insert((pid, 0), inherited);
         } else if !self.on.contains_key(&pid) {
+            let mut hid = false;
             let slept = self.asleep.remove(&pid).map(|(home, v, drift, lag)| {
                 let f = &mut self.cpus[home];
-                f.woken(pid);
+                hid = f.woken(pid);
                 let v = v.widened(f.drift - drift).plus(Span::at(f.origin.unwrap_or(0)));
                 (v.minus(f.min_vruntime), lag)
             });
             self.cpus[c].enter(pid, r.p.prio, slept, &self.tuning);
+            if hid {
+                self.cpus[c].forget_deadline(pid);
+            }
             if r.p.is_fair() {
                 self.averages.enter(pid, r.p.prio, c, r.ts);
             }
@@ -343,6 +382,7 @@ impl Rebuilder<'_> {
             self.on.insert(pid, c);
         }
         let mut row = self.plain(r, c);
+        row.clock_task = Some(self.cpus[c].clock(r.ts));
         row.p = self.side(c, &r.p);
         row.p.on_rq = true;
         row
@@ -359,23 +399,36 @@ impl Rebuilder<'_> {
         let r = &self.t.rows[i];
         self.note_stopper(r);
         let (from, to) = (self.cpu_of(r.a, r.rq_cpu), self.cpu_of(r.b, r.rq_cpu));
-        if !self.on.contains_key(&r.p.pid) {
-            // Not queued: it moves because it is being woken.
-            let row = Row { stack: Some(self.t.stacks.len()), ..self.plain(r, from) };
+        let mover = self.movers.get(&i).copied().unwrap_or(Mover::Unknown);
+        let chain = Mover::ALL.iter().position(|&m| m == mover);
+        let stack = chain.map(|at| self.t.stacks.len() + at);
+        if mover == Mover::Wakeup {
+            let row = Row { stack, ..self.plain(r, from) };
             self.averages.chosen(r.p.pid, r.ts);
             return row;
         }
+        if !self.on.contains_key(&r.p.pid) && self.cpus[from].woken(r.p.pid) {
+            self.cpus[to].hide(r.p.pid);
+            self.averages.chosen(r.p.pid, r.ts);
+            let mut row = Row { stack, ..self.plain(r, from) };
+            (row.p.on_rq, row.p.sched_delayed) = (true, true);
+            return row;
+        }
+        self.cpus[from].ensure(r.p.pid, r.p.prio, &self.tuning);
         self.cpus[from].update(r.ts, &self.tuning);
         self.cpus[to].update(r.ts, &self.tuning);
+        let request = self.cpus[from].request_left(r.p.pid);
         let left = self.cpus[from].leave(r.p.pid, &self.tuning);
         // The row tells how many are left.
         if r.p.is_fair() {
             self.averages.enter(r.p.pid, r.p.prio, to, r.ts);
         }
-        let mut row = self.plain(r, from);
+        let mut row = Row { stack, ..self.plain(r, from) };
         if let Some((v, lag)) = left {
             let relative = v.minus(self.cpus[from].min_vruntime);
+            self.cpus[to].account_now();
             self.cpus[to].enter(r.p.pid, r.p.prio, Some((relative, lag)), &self.tuning);
+            self.cpus[to].keep_request(r.p.pid, request, &self.tuning);
             self.on.insert(r.p.pid, to);
             row.p = self.side(to, &r.p);
             self.averages.tell(&mut row.p, from);

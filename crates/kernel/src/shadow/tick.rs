@@ -6,20 +6,32 @@
 //! known only where the same interrupt went on to run expired timers, which a row shows.
 //! Nontrivial: all of them, for a task alone on its queue is not asked about.
 //! Most of what is judged are therefore ticks that asked.
+//! *From a plain trace.* Every tick that accounted a task shows in its events, and mostly, as they
+//! carry the flag, whether it asked ([`super::answers`]). Groups do not show. At the root a request
+//! ends to the nanosecond, so a task whose ticks have asked at other moments, twice and more than
+//! once in twenty, is taken to be in one from then on. A tick never tells about itself.
 //! *Departures.* D1: of a tick that is known by its timers the moment is known to half a tick.
-//! D2: ticks of tasks in groups are not judged beyond the recorded level.
+//! D2: ticks of tasks in groups are not judged beyond the recorded level. D3: from a plain trace,
+//! ticks that find the flag set are not decisions: whether they ask changes nothing.
 
 use super::decide::Decider;
 use super::known::{Asker, Unknown, explore};
-use super::levels::{Ent, GROUP, IMPLAUSIBLE, RUNNING, ent, level, members, plausible};
+use super::levels::{
+    CONTENT, Ent, GROUP, IMPLAUSIBLE, RUNNING, ent, ent_of, level, members, off, plausible,
+};
 use super::queues::{NeedResched, Queues};
 use super::result::{Disagreement, KindResult};
 use super::trace::{Row, RowKind, Side, Trace};
+use std::collections::BTreeMap;
 use vruntime_sched::release::{FairKind, Release};
 
 const DEADLINE: &str = "deadline of the running task";
 /// A pick that takes it off and then keeps the running task leaves no row.
 const DELAYED: &str = "whether an entity in delayed dequeue is still there";
+const MOVED: &str = "placement of a task moved by the balancer";
+/// Further off than any entity: virtual time.
+const FAR: i64 = 1 << 34;
+const ANSWER: &str = "whether the kernel asked: no event shows it";
 const DUE: &str = "whether the kernel asked: the flag was set already";
 
 /// What is known of a CPU's running task since it was picked.
@@ -51,6 +63,8 @@ pub struct Ticks<'a> {
     decider: &'a Decider<'a>,
     picked: Vec<Picked>,
     new_flags_only: bool,
+    /// Rebuilt: ticks of a task that were as our code says, and that were not.
+    told: BTreeMap<i64, (u32, u32)>,
     /// Counts.
     pub counts: KindResult,
     /// Disagreements.
@@ -68,6 +82,7 @@ impl<'a> Ticks<'a> {
             k,
             decider,
             picked: vec![Picked::default(); t.nr_cpus],
+            told: BTreeMap::new(),
             counts: KindResult::new("tick_preemption"),
             disagreements: vec![],
         }
@@ -100,6 +115,9 @@ impl<'a> Ticks<'a> {
 
     /// Checks the tick that `r` shows, if it shows one.
     pub fn check(&mut self, r: &Row, q: &Queues) {
+        if r.kind == RowKind::Tick {
+            return self.shown(r, q);
+        }
         let half_a_tick = self.k.tick_ns() / 2;
         if r.kind == RowKind::NeedResched && self.t.has_frame(r, "task_tick_fair") {
             self.picked[r.cpu.ix()].tick = r.ts;
@@ -147,9 +165,35 @@ impl<'a> Ticks<'a> {
         self.ask(r, q, now, false);
     }
 
+    /// A tick of a rebuilt trace.
+    fn shown(&mut self, r: &Row, q: &Queues) {
+        let several = q.cpus[r.cpu.ix()].queued.len() > 1;
+        if r.due == Some(true) {
+            return; // D3
+        }
+        let Some(kernel) = r.asked else {
+            if several {
+                self.counts.miss(&[ANSWER]);
+            }
+            return;
+        };
+        if !several {
+            if kernel {
+                self.counts.miss(&[CONTENT]);
+            }
+            return;
+        }
+        if r.n.is_none() {
+            return self.counts.miss(&[DEADLINE]);
+        }
+        let exact = |x| (x, x);
+        let (vruntime, sum_exec) = (exact(r.p.vruntime), exact(r.p.sum_exec));
+        self.ask(r, q, AtTick { side: r.p, vruntime, sum_exec }, kernel);
+    }
+
     fn ask(&mut self, r: &Row, q: &Queues, now: AtTick, kernel: bool) {
         let s = &q.cpus[r.cpu.ix()];
-        let nr = if kernel { now.side.cfs_nr } else { s.queued.len() as i64 };
+        let nr = if kernel || self.t.rebuilt { now.side.cfs_nr } else { s.queued.len() as i64 };
         if nr < 2 {
             return;
         }
@@ -157,25 +201,34 @@ impl<'a> Ticks<'a> {
             return self.counts.miss(&[GROUP]);
         }
         let picked = self.picked[r.cpu.ix()];
-        let Some((before, clock)) = s.running.filter(|x| x.0.pid == now.side.pid) else {
+        let Some((mut before, clock)) = s.running.filter(|x| x.0.pid == now.side.pid) else {
             return self.counts.miss(&[RUNNING]);
         };
+        before = r.n.unwrap_or(before);
         if picked.pid != now.side.pid {
             return self.counts.miss(&[RUNNING]);
         }
         let eevdf = self.k.fair == FairKind::Eevdf;
+        // The end of a request hangs on the others only in so far as there are any.
+        let unseen = (self.t.rebuilt && eevdf).then(|| q.nr_unseen(r.cpu));
         let others = match members(s, 0, &[now.side.pid], nr, eevdf) {
             Ok(o) => o,
+            Err(_) if unseen.is_some() => {
+                s.queued.values().filter(|m| m.side.pid != now.side.pid).collect()
+            }
             Err(missing) => return self.counts.miss(&[missing]),
         };
-        if eevdf && !plausible(now.vruntime.0, others.iter().copied()) {
+        if unseen.is_none() && eevdf && !plausible(now.vruntime.0, others.iter().copied()) {
             return self.counts.miss(&[IMPLAUSIBLE]);
         }
         // A deadline that passes while the task is alone is renewed without a row.
         let past = |v: u64| v.wrapping_sub(before.deadline) as i64 >= 0;
         let alone_until = picked.crowded.map(|c| (c - clock).max(0) as u64);
         let then = |d| before.vruntime.wrapping_add(Decider::virtual_time(d, before.weight));
-        let renewed = eevdf && past(now.vruntime.1) && alone_until.is_none_or(|d| past(then(d)));
+        let renewed = !self.t.rebuilt
+            && eevdf
+            && past(now.vruntime.1)
+            && alone_until.is_none_or(|d| past(then(d)));
         if renewed {
             return self.counts.miss(&[DEADLINE]);
         }
@@ -185,20 +238,27 @@ impl<'a> Ticks<'a> {
             let (lo, hi) = (now.sum_exec.0, now.sum_exec.1);
             let late = lo == hi || k.ask(half, &[1, 0]) == 1;
             let (v, sum) = if late { (now.vruntime.1, hi) } else { (now.vruntime.0, lo) };
-            let curr = Ent {
-                pid,
-                vruntime: v,
-                deadline: before.deadline,
-                slice: before.slice,
-                weight: before.weight,
-                policy: before.policy,
-                delayed: false,
-                seq: 0,
-            };
+            let off = off(k, &now.side);
+            let v = v.wrapping_add(off);
+            let deadline = before.deadline.wrapping_add(off);
+            let curr = Ent { vruntime: v, deadline, delayed: false, ..ent_of(&before) };
             let mut ents = vec![curr];
-            ents.extend(others.iter().map(|m| ent(k, m)));
+            let anywhere = |k: &mut Asker, name, of| {
+                let u = Unknown { name, of };
+                v.wrapping_add(k.ask(u, &[-FAR, FAR]) as u64)
+            };
+            ents.extend(others.iter().map(|m| match m.exact {
+                true => ent(k, m),
+                false => Ent { vruntime: anywhere(k, MOVED, m.side.pid), ..ent_of(&m.side) },
+            }));
+            let unseen = unseen.unwrap_or(0);
+            if unseen > 0 && k.truth(Unknown { name: CONTENT, of: 0 }, None, false) {
+                let vruntime = anywhere(k, CONTENT, 1);
+                let one = Ent { pid: -1, vruntime, delayed: true, ..ent_of(&now.side) };
+                ents.extend(std::iter::repeat_n(one, unseen as usize));
+            }
             let mut l = level(ents, Some(pid), s);
-            l.protected = Decider::protected(self.k, &before, v);
+            l.protected = Decider::protected(self.k, &before, v.wrapping_sub(off));
             self.decider.tick(&l, sum.saturating_sub(picked.sum_exec))
         };
         let o = explore(question, |a, b| a.0 == b.0);
@@ -206,6 +266,14 @@ impl<'a> Ticks<'a> {
             return self.counts.miss(&o.tipping);
         }
         let (ours, rule) = o.guess;
+        if self.t.rebuilt {
+            let told = self.told.entry(pid).or_default();
+            let in_group = told.1 >= 2 && told.1 * 20 > told.0 + told.1;
+            *(if ours == kernel { &mut told.0 } else { &mut told.1 }) += 1;
+            if in_group {
+                return self.counts.miss(&[GROUP]);
+            }
+        }
         self.counts.count(ours == kernel, true, rule);
         if ours != kernel {
             let word = |b| if b { "asks for a reschedule" } else { "lets curr go on" };
@@ -236,5 +304,72 @@ impl<'a> Ticks<'a> {
                 ),
             });
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::rebuild::rebuild;
+    use super::super::trace::{Flags, Glimpse, Ran};
+    use super::*;
+    use vruntime_base::Cpu;
+
+    /// 1 and 2 are on CPU 0, from when it was idle; 1 runs, for a little more than half a request
+    /// between two ticks, which ask as said. Decisions: determined, and agreeing.
+    fn ticks(kernel: &str, asked: &[Option<bool>]) -> (u64, u64, u64) {
+        let k = vruntime_formats::kernel_file::kernel(kernel).unwrap().release;
+        let half = k.base_slice_ns * k.scaling(2) / 2 + 1;
+        let row = |ts, kind, pid, curr| {
+            let p = Side { pid, prio: 120, ..Side::default() };
+            Row { curr_pid: curr, p, ..Row::new(ts, Cpu(0), kind) }
+        };
+        let to = |pid| Some(Side { pid, prio: 120, ..Side::default() });
+        let mut rows = vec![Row { b: 1, n: to(0), ..row(10, RowKind::Switch, 9, 9) }];
+        for (ts, pid, curr) in [(20, 1, 0), (50, 2, 1)] {
+            rows.push(row(ts, RowKind::Waking, pid, curr));
+            rows.push(row(ts + 1, RowKind::Wakeup, pid, curr));
+            if pid == 1 {
+                rows.push(Row { n: to(1), ..row(30, RowKind::Switch, 0, 0) });
+            }
+        }
+        let flags = Some(Flags { need_resched: false, lazy: false, interrupt: true, hard: true });
+        let glimpse = |ts, before, runtime, tick| {
+            let ran = Some(Ran { pid: 1, runtime, vruntime: None });
+            Glimpse { ts, cpu: Cpu(0), before, curr_pid: 1, flags, ran, tick }
+        };
+        // The wakeup of 2 accounts as well.
+        let mut glimpses = vec![glimpse(50, rows.len() - 1, 20, None)];
+        for (i, tick) in asked.iter().enumerate() {
+            let ts = 50 + half * (i as u64 + 1);
+            glimpses.push(glimpse(ts, rows.len(), half, Some(*tick)));
+        }
+        let end = 30 + half * 10;
+        rows.push(Row { n: to(2), ..row(end, RowKind::Switch, 1, 1) });
+        let t = Trace { rows, nr_cpus: 2, plain: true, glimpses, ..Trace::default() };
+        let t = rebuild(&t, &k);
+        let decider = Decider::new(&k, 2);
+        let (mut ticks, mut queues) = (Ticks::new(&t, &k, &decider), Queues::new(&t));
+        for r in &t.rows {
+            ticks.note(r, &queues);
+            ticks.check(r, &queues);
+            queues.apply(&t, r);
+        }
+        let c = ticks.counts;
+        (c.determined, c.agree, c.undetermined)
+    }
+
+    #[test]
+    fn a_tick_of_a_plain_trace_asks_when_the_request_has_been_used_up() {
+        let (yes, no) = (Some(true), Some(false));
+        assert_eq!(ticks("v6.12", &[no, yes]), (2, 2, 0));
+        assert_eq!(ticks("v6.12", &[no, no]), (2, 1, 0));
+        assert_eq!(ticks("v6.12", &[yes]), (1, 0, 0));
+        assert_eq!(ticks("v6.12", &[no, None]), (1, 1, 1));
+    }
+
+    /// The kernel never asks, as for a task whose group's request goes on.
+    #[test]
+    fn a_task_whose_ticks_contradict_twice_is_taken_to_be_in_a_group() {
+        assert_eq!(ticks("v6.6", &[Some(false); 6]), (4, 2, 2));
     }
 }

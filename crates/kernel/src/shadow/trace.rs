@@ -27,6 +27,9 @@ pub enum RowKind {
     /// A call of `resched_curr`; from 6.13 on a flag that was newly set (see
     /// [`Trace::shows_new_flags`]).
     NeedResched,
+    /// A tick that found a fair task running, in a rebuilt trace: `n` is the task before it was
+    /// accounted, if that is known, `p` after.
+    Tick,
     /// Anything else; its run-queue columns are still used.
     Other,
 }
@@ -66,8 +69,12 @@ pub struct Side {
     pub load_more: u64,
     /// Utilisation.
     pub util_avg: u64,
+    /// See `load_more`; of the estimate as well.
+    pub util_more: u64,
     /// Utilisation estimate.
     pub util_est: u64,
+    /// It may be this much less, if it was rebuilt.
+    pub util_est_less: u64,
     /// Number for its task group; 0 is the root.
     pub tg: i64,
     /// Entities on its queue.
@@ -86,6 +93,8 @@ pub struct Side {
     pub cfs_load_avg: u64,
     /// See `load_more`.
     pub cfs_load_more: u64,
+    /// Lowest and highest runnable time of its queue, if it was rebuilt.
+    pub cfs_runnable: Option<(u64, u64)>,
     /// The parent entity (group), if the task is below the root.
     pub parent: Option<Parent>,
 }
@@ -140,6 +149,9 @@ pub struct Glimpse {
     pub flags: Option<Flags>,
     /// The task that was just accounted.
     pub ran: Option<Ran>,
+    /// By a tick, and whether that asked for a reschedule, as far as that can be told
+    /// ([`super::answers`]).
+    pub tick: Option<Option<bool>>,
 }
 
 /// A task was accounted (`sched_stat_runtime`).
@@ -174,6 +186,8 @@ pub struct Row {
     pub nr_running: Option<i64>,
     /// There may be this many more, in delayed dequeue or never seen. Zero if recorded.
     pub nr_more: i64,
+    /// Rebuilt: fair ones of `nr_running`.
+    pub nr_fair: Option<i64>,
     /// `nr_switches` of it.
     pub nr_switches: Option<i64>,
     /// `clock_task` of it.
@@ -201,16 +215,16 @@ pub struct Row {
     pub p_nr_cpus_allowed: Option<i64>,
     /// The task (switch: switched from).
     pub p: Side,
-    /// Switch: the task switched to.
+    /// Switch: the task switched to. Tick: see [`RowKind::Tick`].
     pub n: Option<Side>,
     /// Call chain: index into [`Trace::stacks`].
     pub stack: Option<usize>,
     /// What the event shows of its moment, if the format has it.
     pub flags: Option<Flags>,
-    /// Activation in a plain trace: the kernel asked for a reschedule, as far as that can be told
-    /// ([`super::answers`]).
+    /// Activation or tick in a plain trace: the kernel asked for a reschedule, as far as that can
+    /// be told ([`super::answers`]).
     pub asked: Option<bool>,
-    /// Activation in a plain trace: the running task was to be rescheduled before.
+    /// The same: the running task was to be rescheduled before.
     pub due: Option<bool>,
     /// Line in the file, for messages; in a plain trace the number of the event.
     pub line: u64,
@@ -229,6 +243,7 @@ impl Row {
             rq_cpu: cpu,
             nr_running: None,
             nr_more: 0,
+            nr_fair: None,
             nr_switches: None,
             clock_task: None,
             wakee_flips: None,

@@ -7,10 +7,11 @@
 //! row: it is at least the utilisation, and at most what the load would be if it were all of the
 //! lightest weight (both averages are sums over the same time).
 //! *Equation.* runnable ≤ load · 1024 / weight of the lightest task.
+//! *From a plain trace.* The values are intervals already, that of runnable time among them.
 
-use super::loads::{Loads, decay};
+use super::loads::{Loads, decay, updates};
 use super::queues::CpuState;
-use super::trace::{RowKind, Trace};
+use super::trace::{RowKind, Side, Trace};
 use vruntime_base::Cpu;
 
 const FULL: u64 = 1024;
@@ -18,12 +19,21 @@ const FULL: u64 = 1024;
 /// Known utilisation of all CPUs.
 #[derive(Clone, Debug)]
 pub struct Utilisation {
-    points: Vec<Vec<(u64, u64)>>,
+    points: Vec<Vec<(u64, (u64, u64))>>,
+    /// Rebuilt: the same of runnable time.
+    runnable: Vec<Vec<(u64, (u64, u64))>>,
     /// Utilisation that may join or leave: when, signed.
     moves: Vec<Vec<(u64, i64)>>,
     lightest: u64,
     /// The longest time between two ticks of a busy CPU that is allowed for.
     late: u64,
+}
+
+/// Lowest and highest.
+#[derive(Clone, Copy)]
+struct Ends {
+    lo: u64,
+    hi: u64,
 }
 
 /// Ticks are late on an emulated machine, by one at the most.
@@ -35,6 +45,7 @@ impl Utilisation {
         let n = t.nr_cpus;
         let mut s = Utilisation {
             points: vec![vec![]; n],
+            runnable: vec![vec![]; n],
             moves: vec![vec![]; n],
             lightest: FULL,
             late: LATE_TICKS * tick,
@@ -42,15 +53,17 @@ impl Utilisation {
         for r in &t.rows {
             for (c, side) in [(r.rq_cpu, Some(&r.p)), (r.cpu, r.n.as_ref())] {
                 let Some(side) = side else { continue };
-                if side.tg == 0 {
-                    s.points[c.ix()].push((r.ts, side.cfs_util_avg));
+                if side.tg == 0 && (!t.rebuilt || updates(t, r)) {
+                    let (lo, hi) = (side.cfs_util_avg, side.cfs_util_avg + side.cfs_util_more);
+                    s.points[c.ix()].push((r.ts, (lo, hi)));
+                    s.runnable[c.ix()].extend(side.cfs_runnable.map(|v| (r.ts, v)));
                 }
                 if side.is_fair() && side.weight > 0 {
                     s.lightest = s.lightest.min((side.weight >> 10).max(1));
                 }
             }
             if r.kind == RowKind::Migrate {
-                let util = r.p.util_avg as i64;
+                let util = (r.p.util_avg + r.p.util_more) as i64;
                 if t.in_wakeup(r) {
                     s.moves[r.rq_cpu.ix()].push((r.ts, -util));
                 } else if (0..n as i64).contains(&r.b) {
@@ -69,16 +82,17 @@ impl Utilisation {
         let Some(&(ts, last)) = p[..end].last() else { return (0, FULL) };
         let inside = p[..end].partition_point(|x| x.0 < from);
         let all = p[inside..end].iter().map(|x| x.1);
-        let (mut lo, mut hi) = all.fold((last, last), |(l, h), x| (l.min(x), h.max(x)));
+        let (mut lo, mut hi) = all.fold(last, |(l, h), x| (l.min(x.0), h.max(x.1)));
+        let last = Ends { lo: last.0, hi: last.1 };
         let running = s.running.map(|(n, _)| n.is_fair());
         if running != Some(true) {
-            lo = lo.min(decay(last, 0, to - ts));
+            lo = lo.min(decay(last.lo, 0, to - ts));
         }
         if s.curr != Some(0) && running != Some(false) {
-            let grown = |dt| decay(last.min(FULL), FULL, dt);
-            hi = hi.max(grown(to - ts));
+            let grown = |v: u64, dt| decay(v.min(FULL), FULL, dt);
+            hi = hi.max(grown(last.hi, to - ts));
             if running == Some(true) && ts < from {
-                lo = lo.max(grown((to - ts).saturating_sub(self.late))).min(hi);
+                lo = lo.max(grown(last.lo, (to - ts).saturating_sub(self.late))).min(hi);
             }
         }
         for &(_, d) in self.moves[c.ix()].iter().filter(|m| m.0 > ts && m.0 <= to) {
@@ -94,9 +108,13 @@ impl Utilisation {
     /// The same with the estimate of what is queued, where the release has one.
     pub fn estimated(&self, c: Cpu, s: &CpuState, from: u64, to: u64) -> (u64, u64) {
         let (lo, hi) = self.at(c, s, from, to);
-        let sum = |delayed: bool| -> u64 {
-            let queued = s.queued.values().filter(|q| delayed || !q.side.sched_delayed);
-            queued.map(|q| q.side.util_est).sum()
+        let sum = |most: bool| -> u64 {
+            let queued = s.queued.values().filter(|q| most || !q.side.sched_delayed);
+            let of = |q: &Side| match most {
+                true => q.util_est,
+                false => q.util_est.saturating_sub(q.util_est_less),
+            };
+            queued.map(|q| of(&q.side)).sum()
         };
         (lo.max(sum(false)).min(FULL), hi.max(sum(true)).min(FULL))
     }
@@ -125,6 +143,15 @@ impl Utilisation {
         from: u64,
         to: u64,
     ) -> Option<(u64, u64)> {
+        if let Some(&(ts, (lo, hi))) = self.runnable[c.ix()].iter().rfind(|x| x.0 <= to) {
+            let at = |v: u64, n: u64| decay(v, n * FULL, to - ts);
+            let n = s.queued.len() as u64;
+            let (lo, mut hi) = (lo.min(at(lo, n)), hi.max(at(hi, n + s.nr_unseen())));
+            let came = self.moves[c.ix()].iter().filter(|m| m.0 > ts && m.0 <= to && m.1 > 0);
+            hi += FULL * came.count() as u64;
+            let left = self.moves[c.ix()].iter().any(|m| m.0 > ts && m.0 <= to && m.1 < 0);
+            return Some((if left { 0 } else { lo }, hi));
+        }
         let (_, load) = self.load(c, s, loads, from, to)?;
         let least = self.at(c, s, from, to).0;
         Some((least, (load * FULL / self.lightest).max(least)))
@@ -165,5 +192,31 @@ mod tests {
         let (t, busy) = recorded(512);
         let range = Utilisation::new(&t, MS).runnable(Cpu(0), &busy, &Loads::new(&t), 0, 0);
         assert_eq!(range, Some((512, 1024)));
+    }
+
+    #[test]
+    fn rebuilt_values_keep_both_their_ends() {
+        let (mut t, mut busy) = recorded(512);
+        t.rebuilt = true;
+        t.rows[0].p.cfs_util_more = 256;
+        t.rows[0].p.cfs_runnable = Some((512, 1024));
+        let u = Utilisation::new(&t, 16 * MS);
+        assert_eq!(u.at(Cpu(0), &busy, 0, 0), (512, 768));
+        assert_eq!(u.at(Cpu(0), &busy, 64 * MS, 64 * MS), (768, 960));
+        // One task waits for half of the way from 512 to 1024.
+        busy.queued.insert(
+            7,
+            crate::shadow::queues::Seen {
+                side: Side::default(),
+                vruntime: (0, 0),
+                exact: true,
+                seq: 0,
+            },
+        );
+        let at = u.runnable(Cpu(0), &busy, &Loads::new(&t), 32 * MS, 32 * MS);
+        assert_eq!(at, Some((512, 1024)));
+        // A row that brings nothing up to date does not show a later value.
+        t.rows.push(Row { ts: 32 * MS, kind: RowKind::Waking, ..t.rows[0].clone() });
+        assert_eq!(Utilisation::new(&t, 16 * MS).at(Cpu(0), &busy, 64 * MS, 64 * MS), (768, 960));
     }
 }

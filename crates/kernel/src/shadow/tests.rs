@@ -1,0 +1,127 @@
+//! Plain traces of a few lines, judged.
+
+use super::moves::Mover;
+use super::rebuild::rebuild;
+use super::result::ShadowResult;
+use super::trace::{Flags, Named, Row, RowKind, Side, Trace};
+use vruntime_base::Cpu;
+use vruntime_machine::{Arch, Numbering, Regular, TopologySpec};
+
+const TASK: Flags = Flags { need_resched: false, lazy: false, interrupt: false, hard: false };
+const SOFT: Flags = Flags { interrupt: true, ..TASK };
+const MS: u64 = 1_000_000;
+
+fn row(ts: u64, cpu: u16, kind: RowKind, pid: i64, curr: i64) -> Row {
+    let p = Side { pid, prio: 120, ..Side::default() };
+    Row { curr_pid: curr, p, flags: Some(TASK), ..Row::new(ts, Cpu(cpu), kind) }
+}
+
+fn switch(ts: u64, cpu: u16, from: i64, to: i64, sleeps: bool) -> Row {
+    let n = Some(Side { pid: to, prio: 120, ..Side::default() });
+    Row { n, b: sleeps.into(), ..row(ts, cpu, RowKind::Switch, from, from) }
+}
+
+/// `pid` is woken on `cpu`, where `curr` runs.
+fn woken(ts: u64, cpu: u16, pid: i64, curr: i64) -> [Row; 2] {
+    let a = i64::from(cpu);
+    let waking = Row { a, ..row(ts, cpu, RowKind::Waking, pid, curr) };
+    [waking, Row { a, ..row(ts + 1000, cpu, RowKind::Wakeup, pid, curr) }]
+}
+
+/// Two CPUs of one cache. On CPU 1 run 1, 2, 3 and 4, which may use both, and 1 runs last: 2 has
+/// waited longest. CPU 0 is about to go idle, or is, and then come `rows`.
+fn judge(rows: Vec<Row>, named: &[(i64, Named)]) -> ShadowResult {
+    let mut all = vec![switch(10, 0, 8, 0, true), switch(20, 1, 9, 0, true)];
+    for (i, pid) in [1, 2, 3, 4].into_iter().enumerate() {
+        let ts = MS + 10_000 * i as u64;
+        all.extend(woken(ts, 1, pid, if i == 0 { 0 } else { 1 }));
+        if i == 0 {
+            all.push(switch(ts + 2_000, 1, 0, 1, false));
+        }
+    }
+    for (i, (from, to)) in [(1, 2), (2, 3), (3, 4), (4, 1)].into_iter().enumerate() {
+        all.push(switch(2 * MS * (i as u64 + 1), 1, from, to, false));
+    }
+    all.extend(rows);
+    // All kinds of rows go on to the end.
+    all.extend(woken(90 * MS, 1, 7, 1));
+    all.push(switch(91 * MS, 1, 1, 7, false));
+    let mut k = vruntime_formats::kernel_file::kernel("v6.1").unwrap().release;
+    k.util_est = false;
+    let spec = TopologySpec::Regular(Regular {
+        sockets: 1,
+        nodes_per_socket: 1,
+        cores_per_node: 2,
+        threads_per_core: 1,
+        cores_per_l2: 1,
+        cores_per_llc: 2,
+        numbering: Numbering::SiblingsAdjacent,
+        node_distance: vec![vec![10]],
+    });
+    let topo = spec.build(Arch::X86).unwrap();
+    let workers = [1, 2, 3, 4].map(|pid| (pid, Named::Unbound));
+    let named = workers.iter().chain(named).copied().collect();
+    let t = Trace { rows: all, nr_cpus: 2, plain: true, named, ..Trace::default() };
+    super::check(&rebuild(&t, &k), &topo, &k)
+}
+
+/// Determined, agreeing, undetermined.
+fn of(r: &ShadowResult, kind: &str) -> (u64, u64, u64) {
+    let k = r.kinds.iter().find(|k| k.kind == kind);
+    k.map_or((0, 0, 0), |k| (k.determined, k.agree, k.undetermined))
+}
+
+/// 5 is woken on CPU 0 and sleeps again at 80 ms, when CPU 0 pulls `pid`.
+fn newidle(pid: i64, goes_on: bool) -> ShadowResult {
+    let ts = 80 * MS;
+    let mut rows = woken(79 * MS, 0, 5, 0).to_vec();
+    rows.push(switch(79 * MS + 2_000, 0, 0, 5, false));
+    rows.push(Row { a: 1, b: 0, ..row(ts, 0, RowKind::Migrate, pid, 5) });
+    if goes_on {
+        rows.push(row(ts + 500, 0, RowKind::Waking, 6, 5));
+    }
+    rows.push(switch(ts + 1_000, 0, 5, pid, true));
+    judge(rows, &[])
+}
+
+#[test]
+fn a_newidle_pull_takes_who_has_waited_longest() {
+    let right = newidle(2, false);
+    assert_eq!(of(&right, "migration"), (1, 1, 0), "{:?}", right.kinds);
+    assert_eq!(of(&right, "migration_tasks"), (1, 1, 0), "{:?}", right.kinds);
+    assert!(right.kinds.iter().all(|k| k.state == "reconstructed"));
+    let wrong = newidle(3, false);
+    assert_eq!(of(&wrong, "migration"), (1, 1, 0));
+    assert_eq!(of(&wrong, "migration_tasks"), (1, 0, 0), "{:?}", wrong.disagreements);
+}
+
+#[test]
+fn a_move_by_a_cpu_that_goes_on_is_of_unknown_path() {
+    let moved = newidle(2, true);
+    assert_eq!(of(&moved, "migration"), (0, 0, 0));
+    assert_eq!(of(&moved, "migration_tasks"), (0, 0, 1), "{:?}", moved.kinds);
+}
+
+/// CPU 0, idle, balances in a soft interrupt: half of what the other has more, unless bound.
+#[test]
+fn a_bound_task_stays_behind() {
+    let pulls = |pids: [i64; 2], named: &[(i64, Named)]| {
+        let mut rows = vec![];
+        for (pid, ts) in pids.into_iter().zip(80 * MS..) {
+            let moved = row(ts, 0, RowKind::Migrate, pid, 0);
+            rows.push(Row { a: 1, b: 0, flags: Some(SOFT), ..moved });
+        }
+        rows.push(switch(80 * MS + 5_000, 0, 0, pids[1], false));
+        of(&judge(rows, named), "migration_tasks")
+    };
+    assert_eq!(pulls([2, 3], &[]), (1, 1, 0));
+    assert_eq!(pulls([3, 4], &[]), (1, 0, 0));
+    assert_eq!(pulls([3, 4], &[(2, Named::Bound)]), (1, 1, 0));
+}
+
+#[test]
+fn every_path_has_a_chain_of_its_own() {
+    let mut chains = Mover::ALL.map(Mover::chain).to_vec();
+    chains.dedup();
+    assert_eq!(chains.len(), Mover::ALL.len());
+}
