@@ -7,17 +7,19 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 /// Kinds, their heads, and what their nontrivial decisions are called.
-const KINDS: [(&str, &str, &str); 6] = [
+const KINDS: [(&str, &str, &str); 8] = [
     ("placement", "placement", "elsewhere"),
     ("wakeup_preemption", "preemption", "in the class"),
     ("pick", "pick", "of several"),
     ("tick_preemption", "tick", "of several"),
     ("migration", "migration", "of several"),
     ("migration_tasks", "tasks", "of several"),
+    ("placement_fork", "fork", "elsewhere"),
+    ("placement_exec", "exec", "elsewhere"),
 ];
 
 /// The tables, in the order of the page: where the state is from, and how many of the kinds.
-const TABLES: [(&str, usize); 2] = [("true", 6), ("reconstructed", 6)];
+const TABLES: [(&str, usize); 2] = [("true", 8), ("reconstructed", 6)];
 
 /// Judges the recordings in `dirs` and puts the tables into the page. False if that failed.
 pub fn run(root: &Path, dirs: &[String]) -> bool {
@@ -119,7 +121,7 @@ mod tests {
         let mut out = String::new();
         row(&mut out, "x", &kinds, "true", &KINDS);
         let none = " – | – | 0 of 0 |";
-        let (before, after) = (none.repeat(2), none.repeat(3));
+        let (before, after) = (none.repeat(2), none.repeat(5));
         assert_eq!(out, format!("| x |{before} 99.9 | 99.8 | 6 of 7 |{after}\n"));
     }
 }

@@ -53,6 +53,19 @@ fn migrations_agree_with_the_recorded_kernels() {
     }
 }
 
+/// The choices of a CPU for new tasks, and for those that call exec.
+#[test]
+fn the_slow_path_agrees_with_the_recorded_kernels() {
+    let report = trace_check(&[V6_1, V6_12, V6_18].map(recording), Given::default()).unwrap();
+    let k = report.kind("placement_fork").unwrap();
+    at_least("forks determined", k.determined, k.determined + k.undetermined, 700, 110);
+    at_least("forks", k.agree, k.determined, 970, 80);
+    at_least("forks elsewhere", k.nontrivial_agree, k.nontrivial, 970, 80);
+    let k = report.kind("placement_exec").unwrap();
+    at_least("execs determined", k.determined, k.determined + k.undetermined, 900, 16);
+    at_least("execs", k.agree, k.determined, 970, 14);
+}
+
 /// From plain columns alone: fewer decisions are determined, and those agree.
 #[test]
 fn decisions_agree_from_rebuilt_state() {

@@ -21,7 +21,15 @@ fn what_is_told_is_what_was_judged() {
     let told = trace_explain(&path, Given::default()).unwrap();
     let judged = trace_check(&[path], Given::default()).unwrap();
     assert_eq!(told.state, "true");
-    for kind in ["placement", "wakeup_preemption", "pick", "tick_preemption", "migration"] {
+    for kind in [
+        "placement",
+        "placement_fork",
+        "placement_exec",
+        "wakeup_preemption",
+        "pick",
+        "tick_preemption",
+        "migration",
+    ] {
         let k = judged.kind(kind).unwrap();
         let of: Vec<_> = told.decisions.iter().filter(|d| d.kind == kind).collect();
         assert_eq!(of.len() as u64, k.determined + k.undetermined, "{kind}");

@@ -8,6 +8,7 @@
 //! time since the last row.
 
 use super::trace::{Row, RowKind, Trace};
+use std::collections::BTreeMap;
 use vruntime_base::Cpu;
 
 /// Tasks of all classes, and fair ones.
@@ -47,13 +48,22 @@ impl Counts {
         let mut s = Counts { points: vec![vec![]; t.nr_cpus] };
         // Since when a CPU that pulls before it goes idle has been at it.
         let mut pulls: Vec<Option<u64>> = vec![None; t.nr_cpus];
+        // When the CPU was chosen that a task is being activated on.
+        let mut chosen: BTreeMap<i64, u64> = BTreeMap::new();
         for (i, r) in t.rows.iter().enumerate() {
             let balances = r.kind == RowKind::Migrate && !t.in_wakeup(r);
+            if r.kind == RowKind::SelectRq {
+                chosen.insert(r.p.pid, r.ts);
+            }
             if let Some(all) = r.nr_running {
                 let began = match r.kind {
                     RowKind::Switch => pulls[r.cpu.ix()].unwrap_or(r.ts).saturating_sub(tail),
                     // Taken off just now, by the row's own pass.
                     RowKind::Migrate if balances => r.ts,
+                    RowKind::Wakeup | RowKind::WakeupNew => {
+                        let since = chosen.remove(&r.p.pid).map_or(0, |ts| ts + 1);
+                        r.ts.saturating_sub(tail).max(since).min(r.ts)
+                    }
                     _ => r.ts.saturating_sub(tail),
                 };
                 s.shown(r, all, began);
@@ -175,6 +185,21 @@ mod tests {
         assert_eq!(at(2_000, 4_899), [1]);
         assert_eq!(at(2_000, 4_900), [2, 1], "the activation may be this long before its row");
         assert_eq!(at(5_000, 8_000), [2]);
+    }
+
+    /// A task is not there before its CPU is chosen.
+    #[test]
+    fn a_count_changes_after_the_choice_of_the_cpu() {
+        let rows = vec![
+            shows(1_000, RowKind::Switch, 1),
+            shows(4_950, RowKind::SelectRq, 1),
+            shows(5_000, RowKind::Wakeup, 2),
+        ];
+        let t = Trace { rows, nr_cpus: 1, ..Trace::default() };
+        let next = super::super::idle::next_rows(&t);
+        let c = Counts::new(&t, &next, 100);
+        let at = |ts| c.at(Cpu(0), ts, ts).iter().map(|c| c.all).collect::<Vec<_>>();
+        assert_eq!((at(4_949), at(4_950), at(4_960)), (vec![1], vec![1], vec![2, 1]));
     }
 
     /// A move shows its task on the new queue somewhere before the mover's next row.

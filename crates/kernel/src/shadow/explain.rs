@@ -21,8 +21,8 @@ pub struct Explained {
     pub cpu: u16,
     /// Line of `state.csv`, or number of the event.
     pub line: u64,
-    /// `placement`, `wakeup_preemption`, `pick`, `tick_preemption`, `migration`, or `move`: one
-    /// that is not judged.
+    /// `placement`, `placement_fork`, `placement_exec`, `wakeup_preemption`, `pick`,
+    /// `tick_preemption`, `migration`, or `move`: one that is not judged.
     pub kind: &'static str,
     /// Task that it is about.
     pub task: i64,
@@ -144,6 +144,21 @@ pub(super) fn placement(found: &mut Found, f: &Facts, at: usize, q: &Queues) -> 
         }
     }
     e.state.dedup_by(|a, b| a.0 == b.0);
+    Some(e)
+}
+
+/// A choice of a CPU for a new task, or for one that calls exec.
+pub(super) fn idlest(
+    found: &mut Found,
+    r: &Row,
+    state: Vec<(String, String)>,
+) -> Option<Explained> {
+    let (kind, event) = match super::idlest::is_fork(r) {
+        true => ("placement_fork", format!("is forked by task {} on CPU {}", r.curr_pid, r.cpu)),
+        false => ("placement_exec", format!("calls exec on CPU {}", r.cpu)),
+    };
+    let mut e = found.take(r, kind, r.p.pid, event, format!("CPU {}", r.a))?;
+    e.state = state;
     Some(e)
 }
 

@@ -57,6 +57,9 @@ impl Loads {
                     weight: (weight >> 10, (weight + side.cfs_weight_more) >> 10),
                 });
             }
+            if t.exits(r) {
+                s.moves[r.cpu.ix()].push((r.ts, -(r.p.load_avg as i64)));
+            }
             if r.kind == RowKind::Migrate {
                 let load = (r.p.load_avg + r.p.load_more) as i64;
                 if t.in_wakeup(r) {
@@ -90,7 +93,7 @@ impl Loads {
                 (lo, hi) = (lo.min(l), hi.max(h));
             }
         }
-        for &(ts, d) in self.moves[c.ix()].iter().filter(|m| m.0 > last.ts && m.0 <= to) {
+        for &(ts, d) in self.moves[c.ix()].iter().filter(|m| m.0 >= last.ts && m.0 <= to) {
             debug_assert!(ts <= to);
             if d < 0 {
                 lo = lo.saturating_sub(d.unsigned_abs());
@@ -156,11 +159,13 @@ pub fn updates(t: &Trace, r: &Row) -> bool {
 /// `load` after `dt` ns under a constant `weight`.
 pub fn decay(load: u64, weight: u64, dt: u64) -> u64 {
     let periods = dt / 1_048_576;
-    let mut gap = load.abs_diff(weight);
+    // With a fraction: small values fall as well.
+    let mut gap = load.abs_diff(weight).min(1 << 40) << 20;
     gap = gap.checked_shr((periods / 32).min(63) as u32).unwrap_or(0);
     for _ in 0..periods % 32 {
-        gap -= (gap * 1_403) >> 16;
+        gap -= (gap >> 16) * 1_403;
     }
+    gap >>= 20;
     if load > weight { weight + gap } else { weight - gap }
 }
 

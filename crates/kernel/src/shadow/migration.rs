@@ -32,6 +32,7 @@ use std::collections::BTreeMap;
 use vruntime_base::Cpu;
 use vruntime_sched::balance::IdleType;
 use vruntime_sched::balance::alone::LonePass;
+use vruntime_sched::domains::Group;
 use vruntime_sched::scheduler::BalanceKind;
 
 const PATH: &str = "the path of the move";
@@ -74,7 +75,7 @@ pub struct Migrations<'a> {
     kthreads: BTreeMap<i64, bool>,
     /// Allowed CPUs by task: when shown, how many.
     spans: BTreeMap<i64, Vec<(u64, i64)>>,
-    /// When a task that may not run everywhere was last queued on a CPU.
+    /// When a task that may not run everywhere was last one of several on a CPU.
     pinned: Vec<u64>,
     /// When a pass of a CPU over a domain last moved something, by slot.
     moved: BTreeMap<usize, u64>,
@@ -131,7 +132,7 @@ impl<'a> Migrations<'a> {
     }
 
     /// Takes in row `i`, after it was checked.
-    pub fn note(&mut self, i: usize) {
+    pub fn note(&mut self, i: usize, q: &Queues) {
         let t = self.f.trace;
         let r = &t.rows[i];
         self.lists.apply(t, r);
@@ -145,9 +146,9 @@ impl<'a> Migrations<'a> {
         if r.p_nr_cpus_allowed.is_some() && !before {
             self.seen.note(r.p.pid, r.p_nr_cpus_allowed, r.rq_cpu);
         }
-        // Less than one: not known.
-        let limited = |n: i64| n != 1 && n < t.nr_cpus as i64;
-        if r.p.is_fair() && r.p.on_rq && r.p_nr_cpus_allowed.is_some_and(limited) {
+        let here = &q.cpus[r.rq_cpu.ix()].queued;
+        let two = here.len() > 1 || r.nr_running.is_some_and(|n| n > 1);
+        if two && here.keys().any(|&pid| self.is_limited(pid, r.ts)) {
             self.pinned[r.rq_cpu.ix()] = r.ts;
         }
         if let Some(b) = self.batches.get(&i)
@@ -321,14 +322,12 @@ impl<'a> Migrations<'a> {
             (own.delayed, own.idle) = (0, Some(false));
         }
         let lowest = slot == d.slots(on).start;
-        let lately = |g: &vruntime_sched::domains::Group| {
-            let near = |c: Cpu| {
-                let ts = self.pinned[c.ix()];
-                ts != 0 && r.ts - ts < LATELY_NS
-            };
-            !lowest && g.span.iter().any(near)
+        let marked = match lowest {
+            true => vec![],
+            false => {
+                (0..sd.groups.len()).filter(|&g| self.may_be_marked(&sd.groups[g], r)).collect()
+            }
         };
-        let marked = (0..sd.groups.len()).filter(|&g| lately(&sd.groups[g])).collect();
         let tries = sd.cache_nice_tries;
         let interval = u64::from(sd.min_interval()) * 1_000_000;
         let since = r.ts - self.moved.get(&slot).copied().unwrap_or(0);
@@ -350,10 +349,28 @@ impl<'a> Migrations<'a> {
         }
     }
 
+    /// The balancer may find that `pid` may not go where it pulls to. Of a kernel thread of one CPU
+    /// it does not ask.
+    fn is_limited(&self, pid: i64, now: u64) -> bool {
+        let user = || self.kthreads.get(&pid) == Some(&false);
+        let n = self.span(pid, now);
+        // Less than one: not known.
+        n.is_some_and(|n| n < self.f.trace.nr_cpus as i64 && (n != 1 || user()))
+    }
+
+    /// Tasks that may not run everywhere were in `g`, which is no single CPU, lately.
+    pub(super) fn may_be_marked(&self, g: &Group, r: &Row) -> bool {
+        let near = |c: Cpu| {
+            let ts = self.pinned[c.ix()];
+            ts != 0 && r.ts - ts < LATELY_NS
+        };
+        g.span.iter().any(near)
+    }
+
     /// Since when `c` has not served the interrupt of a wakeup that was sent to it, if it has not
     /// at `now`: it would have, in the middle of a pass. A recorded machine's CPU can stand still
     /// for long, and what it read before is as old.
-    fn stalled_since(&self, c: Cpu, now: u64) -> Option<u64> {
+    pub(super) fn stalled_since(&self, c: Cpu, now: u64) -> Option<u64> {
         let t = self.f.trace;
         let sent = self.f.wakes.list.iter().filter_map(|w| {
             let sent = t.rows[w.select?].ts;
@@ -363,7 +380,8 @@ impl<'a> Migrations<'a> {
         sent.min()
     }
 
-    fn cpu_then(&self, c: Cpu, q: &Queues, from: u64, to: u64) -> CpuThen {
+    /// What is known of `c`, whose queue is in `q`, when its numbers are read in `from ..= to`.
+    pub(super) fn cpu_then(&self, c: Cpu, q: &Queues, from: u64, to: u64) -> CpuThen {
         let f = self.f;
         let s = &q.cpus[c.ix()];
         let idle = f.idle.at(c, from, to, None);
@@ -404,7 +422,7 @@ impl<'a> Migrations<'a> {
         let of = order.first().map_or(0, |p| s.queued[p].side.vruntime);
         let placed = s.queued.values().all(|m| m.exact && m.side.tg == 0 && m.side.slop == 0)
             && plausible(of, s.queued.values());
-        let (root, refreshed) = self.h_load(c, r.ts);
+        let (root, refreshed) = self.h_load(c, r.ts, r.ts);
         let tasks = order.iter().map(|p| {
             let m = &s.queued[p];
             let own = b.rows.iter().map(|&i| &t.rows[i]).find(|r| r.p.pid == *p);
@@ -424,12 +442,36 @@ impl<'a> Migrations<'a> {
     }
 
     /// Lowest and highest load of the queue of `c` now, and when `h_load` was last brought up to
-    /// date, which is once a jiffy.
-    fn h_load(&self, c: Cpu, now: u64) -> ((u64, u64), (u64, u64)) {
+    /// date, which is once a jiffy; jiffies were being counted `since` then at the latest.
+    fn h_load(&self, c: Cpu, now: u64, since: u64) -> ((u64, u64), (u64, u64)) {
         let jiffy = 1_000_000_000 / u64::from(self.f.release.hz);
         let root = self.f.loads.at(c, now, now).unwrap_or((0, 1 << 20));
-        let seen = self.f.loads.seen(c, now.saturating_sub(jiffy), now).unwrap_or(root);
+        let seen = self.f.loads.seen(c, since.saturating_sub(jiffy), now).unwrap_or(root);
         (root, (seen.0.min(root.0), seen.1.max(root.1)))
+    }
+
+    /// Lowest and highest utilisation of `c` without the estimate of what is queued.
+    pub(super) fn util(&self, c: Cpu, q: &Queues, from: u64, to: u64) -> (u64, u64) {
+        self.utils.at(c, &q.cpus[c.ix()], from, to)
+    }
+
+    /// Lowest and highest `task_h_load` of the task of `r`, which is on the queue that `r` shows.
+    pub(super) fn own_h_load(&self, r: &Row, q: &Queues) -> (u64, u64) {
+        if r.p.tg != 0 {
+            return (0, 2 * r.p.load_avg);
+        }
+        // One busy CPU counts jiffies for all, and if that stands still, they stay the same.
+        let busy = |c: &Cpu| q.cpus[c.ix()].curr.is_some_and(|p| p != 0);
+        let busy = self.f.topology.all().iter().filter(busy);
+        let since = busy.map(|c| self.utils.silent_since(c, r.ts)).min().unwrap_or(r.ts);
+        let (_, refreshed) = self.h_load(r.rq_cpu, r.ts, since);
+        let share = |h_load: u64| r.p.load_avg * h_load / (r.p.cfs_load_avg + 1);
+        (share(refreshed.0), share(refreshed.1))
+    }
+
+    /// Whether `pid`, which may use `n` CPUs, may use `c`.
+    pub(super) fn may_use(&self, pid: i64, n: i64, c: Cpu) -> Option<bool> {
+        self.seen.allowed(pid, n, c)
     }
 
     fn task_then(&self, m: &Seen, own: Option<&Row>, r: &Row, clock: Option<i64>) -> TaskThen {

@@ -19,16 +19,19 @@
 //! | `decide` | the decision code of the fair class, asked about a level |
 //! | `counts`, `utilisation`, `lists` | tasks, utilisation, lists of CPUs for the balancer |
 //! | `moment` | a pass of the balancer, put together for its own code |
-//! | `placement`, `preempt`, `pick`, `tick`, `migration` | the kinds of decision |
+//! | `choice` | a choice of the slow path, put together for its own code |
+//! | `placement`, `idlest`, `preempt`, `pick`, `tick`, `migration` | the kinds of decision |
 //! | `explain` | decisions in words |
 //! | `result` | what a check found |
 
 pub mod answers;
 pub mod averages;
+pub mod choice;
 pub mod counts;
 pub mod decide;
 pub mod explain;
 pub mod idle;
+pub mod idlest;
 pub mod known;
 pub mod levels;
 pub mod lists;
@@ -56,6 +59,7 @@ pub mod wakes;
 use decide::Decider;
 use explain::{Explained, Found};
 use idle::{Idleness, next_rows};
+use idlest::Idlest;
 use loads::Loads;
 use migration::Migrations;
 use pick::Picks;
@@ -110,6 +114,7 @@ fn replay(
     let mut picks = Picks::new(release, &decider);
     let mut ticks = Ticks::new(trace, release, &decider);
     let mut migrations = Migrations::new(&facts, &next, slack);
+    let mut idlest = Idlest::new(&facts, &next, slack);
     let (from, to) = window(trace);
     let mut resched_rows: Vec<Vec<usize>> = vec![vec![]; trace.nr_cpus];
     for (i, r) in trace.rows.iter().enumerate() {
@@ -124,6 +129,16 @@ fn replay(
         }
         let here = &mut resched_rows[r.cpu.ix()];
         match r.kind {
+            RowKind::SelectRq if inside && placement::is_slow(r) => {
+                let known = idlest.check(i, &queues, &migrations);
+                if let Some(log) = &mut log {
+                    let fork = idlest::is_fork(r);
+                    let counts = if fork { &mut idlest.forks } else { &mut idlest.execs };
+                    let mut found = Found::of(counts, &idlest.disagreements);
+                    let state = known.map_or(vec![], |m| idlest::state(&m, &facts));
+                    log.extend(explain::idlest(&mut found, r, state));
+                }
+            }
             RowKind::SelectRq if inside => {
                 placements.check(i, &queues);
                 if let Some(log) = &mut log {
@@ -169,8 +184,9 @@ fn replay(
             }
             _ => {}
         }
+        idlest.note(i, &queues);
         queues.apply(trace, r);
-        migrations.note(i);
+        migrations.note(i, &queues);
         placements.note_cpu(r);
         placements.note_util(r, &queues);
         if r.kind == RowKind::Switch && r.n.is_some_and(|n| n.pid == 0) {
@@ -178,6 +194,7 @@ fn replay(
         }
     }
     let mut disagreements = placements.disagreements;
+    disagreements.extend(idlest.disagreements);
     disagreements.extend(preempts.disagreements);
     disagreements.extend(picks.disagreements);
     disagreements.extend(ticks.disagreements);
@@ -185,7 +202,8 @@ fn replay(
     disagreements.sort_by_key(|d| d.time);
     let mut kinds = vec![
         placements.fast,
-        placements.slow,
+        idlest.forks,
+        idlest.execs,
         preempts.counts,
         picks.counts,
         ticks.counts,
@@ -194,10 +212,6 @@ fn replay(
     ];
     kinds.retain(|k| k.determined + k.undetermined > 0);
     if trace.rebuilt {
-        // The slow path asks for state that is not rebuilt.
-        let asked = |kind: &str| kind != "placement_slow_path";
-        kinds.retain(|k| asked(&k.kind));
-        disagreements.retain(|d| asked(&d.kind));
         for k in &mut kinds {
             k.state = "reconstructed".into();
         }

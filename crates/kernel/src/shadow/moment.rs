@@ -27,8 +27,8 @@ use vruntime_sched::task::{Affinities, Policy, Rq, RqLoad, Task};
 const NOW: Ns = Ns(1 << 40);
 const COUNT: &str = "tasks of a CPU whose count changed meanwhile";
 const IDLE: &str = "idle state of a CPU that changed meanwhile";
-const NUMBERS: &str = "load or utilisation of a CPU between updates";
-const MARKED: &str = "whether a group is marked imbalanced";
+pub(super) const NUMBERS: &str = "load or utilisation of a CPU between updates";
+pub(super) const MARKED: &str = "whether a group is marked imbalanced";
 const FAILED: &str = "nr_balance_failed";
 const HOT: &str = "when a task last ran";
 const UTIL: &str = "utilisation of a queued task";
@@ -125,7 +125,7 @@ pub struct Pulled {
 
 /// See the module.
 pub struct Ground {
-    sh: Shared,
+    pub(super) sh: Shared,
     machine: Machine,
     fair: Fair,
     balancer: Balancer,
@@ -188,7 +188,7 @@ impl Ground {
         for g in 0..cx.sh.domains.at(pass.slot).groups.len() {
             let u = Unknown { name: MARKED, of: g as i64 };
             let flag = m.marked.contains(&g) && k.truth(u, None, false);
-            balancer.set_imbalanced(&cx, pass.slot, g, flag);
+            cx.sh.domains.set_imbalanced(pass.slot, g, flag);
         }
         let mut pids = vec![];
         pulled.end = balancer.pass_alone(fair, &mut cx, &pass, |l, state, fair, cx| {
@@ -259,11 +259,23 @@ impl Ground {
 
     /// Writes the numbers of the domain's CPUs.
     fn numbers(&mut self, k: &mut Asker, m: &Moment) -> Result<(), &'static str> {
+        let span: Vec<Cpu> = self.sh.domains.at(m.pass.slot).span.iter().collect();
+        self.tasks(k, &m.cpus, &span)?;
+        let ends = self.ends(k, m, &span);
+        self.averages(&m.cpus, &span, ends);
+        Ok(())
+    }
+
+    /// Writes what runs and waits on the CPUs of `span`.
+    pub(super) fn tasks(
+        &mut self,
+        k: &mut Asker,
+        cpus: &[CpuThen],
+        span: &[Cpu],
+    ) -> Result<(), &'static str> {
         let n = self.sh.rqs.len();
-        let sd = self.sh.domains.at(m.pass.slot);
-        let span: Vec<Cpu> = sd.span.iter().collect();
-        for &c in &span {
-            let then = &m.cpus[c.ix()];
+        for &c in span {
+            let then = &cpus[c.ix()];
             let options: Vec<i64> = (0..then.counts.len() as i64).collect();
             if options.is_empty() {
                 return Err(COUNT);
@@ -284,9 +296,13 @@ impl Ground {
                 rq.curr = TaskId::from_ix(n);
             }
         }
-        let ends = self.ends(k, m, &span);
-        for &c in &span {
-            let then = &m.cpus[c.ix()];
+        Ok(())
+    }
+
+    /// Writes loads, utilisation and runnable time of the CPUs of `span`, at their `ends`.
+    pub(super) fn averages(&mut self, cpus: &[CpuThen], span: &[Cpu], ends: Ends) {
+        for &c in span {
+            let then = &cpus[c.ix()];
             let of = |(lo, hi): (u64, u64)| match ends.of(c) {
                 End::Low => lo,
                 End::High => hi,
@@ -297,7 +313,6 @@ impl Ground {
             l.util_avg = of(then.util) as u32;
             l.runnable_avg = of(then.runnable) as u32;
         }
-        Ok(())
     }
 
     /// Which ends of their intervals the numbers of the CPUs are at in this run.
@@ -356,21 +371,21 @@ impl Ground {
 }
 
 /// CPUs whose numbers are at the high ends, and at the low ends; the others are in the middle.
-#[derive(Clone, Copy, PartialEq, Eq)]
-struct Ends {
-    high: CpuMask,
-    low: CpuMask,
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Ends {
+    pub high: CpuMask,
+    pub low: CpuMask,
 }
 
 #[derive(Clone, Copy)]
-enum End {
+pub(super) enum End {
     Low,
     High,
     Middle,
 }
 
 impl Ends {
-    fn of(&self, c: Cpu) -> End {
+    pub fn of(&self, c: Cpu) -> End {
         match (self.high.has(c), self.low.has(c)) {
             (true, _) => End::High,
             (_, true) => End::Low,

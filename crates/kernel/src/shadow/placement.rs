@@ -34,6 +34,11 @@ const SYNC: &str = "whether the wakeup is synchronous";
 const WF_SYNC: i64 = 0x10;
 const WF_TTWU: i64 = 0x08;
 
+/// The choice of row `r` is for a fork or an exec.
+pub fn is_slow(r: &Row) -> bool {
+    r.b & WF_TTWU == 0
+}
+
 /// What the whole recording tells.
 pub struct Facts<'a> {
     /// Rows.
@@ -67,8 +72,6 @@ pub struct Placements<'a> {
     recent: BTreeMap<i64, Vec<Cpu>>,
     /// Counts of the fast path.
     pub fast: KindResult,
-    /// Counts of the slow path (fork and exec).
-    pub slow: KindResult,
     /// Disagreements.
     pub disagreements: Vec<Disagreement>,
 }
@@ -85,7 +88,6 @@ impl<'a> Placements<'a> {
             stays: Stays::default(),
             recent: BTreeMap::new(),
             fast: KindResult::new("placement"),
-            slow: KindResult::new("placement_slow_path"),
             disagreements: vec![],
         }
     }
@@ -127,10 +129,6 @@ impl<'a> Placements<'a> {
     pub fn check(&mut self, at: usize, queues: &Queues) {
         let f = self.f;
         let r = &f.trace.rows[at];
-        if r.b & WF_TTWU == 0 {
-            self.slow.miss(&["fork and exec: group statistics of find_idlest_group"]);
-            return;
-        }
         let own = f.wakes.of_row(at);
         let waking = own.and_then(|w| f.wakes.list[w].waking).map(|i| &f.trace.rows[i]);
         let known_cpu = |c: &i64| (0..f.trace.nr_cpus as i64).contains(c);

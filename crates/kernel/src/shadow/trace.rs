@@ -9,6 +9,9 @@ use vruntime_base::{Cpu, CpuMask};
 /// Bit of the flag on x86 (6.13 on).
 const TIF_NEED_RESCHED_LAZY: i64 = 5;
 
+/// Raw state of a task that has exited.
+const TASK_DEAD: i64 = 0x80;
+
 /// Kind of a row.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum RowKind {
@@ -375,6 +378,10 @@ impl Trace {
                 || f.contains("common_interrupt")
                 || f.contains("handle_irq")
         })
+    }
+    /// The task of `r` is switched from for the last time. A state that was rebuilt does not tell.
+    pub fn exits(&self, r: &Row) -> bool {
+        r.kind == RowKind::Switch && !self.rebuilt && r.b & TASK_DEAD != 0 && r.p.is_fair()
     }
     /// The call chain shows a wakeup (as opposed to a move by the balancer or the stopper).
     pub fn in_wakeup(&self, r: &Row) -> bool {

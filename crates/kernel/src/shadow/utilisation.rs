@@ -2,10 +2,10 @@
 //!
 //! *What.* Rows show `util_avg` of a queue as it stood then; between rows only ticks (of a CPU that
 //! runs something) and the balancer bring it up to date, up while a fair task runs and down while
-//! none does. Moved tasks
-//! bring theirs; sleepers woken elsewhere take it away at the next update. `runnable_avg` is in no
-//! row: it is at least the utilisation, and at most what the load would be if it were all of the
-//! lightest weight (both averages are sums over the same time).
+//! none does. Moved tasks bring theirs; sleepers woken elsewhere and tasks that exit take it away
+//! at the next update. `runnable_avg` is in no row: it is at least the utilisation, and at most
+//! what the load would be if it were all of the lightest weight (both averages are sums over the
+//! same time).
 //! *Equation.* runnable ≤ load · 1024 / weight of the lightest task.
 //! *From a plain trace.* The values are intervals already, that of runnable time among them.
 
@@ -25,7 +25,9 @@ pub struct Utilisation {
     /// Utilisation that may join or leave: when, signed.
     moves: Vec<Vec<(u64, i64)>>,
     lightest: u64,
-    /// The longest time between two ticks of a busy CPU that is allowed for.
+    /// Moments at which a CPU is seen to execute something.
+    alive: Vec<Vec<u64>>,
+    /// The longest time between two ticks of a busy CPU that executes.
     late: u64,
 }
 
@@ -36,7 +38,8 @@ struct Ends {
     hi: u64,
 }
 
-/// Ticks are late on an emulated machine, by one at the most.
+/// Ticks are late on an emulated machine, by one at the most; and if its CPU stands still, until
+/// that goes on.
 const LATE_TICKS: u64 = 2;
 
 impl Utilisation {
@@ -48,9 +51,11 @@ impl Utilisation {
             runnable: vec![vec![]; n],
             moves: vec![vec![]; n],
             lightest: FULL,
+            alive: vec![vec![]; n],
             late: LATE_TICKS * tick,
         };
         for r in &t.rows {
+            s.alive[r.cpu.ix()].push(r.ts);
             for (c, side) in [(r.rq_cpu, Some(&r.p)), (r.cpu, r.n.as_ref())] {
                 let Some(side) = side else { continue };
                 if side.tg == 0 && (!t.rebuilt || updates(t, r)) {
@@ -61,6 +66,9 @@ impl Utilisation {
                 if side.is_fair() && side.weight > 0 {
                     s.lightest = s.lightest.min((side.weight >> 10).max(1));
                 }
+            }
+            if t.exits(r) {
+                s.moves[r.cpu.ix()].push((r.ts, -(r.p.util_avg as i64)));
             }
             if r.kind == RowKind::Migrate {
                 let util = (r.p.util_avg + r.p.util_more) as i64;
@@ -92,10 +100,10 @@ impl Utilisation {
             let grown = |v: u64, dt| decay(v.min(FULL), FULL, dt);
             hi = hi.max(grown(last.hi, to - ts));
             if running == Some(true) && ts < from {
-                lo = lo.max(grown(last.lo, (to - ts).saturating_sub(self.late))).min(hi);
+                lo = lo.max(grown(last.lo, (to - ts).saturating_sub(self.late(c, to)))).min(hi);
             }
         }
-        for &(_, d) in self.moves[c.ix()].iter().filter(|m| m.0 > ts && m.0 <= to) {
+        for &(_, d) in self.moves[c.ix()].iter().filter(|m| m.0 >= ts && m.0 <= to) {
             if d < 0 {
                 lo = lo.saturating_sub(d.unsigned_abs());
             } else {
@@ -103,6 +111,18 @@ impl Utilisation {
             }
         }
         (lo, hi)
+    }
+
+    /// How long ago the last tick of `c`, which is busy at `now`, can have been: where a CPU
+    /// executes something, no tick is due, and what it does later leaves no row.
+    fn late(&self, c: Cpu, now: u64) -> u64 {
+        now - self.silent_since(c, now) + self.late
+    }
+
+    /// When `c` was last seen to execute something.
+    pub fn silent_since(&self, c: Cpu, now: u64) -> u64 {
+        let all = &self.alive[c.ix()];
+        all[..all.partition_point(|&ts| ts <= now)].last().copied().unwrap_or(0)
     }
 
     /// The same with the estimate of what is queued, where the release has one.
@@ -129,7 +149,7 @@ impl Utilisation {
         to: u64,
     ) -> Option<(u64, u64)> {
         match s.running.is_some_and(|(n, _)| n.pid != 0) {
-            true => loads.ticked(c, from, to, self.late),
+            true => loads.ticked(c, from, to, self.late(c, to)),
             false => loads.at(c, from, to),
         }
     }
@@ -180,11 +200,35 @@ mod tests {
         let (t, busy) = recorded(512);
         let u = Utilisation::new(&t, 16 * MS);
         assert_eq!(u.at(Cpu(0), &busy, 32 * MS, 32 * MS), (512, 768));
-        // The last tick was 32 ms ago at the most: half the way then, three quarters by now.
-        assert_eq!(u.at(Cpu(0), &busy, 64 * MS, 64 * MS), (768, 896));
         let mut idle = busy;
         (idle.curr, idle.running) = (Some(0), Some((Side::default(), 0)));
         assert_eq!(u.at(Cpu(0), &idle, 32 * MS, 32 * MS), (256, 512));
+    }
+
+    /// Until the queue is next brought up to date what has exited still counts.
+    #[test]
+    fn what_exits_takes_its_own_away_some_time() {
+        let (mut t, mut idle) = recorded(512);
+        (idle.curr, idle.running) = (Some(0), Some((Side::default(), 0)));
+        t.rows[0].p.util_avg = 500;
+        assert_eq!(Utilisation::new(&t, MS).at(Cpu(0), &idle, 0, 0), (512, 512));
+        t.rows[0].b = 0x80;
+        assert_eq!(Utilisation::new(&t, MS).at(Cpu(0), &idle, 0, 0), (12, 512));
+    }
+
+    /// A busy CPU of which nothing is seen for 32 ms may have stood still for as long.
+    #[test]
+    fn a_cpu_that_is_not_seen_may_have_had_no_tick() {
+        let (mut t, busy) = recorded(512);
+        let u = Utilisation::new(&t, 16 * MS);
+        assert_eq!(u.at(Cpu(0), &busy, 32 * MS, 32 * MS), (512, 768));
+        t.rows.push(Row {
+            p: Side { tg: 1, ..busy.running.unwrap().0 },
+            ..Row::new(64 * MS, Cpu(0), RowKind::Waking)
+        });
+        // Seen just now: the last tick was 32 ms ago at the most.
+        let u = Utilisation::new(&t, 16 * MS);
+        assert_eq!(u.at(Cpu(0), &busy, 64 * MS, 64 * MS), (768, 896));
     }
 
     #[test]
@@ -202,7 +246,8 @@ mod tests {
         t.rows[0].p.cfs_runnable = Some((512, 1024));
         let u = Utilisation::new(&t, 16 * MS);
         assert_eq!(u.at(Cpu(0), &busy, 0, 0), (512, 768));
-        assert_eq!(u.at(Cpu(0), &busy, 64 * MS, 64 * MS), (768, 960));
+        // It may have had no tick since.
+        assert_eq!(u.at(Cpu(0), &busy, 64 * MS, 64 * MS), (512, 960));
         // One task waits for half of the way from 512 to 1024.
         busy.queued.insert(
             7,

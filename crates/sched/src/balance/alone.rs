@@ -96,10 +96,4 @@ impl Balancer {
             LoneEnd::NotItsTurn
         }
     }
-
-    /// Sets the flag `sgc->imbalance` of a group of the domain at `slot`.
-    pub fn set_imbalanced(&mut self, cx: &Cx, slot: usize, group: usize, flag: bool) {
-        let first = self.tables.first_group[cx.sh.domains.id_at(slot).ix()] as usize;
-        self.tables.imbalanced[first + group] = flag;
-    }
 }

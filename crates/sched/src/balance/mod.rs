@@ -192,25 +192,10 @@ struct Run {
 struct Tables {
     sds: Vec<SdState>,
     stats: Vec<SdStats>,
-    imbalanced: Vec<bool>,
-    first_group: Vec<u32>,
     idle_balance: Vec<bool>,
     nohz: nohz::Global,
     /// The global lock of SERIALIZE domains is held.
     serialized: bool,
-}
-
-impl Tables {
-    /// The flags `sgc->imbalance` of the groups of the domain at `slot`.
-    fn imbalanced(&self, d: &Domains, slot: usize) -> &[bool] {
-        let first = self.first_group[d.id_at(slot).ix()] as usize;
-        &self.imbalanced[first..first + d.at(slot).groups.len()]
-    }
-    /// The one of the group of `cpu`.
-    fn imbalanced_mut(&mut self, d: &Domains, slot: usize, cpu: Cpu) -> &mut bool {
-        let first = self.first_group[d.id_at(slot).ix()] as usize;
-        &mut self.imbalanced[first + d.at(slot).group_of(cpu)]
-    }
 }
 
 /// All state of load balancing.
@@ -241,19 +226,11 @@ impl Balancer {
             newidle_success: 256,
             newidle_ratio: 512,
         });
-        let mut first_group = Vec::new();
-        let mut nr_groups = 0;
-        for i in 0..d.nr_domains() {
-            first_group.push(nr_groups as u32);
-            nr_groups += d.sd(crate::domains::SdId::from_ix(i)).groups.len();
-        }
         Balancer {
             runs: (0..nr_cpus).map(|c| Run::new(Cpu::from_ix(c))).collect(),
             tables: Tables {
                 sds: sds.collect(),
                 stats: vec![SdStats::default(); d.nr_slots()],
-                imbalanced: vec![false; nr_groups],
-                first_group,
                 idle_balance: vec![false; nr_cpus],
                 nohz: nohz::Global::new(nr_cpus),
                 serialized: false,

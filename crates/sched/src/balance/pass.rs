@@ -155,7 +155,6 @@ fn search(run: &mut Run, w: &mut World, cx: &mut Cx) -> GoesTo {
         idle,
         cpus: &run.env.cpus,
         whole: run.env.whole,
-        imbalanced: w.t.imbalanced(d, slot),
     };
     let sds = update_sd_lb_stats(cx.sh, &q);
     let found = find_busiest_group(&cx.sh.release, &q, &sds);
@@ -258,7 +257,6 @@ fn after_detach(run: &mut Run, w: &mut World, cx: &mut Cx) -> GoesTo {
     if std::mem::take(&mut env.need_break) && env.nr_scanned < cx.sh.loads[src.ix()].nr_running {
         return again;
     }
-    let sd = cx.sh.domains.at(env.slot);
     if env.new_dst_cpu.is_some() && env.imbalance.amount > 0 {
         env.cpus.clear(env.dst_cpu);
         env.whole = false;
@@ -271,11 +269,12 @@ fn after_detach(run: &mut Run, w: &mut World, cx: &mut Cx) -> GoesTo {
         && env.imbalance.amount > 0
         && let Some(parent) = parent(cx.sh, env.slot, run.on)
     {
-        *w.t.imbalanced_mut(&cx.sh.domains, parent, run.on) = true;
+        mark(cx.sh, parent, run.on, true);
     }
     if env.all_pinned {
         env.cpus.clear(src);
         env.whole = false;
+        let sd = cx.sh.domains.at(env.slot);
         if !env.cpus.is_subset(&sd.groups[sd.group_of(run.on)].balance_mask) {
             env.nr_scanned = 0;
             env.loop_break = BREAK;
@@ -290,6 +289,12 @@ fn after_detach(run: &mut Run, w: &mut World, cx: &mut Cx) -> GoesTo {
 /// The slot of the domain above.
 fn parent(sh: &Shared, slot: usize, on: Cpu) -> Option<usize> {
     Some(slot + 1).filter(|s| *s < sh.domains.slots(on).end)
+}
+
+/// Marks the group of `on` at `slot` as imbalanced, or takes the mark away.
+fn mark(sh: &mut Shared, slot: usize, on: Cpu, imbalanced: bool) {
+    let group = sh.domains.at(slot).group_of(on);
+    sh.domains.set_imbalanced(slot, group, imbalanced);
 }
 
 fn moved_or_failed(run: &mut Run, w: &mut World, cx: &mut Cx) -> GoesTo {
@@ -359,7 +364,7 @@ fn balanced(run: &mut Run, w: &mut World, cx: &mut Cx) -> GoesTo {
     if !run.env.all_pinned
         && let Some(parent) = parent(cx.sh, run.env.slot, run.on)
     {
-        *w.t.imbalanced_mut(&cx.sh.domains, parent, run.on) = false;
+        mark(cx.sh, parent, run.on, false);
     }
     all_pinned(run, w, cx);
     end(run, cx, 0)

@@ -97,8 +97,6 @@ pub struct Question<'a> {
     pub cpus: &'a CpuMask,
     /// All of the domain's do.
     pub whole: bool,
-    /// Groups of the domain with the flag "imbalanced".
-    pub imbalanced: &'a [bool],
 }
 
 /// `cpu_util_cfs`.
@@ -190,7 +188,7 @@ fn classify(k: &Release, q: &Question, g: usize, s: &GroupStats, local: bool) ->
     let by_numbers = group_classify(q.sd.imbalance_pct, s);
     if by_numbers == GroupType::Overloaded {
         GroupType::Overloaded
-    } else if q.imbalanced[g] {
+    } else if q.sd.groups[g].imbalanced {
         GroupType::Imbalanced
     } else if k.smt_balance
         && !local

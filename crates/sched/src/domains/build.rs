@@ -329,6 +329,7 @@ fn groups(on: &Spans, levels: &[Level], raw: &Raw, c: Cpu) -> Vec<Group> {
             flags: SdFlags::default(),
             weight: span.weight() as u32,
             cores: 0,
+            imbalanced: false,
             list: 0..0,
         });
     }

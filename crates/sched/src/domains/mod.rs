@@ -91,6 +91,8 @@ pub struct Group {
     pub weight: u32,
     /// Number of cores.
     pub cores: u32,
+    /// `sgc->imbalance`: the level below was left uneven by tasks that may not go elsewhere.
+    pub imbalanced: bool,
     /// Its CPUs once more, in [`Domains::cpu_list`].
     list: Range<u32>,
 }
@@ -207,6 +209,10 @@ impl Domains {
     /// Number of different domains.
     pub fn nr_domains(&self) -> usize {
         self.sds.len()
+    }
+    /// Marks a group of the domain at `slot`, or takes the mark away.
+    pub fn set_imbalanced(&mut self, slot: usize, group: usize, flag: bool) {
+        self.sds[self.ids[slot].ix()].groups[group].imbalanced = flag;
     }
     /// CPUs of a group, ascending.
     #[inline(always)]

@@ -20,7 +20,7 @@ use super::Fair;
 use crate::balance::imbalance::adjust_numa_imbalance;
 use crate::balance::stats::{GroupStats, GroupType, cpu_util, group_classify, runnable};
 use crate::cx::{Cx, Shared};
-use crate::domains::{Domain, Group, SdFlags};
+use crate::domains::{Domain, Domains, Group, SdFlags};
 use crate::release::NumaImbalance;
 use crate::scheduler::{Placement, WakeFlags};
 use vruntime_base::{Cause, CauseKind, Cpu, CpuMask, Func, Ns, Resource, TaskId};
@@ -86,7 +86,7 @@ impl Fair {
 
 /// Reading the statistics of every CPU of the top domain, and what lies below it once more.
 fn charge(cx: &mut Cx, flag: SdFlags) {
-    let Some(top) = top_domain(cx.sh, cx.cpu, flag) else { return };
+    let Some(top) = top_domain(&cx.sh.domains, cx.cpu, flag) else { return };
     let span = cx.sh.domains.at(top).span;
     for c in span.iter() {
         cx.charge(Func::SelectTaskRq, cx.machine.costs.scan_cpu);
@@ -96,8 +96,8 @@ fn charge(cx: &mut Cx, flag: SdFlags) {
 }
 
 /// Slot of the highest domain of `cpu` up to which all have `flag`.
-fn top_domain(sh: &Shared, cpu: Cpu, flag: SdFlags) -> Option<usize> {
-    sh.domains.slots(cpu).take_while(|&slot| sh.domains.at(slot).flags.has(flag)).last()
+pub fn top_domain(d: &Domains, cpu: Cpu, flag: SdFlags) -> Option<usize> {
+    d.slots(cpu).take_while(|&slot| d.at(slot).flags.has(flag)).last()
 }
 
 /// `find_idlest_cpu`, from the domains of `cpu`, the CPU that executes fork or exec.
@@ -110,7 +110,7 @@ pub fn find_idlest_cpu(
 ) -> Placement {
     let d = &sh.domains;
     let allowed = sh.allowed(who.p);
-    let Some(top) = top_domain(sh, cpu, flag) else {
+    let Some(top) = top_domain(d, cpu, flag) else {
         return Placement { cpu: prev, rule: &NO_DOMAIN };
     };
     if !d.at(top).span.intersects(allowed) {
@@ -257,7 +257,11 @@ fn wakeup_stats(
         s.idle_cpus += u32::from(nr_running == 0 && idle_without && !rq.ttwu_pending);
     }
     s.group_capacity = 1024 * u64::from(g.weight);
-    s.kind = group_classify(sd.imbalance_pct, &s);
+    s.kind = match group_classify(sd.imbalance_pct, &s) {
+        GroupType::Overloaded => GroupType::Overloaded,
+        _ if g.imbalanced => GroupType::Imbalanced,
+        kind => kind,
+    };
     if matches!(s.kind, GroupType::FullyBusy | GroupType::Overloaded) {
         s.avg_load = s.group_load * 1024 / s.group_capacity;
     }

@@ -68,7 +68,7 @@ fn find(k: &Release, fixture: &str) -> Found {
     let words: Vec<(&str, &str)> =
         fixture.split_whitespace().map(|w| w.split_once('=').unwrap_or((w, ""))).collect();
     let get = |key: &str| words.iter().find(|w| w.0 == key).map(|w| w.1.to_string());
-    let sh = state(k, &get);
+    let mut sh = state(k, &get);
     let idle = if get("busy").is_some() {
         IdleType::NotIdle
     } else if get("newidle").is_some() {
@@ -77,14 +77,15 @@ fn find(k: &Release, fixture: &str) -> Found {
         IdleType::Idle
     };
     let dst_cpu = Cpu(get("dst").map_or(0, |s| number(&s)));
-    let d = &sh.domains;
     let level = get("level").unwrap_or("PKG".into());
-    let slot = d.slots(dst_cpu).find(|s| d.at(*s).name == level).expect("a level of the machine");
-    let sd = d.at(slot);
-    let mut imbalanced = vec![false; sd.groups.len()];
+    let mut slots = sh.domains.slots(dst_cpu);
+    let slot = slots.find(|s| sh.domains.at(*s).name == level).expect("a level of the machine");
     if let Some(c) = get("imbalanced") {
-        imbalanced[sd.group_of(Cpu(number(&c)))] = true;
+        let group = sh.domains.at(slot).group_of(Cpu(number(&c)));
+        sh.domains.set_imbalanced(slot, group, true);
     }
+    let d = &sh.domains;
+    let sd = d.at(slot);
     let q = Question {
         sd,
         child_prefers_sibling: slot > d.slots(dst_cpu).start
@@ -93,7 +94,6 @@ fn find(k: &Release, fixture: &str) -> Found {
         idle,
         cpus: &sd.span,
         whole: true,
-        imbalanced: &imbalanced,
     };
     let sds = update_sd_lb_stats(&sh, &q);
     let text = match find_busiest_group(k, &q, &sds) {

@@ -220,6 +220,27 @@ fn back_ported_kernels_sum_allowed_cpus_only() {
     assert!(!leaves(true) && leaves(false));
 }
 
+/// LLCs {0,1} {2,3}, all idle but 0. Marked, the local one is left for the other, the other is not
+/// taken though idler, and if both are, the task stays: a mark outweighs idle CPUs.
+#[test]
+fn a_group_marked_imbalanced_comes_after_those_with_time_to_spare() {
+    for k in [v5_5(), v5_7(), v6_1(), v6_12()] {
+        for (local, other, busy, cpu) in [
+            (false, false, 2, 1),
+            (true, false, 2, 3),
+            (false, false, 0, 3),
+            (false, true, 0, 1),
+            (true, true, 0, 1),
+        ] {
+            let mut sh = lab(&k, 1, 2, 2, &[(0, 1), (busy, 1)]);
+            let top = sh.domains.slots(Cpu(0)).end - 1;
+            sh.domains.set_imbalanced(top, 0, local);
+            sh.domains.set_imbalanced(top, 1, other);
+            assert_eq!(fork(&sh, 0).0, cpu, "{}: {local} {other} {busy}", k.name);
+        }
+    }
+}
+
 #[test]
 fn an_execing_task_does_not_count_itself() {
     // p runs alone on 0; without it 0 is as idle as the rest of its cache.

@@ -64,7 +64,7 @@ pub(crate) fn per_cpu_kthreads_stay() {
         lab.pin(p, &[1]);
         lab.newidle(0);
         let mc = lab.slot(0, 1);
-        assert_eq!(lab.balancer.tables.imbalanced(&lab.sh.domains, mc), [flag, false]);
+        assert_eq!(lab.imbalanced(mc), [flag, false]);
     }
 }
 
