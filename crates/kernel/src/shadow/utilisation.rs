@@ -260,8 +260,9 @@ mod tests {
         );
         let at = u.runnable(Cpu(0), &busy, &Loads::new(&t), 32 * MS, 32 * MS);
         assert_eq!(at, Some((512, 1024)));
-        // A row that brings nothing up to date does not show a later value.
-        t.rows.push(Row { ts: 32 * MS, kind: RowKind::Waking, ..t.rows[0].clone() });
+        // A row that brings nothing up to date does not show a later value, but that there were
+        // ticks: the last one 32 ms ago at the most.
+        t.rows.push(Row { ts: 64 * MS, kind: RowKind::Waking, ..t.rows[0].clone() });
         assert_eq!(Utilisation::new(&t, 16 * MS).at(Cpu(0), &busy, 64 * MS, 64 * MS), (768, 960));
     }
 }
