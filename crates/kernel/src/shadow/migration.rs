@@ -147,7 +147,7 @@ impl<'a> Migrations<'a> {
             self.seen.note(r.p.pid, r.p_nr_cpus_allowed, r.rq_cpu);
         }
         let here = &q.cpus[r.rq_cpu.ix()].queued;
-        let two = here.len() > 1 || r.nr_running.is_some_and(|n| n > 1);
+        let two = here.len() > 1 || r.nr_running.is_some_and(|n| n + r.nr_more > 1);
         if two && here.keys().any(|&pid| self.is_limited(pid, r.ts)) {
             self.pinned[r.rq_cpu.ix()] = r.ts;
         }
@@ -403,7 +403,7 @@ impl<'a> Migrations<'a> {
         let t = self.f.trace;
         let r = &t.rows[b.rows[0]];
         let s = &q.cpus[c.ix()];
-        if q.nr_unseen(c) > 0 {
+        if b.path == Path::Active && q.nr_unseen(c) > 0 {
             return Err(CONTENT);
         }
         let nr = match c.ix() == r.a as usize && r.p.tg == 0 && !t.rebuilt {

@@ -11,6 +11,7 @@
 
 use super::counts::Count;
 use super::known::{Asker, Unknown};
+use super::levels::CONTENT;
 use std::collections::BTreeMap;
 use vruntime_base::{Cause, Cpu, CpuMask, Ledger, Noise, Ns, TaskId, VTime};
 use vruntime_machine::{Machine, Topology};
@@ -80,6 +81,26 @@ pub struct TaskThen {
     pub h_load: (u64, u64),
     /// Lowest and highest `task_util_est`.
     pub util: (u64, u64),
+}
+
+impl TaskThen {
+    /// One in delayed dequeue of which no more is known.
+    fn unseen() -> TaskThen {
+        TaskThen {
+            pid: -1,
+            policy: 0,
+            weight: 1 << 20,
+            vruntime: (0, 0),
+            slice: 0,
+            delayed: true,
+            curr: false,
+            bound: false,
+            allowed: BTreeMap::new(),
+            age: (u64::MAX, u64::MAX),
+            h_load: (0, 0),
+            util: (0, 0),
+        }
+    }
 }
 
 /// A queue when it is locked.
@@ -197,10 +218,18 @@ impl Ground {
                 return;
             }
             pulled.src = Some(l.src);
-            let (queue, missing) = match queue(l.src) {
+            let (mut queue, mut missing) = match queue(l.src) {
                 Ok(queue) => (queue, None),
                 Err(missing) => (QueueThen { tasks: vec![], placed: true }, Some(missing)),
             };
+            let delayed = queue.tasks.iter().filter(|t| t.delayed).count();
+            let unseen = (cx.sh.loads[l.src.ix()].h_nr_delayed as usize).saturating_sub(delayed);
+            let stay = cx.sh.release.detach_skips_delayed;
+            if unseen > 0 && (l.imbalance.kind == MigrationType::Load || !stay) {
+                missing = missing.or(Some(CONTENT));
+            }
+            // Other than for load they are passed over, wherever they are.
+            queue.tasks.splice(0..0, std::iter::repeat_n(TaskThen::unseen(), unseen));
             pids.extend(queue.tasks.iter().map(|t| t.pid));
             pulled.missing = fill(k, m, l, state, &queue, fair, cx).or(missing).or(pulled.missing);
         });
@@ -489,6 +518,8 @@ fn task(k: &mut Asker, m: &Moment, t: &TaskThen, src: Cpu, se: SeId, cx: &mut Cx
     let mut mask = CpuMask::first_n(n);
     if t.bound {
         mask = CpuMask::one(src);
+    } else if t.pid < 0 {
+        // Passed over before its affinity is looked at.
     } else if !t.curr && !ask(dst, true) {
         // The balancer then asks for others of its group.
         mask = CpuMask::one(src);
