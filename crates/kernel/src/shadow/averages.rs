@@ -225,6 +225,13 @@ impl<'a> Averages<'a> {
         }
     }
 
+    /// `pid` is not in delayed dequeue.
+    pub fn gone(&mut self, pid: i64, now: u64) {
+        if self.delayed.remove(&pid) {
+            self.runs[1].dequeue(self.k, self.ids[&pid], Ns(now), true);
+        }
+    }
+
     /// `pid` (0: nothing; `None`: a task of another class) runs on `c` from now on.
     pub fn run(&mut self, c: usize, pid: Option<i64>, now: u64) {
         let next = pid.and_then(|p| self.ids.get(&p).copied());

@@ -109,6 +109,15 @@ struct Entity {
     due_known: bool,
 }
 
+/// What is known of a task that may be in delayed dequeue: its virtual time stands still.
+#[derive(Clone, Copy, Debug)]
+struct Hidden {
+    weight: u64,
+    v: Span,
+    /// Latest deadline.
+    due: i64,
+}
+
 /// One CPU.
 #[derive(Clone, Debug, Default)]
 pub struct Frame {
@@ -124,7 +133,7 @@ pub struct Frame {
     pub origin: Option<i64>,
     complete: bool,
     /// Tasks that may have stayed for delayed dequeue.
-    hidden: BTreeSet<i64>,
+    hidden: BTreeMap<i64, Hidden>,
     started: bool,
     /// EEVDF: events tell when a task is accounted.
     accounts: bool,
@@ -150,7 +159,25 @@ impl Frame {
     }
     /// `pid` hides from now on.
     pub fn hide(&mut self, pid: i64) {
-        self.hidden.insert(pid);
+        let v = Span { lo: -FAR, hi: FAR }.plus(self.min_vruntime);
+        self.hidden.insert(pid, Hidden { weight: NICE_0, v, due: v.hi + FAR });
+    }
+
+    /// Hidden tasks of which the pick of `pid`, which has just been made, shows that they are gone:
+    /// they were due before it, and eligible.
+    fn gone(&self, pid: i64) -> Vec<i64> {
+        let Some(n) = self.ents.get(&pid).filter(|n| n.due_known) else { return vec![] };
+        let Some((mean, weight)) = self.mean() else { return vec![] };
+        // Others that hide may hold the mean back.
+        let (mut sum, mut all) = (i128::from(mean.lo) * i128::from(weight), i128::from(weight));
+        for h in self.hidden.values().filter(|h| h.v.lo < mean.lo) {
+            sum += i128::from(h.v.lo) * i128::from(h.weight);
+            all += i128::from(h.weight);
+        }
+        let mean = (sum / all.max(1)) as i64;
+        let picked = n.deadline - (n.v.hi - n.v.lo) / 2;
+        let gone = |h: &Hidden| self.complete && h.v.hi <= mean && h.due < picked;
+        self.hidden.iter().filter(|h| gone(h.1)).map(|h| *h.0).collect()
     }
     /// `pid` runs.
     pub fn runs(&self, pid: i64) -> bool {
@@ -263,12 +290,12 @@ impl Frame {
 
     /// `pid` may have stayed for delayed dequeue.
     pub fn hides(&self, pid: i64) -> bool {
-        self.hidden.contains(&pid)
+        self.hidden.contains_key(&pid)
     }
 
     /// `pid` is being woken: it hides no longer. True if it may have done so until now.
     pub fn woken(&mut self, pid: i64) -> bool {
-        self.hidden.remove(&pid)
+        self.hidden.remove(&pid).is_some()
     }
 
     /// A task that is here, though no row put it here.
@@ -309,8 +336,8 @@ impl Frame {
         }
     }
 
-    /// `pid` (0: none) runs from now on.
-    pub fn run(&mut self, pid: i64, now: u64, t: &Tuning) {
+    /// `pid` (0: none) runs from now on. The answer is who, as that shows, hides no longer.
+    pub fn run(&mut self, pid: i64, now: u64, t: &Tuning) -> Vec<i64> {
         (self.curr, self.since) = (pid, now);
         self.accounted = self.ents.contains_key(&pid).then_some((now, 0));
         if pid == 0 {
@@ -318,8 +345,10 @@ impl Frame {
             self.real_time.clear();
             self.hidden.clear();
             self.complete = true;
-            return;
+            return vec![];
         }
+        let gone = self.gone(pid);
+        self.hidden.retain(|h, _| !gone.contains(h));
         let lone = self.ents.len() == 1 && self.complete && self.hidden.is_empty();
         if let Some(e) = self.ents.get_mut(&pid) {
             if lone && self.origin.is_none() {
@@ -335,6 +364,7 @@ impl Frame {
             e.open = 0;
             e.picked = e.deadline;
         }
+        gone
     }
 
     /// Lowest and highest weighted mean, and the weight; `None`: nothing is queued.
@@ -367,7 +397,9 @@ impl Frame {
         let lag = if lone && self.complete && self.hidden.is_empty() { Span::at(0) } else { lag };
         if lag.lo < 0 && pid == self.curr {
             // It stays, delayed, if its lag is negative; then it leaves with none.
-            self.hidden.insert(pid);
+            let far = if e.due_known { 0 } else { FAR };
+            let due = e.deadline + (e.v.hi - e.v.lo) / 2 + far;
+            self.hidden.insert(pid, Hidden { weight: e.weight, v: e.v, due });
             return Some((e.v, Span { lo: lag.lo, hi: lag.hi.max(0) }));
         }
         Some((e.v, lag))
@@ -453,5 +485,48 @@ impl Tuning {
     }
     fn virtual_slice(&self, weight: u64) -> i64 {
         Decider::virtual_time(self.slice as u64, weight) as i64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// 1 uses up its request and sleeps while it is ahead of 2: it may stay, delayed. When 2 has
+    /// come by, a pick of 3, which is due later, shows that 1 has gone; one of 2 before does not.
+    #[test]
+    fn a_pick_of_one_that_is_due_later_shows_that_a_delayed_task_has_gone() {
+        let k = vruntime_formats::kernel_file::kernel("v6.12").unwrap().release;
+        let t = Tuning::new(&k, 2);
+        let (mut f, slice) = (Frame::default(), k.base_slice_ns * k.scaling(2));
+        f.ran(9, 0, 1, &t);
+        assert!(f.run(0, 1, &t).is_empty());
+        let none = Some((Span::at(0), Span::at(0)));
+        f.enter(1, 120, none, &t);
+        f.enter(2, 120, none, &t);
+        f.run(1, 2, &t);
+        f.ran(1, slice, 2 + slice, &t);
+        f.settle(1);
+        let (_, lag) = f.leave(1, &t).unwrap();
+        assert_eq!((lag, f.nr_running()), (Span { lo: -(slice as i64) / 2, hi: 0 }, (1, 1)));
+        assert!(f.run(2, 3 + slice, &t).is_empty(), "it was picked because 1 is ahead");
+        f.ran(2, 3 * slice, 3 + 4 * slice, &t);
+        f.enter(3, 120, none, &t);
+        assert_eq!((f.run(3, 4 + 4 * slice, &t), f.nr_running()), (vec![1], (2, 0)));
+    }
+
+    /// Half a request by the clock, a quarter by the event: the event counts.
+    #[test]
+    fn what_an_event_says_of_a_run_time_counts() {
+        let k = vruntime_formats::kernel_file::kernel("v6.12").unwrap().release;
+        let t = Tuning::new(&k, 2);
+        let (mut f, slice) = (Frame::default(), k.base_slice_ns * k.scaling(2));
+        f.update(1, &t);
+        f.run(0, 1, &t);
+        f.enter(1, 120, Some((Span::at(0), Span::at(0))), &t);
+        f.run(1, 2, &t);
+        f.ran(1, slice / 4, 2 + slice / 2, &t);
+        assert_eq!(f.request_left(1), Some((slice - slice / 4) as i64));
+        assert_eq!(f.clock(2 + slice), 2 + (slice / 4) as i64);
     }
 }

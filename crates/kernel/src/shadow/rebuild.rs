@@ -242,7 +242,9 @@ impl Rebuilder<'_> {
                 self.averages.enter(n.pid, n.prio, c, r.ts);
             }
         }
-        self.cpus[c].run(n.pid, r.ts, &self.tuning);
+        for gone in self.cpus[c].run(n.pid, r.ts, &self.tuning) {
+            self.averages.gone(gone, r.ts);
+        }
         let next = Some(n.pid).filter(|_| n.pid == 0 || n.is_fair());
         self.averages.run(c, next, r.ts);
         self.averages.tell(&mut p, c);
