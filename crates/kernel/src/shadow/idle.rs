@@ -34,8 +34,12 @@ struct Claim {
 /// Idleness of all CPUs over the recording.
 #[derive(Clone, Debug)]
 pub struct Idleness {
+    /// By CPU, in the order of time.
     turns: Vec<Vec<Turn>>,
+    /// By CPU, in the order of `lo`.
     claims: Vec<Vec<Claim>>,
+    /// For every claim, the latest `end` up to it.
+    ends: Vec<Vec<u64>>,
     /// The first row on the CPU shows its idle task current.
     first: Vec<Option<bool>>,
 }
@@ -45,8 +49,9 @@ impl Idleness {
     /// `clear_first`: the release clears `ttwu_pending` before it enqueues.
     pub fn new(t: &Trace, wakes: &Wakes, slack: u64, clear_first: bool) -> Idleness {
         let n = t.nr_cpus;
-        let mut s =
-            Idleness { turns: vec![vec![]; n], claims: vec![vec![]; n], first: vec![None; n] };
+        let (turns, claims) = (vec![vec![]; n], vec![vec![]; n]);
+        let mut s = Idleness { turns, claims, ends: vec![], first: vec![None; n] };
+        let mut switch_times: Vec<Vec<u64>> = vec![vec![]; n];
         let next = next_rows(t);
         let tail = 2 * slack;
         let mut prev_ts = vec![0u64; n];
@@ -56,6 +61,7 @@ impl Idleness {
             let curr = if r.kind == RowKind::Switch { r.p.pid } else { r.curr_pid };
             s.first[c].get_or_insert(curr == 0);
             if r.kind == RowKind::Switch {
+                switch_times[c].push(r.ts);
                 let idle = r.n.is_some_and(|n| n.pid == 0);
                 let lo = r.ts.saturating_sub(slack).max(prev_ts[c]);
                 let before = std::mem::replace(&mut switches[c], r.nr_switches);
@@ -70,9 +76,8 @@ impl Idleness {
             prev_ts[c] = r.ts;
         }
         let ends = |c: usize, after: u64| {
-            let rows = t.rows.iter().skip(t.rows.partition_point(|r| r.ts <= after));
-            let mut rows = rows.filter(|r| r.kind == RowKind::Switch && r.cpu.ix() == c);
-            rows.next().map_or(u64::MAX, |r| r.ts)
+            let all = &switch_times[c];
+            all.get(all.partition_point(|&ts| ts <= after)).copied().unwrap_or(u64::MAX)
         };
         for (i, w) in wakes.list.iter().enumerate() {
             let done = t.rows[w.wakeup].ts;
@@ -100,6 +105,14 @@ impl Idleness {
                 s.claims[c].push(Claim { lo: r.ts, hi, end: ends(c, r.ts), wake: None });
             }
         }
+        for claims in &mut s.claims {
+            claims.sort_by_key(|k| k.lo);
+            let latest = |max: &mut u64, k: &Claim| {
+                *max = k.end.max(*max);
+                Some(*max)
+            };
+            s.ends.push(claims.iter().scan(0, latest).collect());
+        }
         s
     }
 
@@ -107,8 +120,11 @@ impl Idleness {
     /// `None`: it may be either.
     pub fn at(&self, c: Cpu, from: u64, to: u64, own: Option<usize>) -> Option<bool> {
         let (mut can_idle, mut can_busy) = self.current(c, from, to);
-        for k in self.claims[c.ix()].iter().filter(|k| own.is_none() || k.wake != own) {
-            if k.lo <= to && k.end > from {
+        let (claims, ends) = (&self.claims[c.ix()], &self.ends[c.ix()]);
+        let begun = claims.partition_point(|k| k.lo <= to);
+        let open = ends.partition_point(|&end| end <= from);
+        for k in claims.get(open..begun).unwrap_or_default() {
+            if k.end > from && (own.is_none() || k.wake != own) {
                 can_busy = true;
                 if k.hi <= from && k.end > to {
                     can_idle = false;
@@ -124,15 +140,13 @@ impl Idleness {
 
     /// Whether the idle task can be, and can fail to be, current in `from ..= to`.
     fn current(&self, c: Cpu, from: u64, to: u64) -> (bool, bool) {
-        let mut state = self.first[c.ix()];
+        let turns = &self.turns[c.ix()];
+        let (past, ahead) = turns.split_at(turns.partition_point(|k| k.hi <= from));
+        let state = past.last().map(|k| k.idle).or(self.first[c.ix()]);
         let (mut can_idle, mut can_busy) = (false, false);
-        for k in &self.turns[c.ix()] {
-            if k.hi <= from {
-                state = Some(k.idle);
-            } else if k.lo <= to {
-                can_idle |= k.idle;
-                can_busy |= !k.idle;
-            }
+        for k in ahead.iter().take_while(|k| k.lo <= to) {
+            can_idle |= k.idle;
+            can_busy |= !k.idle;
         }
         match state {
             Some(true) => can_idle = true,

@@ -5,12 +5,15 @@
 //! *Departures.* D1: a pick that keeps the running task leaves no switch and is not seen.
 
 use super::decide::Decider;
-use super::known::{Asker, explore};
+use super::known::{Asker, Unknown, explore};
 use super::levels::{CONTENT, Ent, GROUP, IMPLAUSIBLE, ent, level, plausible};
-use super::queues::{Queues, Seen, span};
+use super::queues::{Buddies, Queues, Seen, span};
 use super::result::{Disagreement, KindResult};
 use super::trace::Row;
 use vruntime_sched::release::{FairKind, Release};
+
+/// CFS, from a plain trace.
+const BUDDIES: &str = "whether a preemption check marked buddies";
 
 /// Counts and disagreements of picks.
 pub struct Picks<'a> {
@@ -58,6 +61,12 @@ impl<'a> Picks<'a> {
         let question = |k: &mut Asker| {
             let ents: Vec<Ent> = same.iter().map(|e| ent(k, e)).collect();
             let mut l = level(ents, curr, s);
+            if s.perhaps != Buddies::default()
+                && k.truth(Unknown { name: BUDDIES, of: 0 }, None, true)
+            {
+                l.next = s.perhaps.next.or(l.next);
+                l.last = s.perhaps.last.or(l.last);
+            }
             l.protected = stays && Decider::protected(self.k, &r.p, r.p.vruntime);
             self.decider.pick(&l).unwrap_or((0, "nothing"))
         };

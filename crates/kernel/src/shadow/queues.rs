@@ -66,6 +66,8 @@ pub struct CpuState {
     pub next: Option<i64>,
     /// CFS: last buddy.
     pub last: Option<i64>,
+    /// CFS, from a plain trace: marked if a preemption check asked, which no event tells.
+    pub perhaps: Buddies,
     /// Moves to this CPU that the balancer makes in one go: last row, and order of the next one.
     batch: (u64, u64),
     /// Last `min_vruntime` of the root queue and when it was seen.
@@ -86,6 +88,23 @@ impl CpuState {
     /// See [`Queues::nr_unseen`].
     pub fn nr_unseen(&self) -> u64 {
         self.nr_more.clamp(0, MOST_TASKS) as u64
+    }
+}
+
+/// The entities that a preemption check of CFS marks.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Buddies {
+    /// The wakee.
+    pub next: Option<i64>,
+    /// Whom it preempts, if the queue is long.
+    pub last: Option<i64>,
+}
+
+impl Buddies {
+    /// Without `pid`, which was picked or has left.
+    fn without(self, pid: i64) -> Buddies {
+        let keep = |x: Option<i64>| x.filter(|&x| x != pid);
+        Buddies { next: keep(self.next), last: keep(self.last) }
     }
 }
 
@@ -168,6 +187,11 @@ impl Queues {
         s.lazy = None;
         s.next = s.next.filter(|&x| x != n.pid);
         s.last = s.last.filter(|&x| x != n.pid);
+        if s.perhaps.next == Some(n.pid) && r.p.on_rq {
+            // It preempts: the check had asked.
+            s.last = s.perhaps.last.take().or(s.last);
+        }
+        s.perhaps = s.perhaps.without(n.pid);
         // Delayed entities leave inside the pick, without a row.
         if n.pid == 0 || n.tg == 0 {
             let left = n.cfs_nr.max(0) as usize;
@@ -250,6 +274,7 @@ impl Queues {
             s.queued.remove(&pid);
             s.next = s.next.filter(|&x| x != pid);
             s.last = s.last.filter(|&x| x != pid);
+            s.perhaps = s.perhaps.without(pid);
         }
     }
 
@@ -325,18 +350,61 @@ impl Queues {
 
 impl Queues {
     /// Takes in what the kernel's own preemption check did (the `resched_curr` rows `asked` of
-    /// the activation `r`): CFS marks buddies.
+    /// the activation `r`, or what a plain trace tells of it): CFS marks buddies.
     pub fn preempted(&mut self, t: &Trace, r: &Row, asked: &[usize], k: &Release) {
-        let fair = asked.iter().any(|&i| {
+        let checked = asked.iter().any(|&i| {
             t.stack(&t.rows[i]).iter().take(3).any(|f| f.starts_with("check_preempt_wakeup"))
         });
         let s = &mut self.cpus[r.rq_cpu.ix()];
-        if k.fair != FairKind::Cfs || !fair {
+        if k.fair != FairKind::Cfs {
             return;
         }
-        s.next = Some(r.p.pid);
-        if k.last_buddy && r.p.cfs_nr >= 8 {
-            s.last = s.curr;
+        let last = s.curr.filter(|_| k.last_buddy && r.p.cfs_nr >= 8);
+        let marks = Buddies { next: Some(r.p.pid), last };
+        let both_fair = r.p.is_fair()
+            && s.running.is_some_and(|(n, _)| n.is_fair() && ![0, r.p.pid].contains(&n.pid));
+        let asked = match r.asked {
+            _ if !t.rebuilt => Some(checked),
+            _ if !both_fair || r.due == Some(true) => Some(false),
+            asked => asked,
+        };
+        match asked {
+            Some(true) => (s.next, s.last) = (marks.next, marks.last.or(s.last)),
+            Some(false) => {}
+            None => s.perhaps = marks,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use vruntime_formats::kernel_file::kernel;
+
+    /// 2 wakes up on CPU 0, where 1 runs, `nr` are queued and the check asked or not.
+    fn after_wakeup(nr: i64, asked: Option<bool>, due: bool) -> CpuState {
+        let t = Trace { rebuilt: true, nr_cpus: 1, ..Trace::default() };
+        let mut q = Queues::new(&t);
+        let side = |pid| Side { pid, prio: 120, on_rq: true, cfs_nr: nr, ..Side::default() };
+        (q.cpus[0].curr, q.cpus[0].running) = (Some(1), Some((side(1), 0)));
+        let wakeup = Row::new(10, Cpu(0), RowKind::Wakeup);
+        let wakeup = Row { p: side(2), asked, due: Some(due), ..wakeup };
+        q.preempted(&t, &wakeup, &[], &kernel("v6.1").unwrap().release);
+        q.cpus.swap_remove(0)
+    }
+
+    #[test]
+    fn a_plain_trace_tells_buddies_by_the_answer() {
+        let s = after_wakeup(8, Some(true), false);
+        assert_eq!((s.next, s.last), (Some(2), Some(1)));
+        let s = after_wakeup(7, Some(true), false);
+        assert_eq!((s.next, s.last), (Some(2), None), "a short queue keeps nobody in mind");
+        for s in [after_wakeup(8, Some(false), false), after_wakeup(8, None, true)] {
+            assert_eq!((s.next, s.last, s.perhaps), (None, None, Buddies::default()));
+        }
+        let s = after_wakeup(8, None, false);
+        let perhaps = Buddies { next: Some(2), last: Some(1) };
+        assert_eq!((s.next, s.last, s.perhaps), (None, None, perhaps));
+        assert_eq!(perhaps.without(2), Buddies { next: None, last: Some(1) });
     }
 }
