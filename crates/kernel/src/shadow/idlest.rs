@@ -176,7 +176,7 @@ impl<'a> Idlest<'a> {
         let r = &t.rows[at];
         let known = |c: &i64| (0..t.nr_cpus as i64).contains(c);
         let prev = Cpu(r.wake_cpu.filter(known).ok_or(BEFORE)? as u16);
-        let to = r.ts - 1;
+        let to = r.ts.saturating_sub(1);
         let since = self.prev[at].map_or(0, |p| t.rows[p].ts);
         let stalled = m.stalled_since(r.cpu, to).map(|ts| ts.saturating_sub(self.slack));
         let from = to.saturating_sub(WALK * self.slack).min(stalled.unwrap_or(to));

@@ -289,7 +289,7 @@ impl<'a> Migrations<'a> {
         let t = self.f.trace;
         let d = self.f.domains;
         let r = &t.rows[b.rows[0]];
-        let to = t.rows[b.detaches].ts - 1;
+        let to = t.rows[b.detaches].ts.saturating_sub(1);
         let stalled = self.stalled_since(r.cpu, to).map(|ts| ts.saturating_sub(self.slack));
         let earliest = to.saturating_sub(PASS * self.slack).min(stalled.unwrap_or(to));
         let from = match self.prev[b.detaches].map(|i| &t.rows[i]) {
@@ -330,7 +330,7 @@ impl<'a> Migrations<'a> {
         };
         let tries = sd.cache_nice_tries;
         let interval = u64::from(sd.min_interval()) * 1_000_000;
-        let since = r.ts - self.moved.get(&slot).copied().unwrap_or(0);
+        let since = r.ts.saturating_sub(self.moved.get(&slot).copied().unwrap_or(0));
         let most = since / interval.max(self.f.release.tick_ns());
         let mut failed = vec![0, 1, tries + 1, tries + 4];
         failed.dedup();
@@ -362,7 +362,7 @@ impl<'a> Migrations<'a> {
     pub(super) fn may_be_marked(&self, g: &Group, r: &Row) -> bool {
         let near = |c: Cpu| {
             let ts = self.pinned[c.ix()];
-            ts != 0 && r.ts - ts < LATELY_NS
+            ts != 0 && r.ts.saturating_sub(ts) < LATELY_NS
         };
         g.span.iter().any(near)
     }
@@ -408,7 +408,10 @@ impl<'a> Migrations<'a> {
         }
         let nr = match c.ix() == r.a as usize && r.p.tg == 0 && !t.rebuilt {
             true => Some(r.p.cfs_nr + 1),
-            false => self.counts.at(c, r.ts - 1, r.ts - 1).first().map(|n| n.fair),
+            false => {
+                let before = r.ts.saturating_sub(1);
+                self.counts.at(c, before, before).first().map(|n| n.fair)
+            }
         };
         if nr != Some(s.queued.len() as i64) {
             return Err(if s.queued.values().any(|m| m.side.tg != 0) { GROUP } else { CONTENT });
@@ -484,7 +487,7 @@ impl<'a> Migrations<'a> {
                 let d = (now - then).max(0) as u64;
                 (d, d + slack)
             }
-            (None, _) => (r.ts - self.start, u64::MAX),
+            (None, _) => (r.ts.saturating_sub(self.start), u64::MAX),
             (_, None) => (0, u64::MAX),
         };
         let (mut allowed, mut bound) = (BTreeMap::new(), false);

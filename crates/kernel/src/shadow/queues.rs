@@ -177,7 +177,7 @@ impl Queues {
         }
         if r.p.pid != 0 && (1..100).contains(&r.p.prio) {
             let ran = r.ts.saturating_sub(s.since);
-            s.rt_util = (s.rt_util >> ((r.ts - s.rt_ts) / 33_554_432).min(63)) + ran;
+            s.rt_util = (s.rt_util >> (r.ts.saturating_sub(s.rt_ts) / 33_554_432).min(63)) + ran;
             s.rt_ts = r.ts;
         }
         s.curr = Some(n.pid);
@@ -214,13 +214,14 @@ impl Queues {
         }
         let (lo, ts) = self.cpus[to].min_vruntime.unwrap_or((0, 0));
         let idle = self.cpus[to].curr == Some(0);
-        let hi = if idle { lo } else { lo.wrapping_add(r.ts - ts) };
+        let hi = if idle { lo } else { lo.wrapping_add(r.ts.saturating_sub(ts)) };
         let at = |v: u64| r.p.vruntime.wrapping_add(v);
         let range = if ts == 0 { UNKNOWN_VRUNTIME } else { (at(lo), at(hi)) };
         self.put(to, &r.p, range, false);
         // The balancer attaches what it detached last first (D1).
         let (last, order) = self.cpus[to].batch;
-        let order = if r.ts - last < BATCH_NS { order - 1 } else { self.seq + 1000 };
+        let goes_on = order > 0 && r.ts.saturating_sub(last) < BATCH_NS;
+        let order = if goes_on { order - 1 } else { self.seq + 1000 };
         self.seq = self.seq.max(order) + 1;
         self.cpus[to].batch = (r.ts, order);
         if let Some(s) = self.cpus[to].queued.get_mut(&r.p.pid) {
