@@ -7,8 +7,8 @@ use vruntime_formats::read::{Recorded, flag};
 use vruntime_kernel::shadow::answers;
 use vruntime_kernel::shadow::trace::{Flags, Glimpse, Named, Ran, Row, RowKind, Side, Trace};
 
-/// `prev_state` of a task that sleeps or is dead.
-const ASLEEP: i64 = 1;
+/// `prev_state` by what a timeline says of a task switched from: asleep, runnable, dead.
+const PREV_STATES: [i64; 3] = [1, 0, 0x20];
 
 /// All events of `r` on the CPUs `cpus`, and the number of the others.
 pub fn plain_trace(r: &Recorded, cpus: &CpuNumbers) -> (Trace, usize) {
@@ -56,7 +56,7 @@ pub fn plain_trace(r: &Recorded, cpus: &CpuNumbers) -> (Trace, usize) {
             Side { pid, prio: i64::from(prio), ..Side::default() }
         };
         let (kind, a, b) = match e.kind {
-            EventKind::Switch => (RowKind::Switch, 0, if e.b == 1 { 0 } else { ASLEEP }),
+            EventKind::Switch => (RowKind::Switch, 0, PREV_STATES[e.b.min(2) as usize]),
             EventKind::Waking => (RowKind::Waking, from, 0),
             EventKind::Wakeup => (RowKind::Wakeup, from, 0),
             EventKind::WakeupNew => (RowKind::WakeupNew, from, 0),

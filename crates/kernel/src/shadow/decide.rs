@@ -4,6 +4,7 @@
 //! same functions decide that decide under `simulate`. Nothing is decided here.
 
 use super::levels::{Ent, Level};
+use super::one_level::OneLevel;
 use super::trace::Side;
 use std::cell::RefCell;
 use vruntime_base::{Cpu, Ns, TaskId, VTime};
@@ -18,12 +19,14 @@ const QUEUE: CfsId = CfsId(0);
 pub struct Decider<'a> {
     k: &'a Release,
     fair: RefCell<Fair>,
+    /// Whether all tasks are on the level that it is asked about.
+    pub one_level: OneLevel,
 }
 
 impl<'a> Decider<'a> {
     /// Decides as `k` does on a machine of `nr_cpus`.
-    pub fn new(k: &'a Release, nr_cpus: usize) -> Decider<'a> {
-        Decider { k, fair: RefCell::new(Fair::new(nr_cpus, k)) }
+    pub fn new(k: &'a Release, nr_cpus: usize, one_level: OneLevel) -> Decider<'a> {
+        Decider { k, fair: RefCell::new(Fair::new(nr_cpus, k)), one_level }
     }
 
     /// The task picked from `l`, and the rule. Delayed entities that are picked leave the queue,

@@ -51,6 +51,9 @@ pub const CONTENT: &str = "an entity of the queue that no row has shown";
 /// See [`GROUP`].
 pub const RUNNING: &str = "state of the running task";
 
+/// See [`GROUP`].
+pub const DELAYED: &str = "whether an entity in delayed dequeue is still there";
+
 /// What the running task's deadline can be.
 #[derive(Clone, Copy, Debug)]
 pub struct CurrNow {
@@ -115,12 +118,16 @@ pub fn later_state(t: &Trace, at: usize, cpu: usize, pid: i64) -> Option<&Side> 
     None
 }
 
-/// An entity as the decision code sees it.
-pub fn ent(k: &mut Asker, s: &Seen) -> Ent {
+/// An entity as the decision code sees it; `None`: it is not there.
+pub fn ent(k: &mut Asker, s: &Seen) -> Option<Ent> {
+    let u = Unknown { name: DELAYED, of: s.side.pid };
+    if s.maybe && !k.truth(u, None, true) {
+        return None;
+    }
     let vruntime = Queues::vruntime(k, s);
     let off = if s.side.slop == 0 { 0 } else { vruntime.wrapping_sub(s.side.vruntime) };
     let deadline = s.side.deadline.wrapping_add(off);
-    Ent { vruntime, deadline, seq: s.seq, ..ent_of(&s.side) }
+    Some(Ent { vruntime, deadline, seq: s.seq, ..ent_of(&s.side) })
 }
 
 /// A state as the decision code sees it.
@@ -194,7 +201,7 @@ pub fn members<'s>(
         .filter(|q| !except.contains(q.0) && q.1.side.tg == tg)
         .map(|q| q.1)
         .collect();
-    if (all.len() + except.len()) as i64 != nr {
+    if (all.iter().filter(|q| !q.maybe).count() + except.len()) as i64 != nr {
         return Err(if tg == 0 { CONTENT } else { GROUP });
     }
     if eevdf && all.iter().any(|q| !q.exact) {

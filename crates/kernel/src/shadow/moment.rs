@@ -21,7 +21,7 @@ use vruntime_sched::balance::stats::{GroupStats, GroupType, group_classify};
 use vruntime_sched::balance::{Balancer, SdState};
 use vruntime_sched::cx::{Cx, Shared};
 use vruntime_sched::domains::Domains;
-use vruntime_sched::fair::{CfsId, Fair, SeId};
+use vruntime_sched::fair::{CfsId, Fair, SchedAvg, SeId};
 use vruntime_sched::release::Release;
 use vruntime_sched::task::{Affinities, Policy, Rq, RqLoad, Task};
 
@@ -277,6 +277,7 @@ impl Ground {
             self.fair.restore_empty(cfs);
             let q = &mut self.fair.cfs[cfs.ix()];
             (q.h_nr_queued, q.h_nr_runnable, q.idle_h_nr) = (0, 0, 0);
+            q.avg = SchedAvg::default();
         }
         self.fair.ses.clear();
         let always = self.sh.rqs.len() + 1;
@@ -622,6 +623,23 @@ mod tests {
         let o = explore(|k| ground.pull(k, &m, |_| Ok(queue.clone())), |a, b| a == b);
         let tipping: Vec<&str> = o.tipping.into_iter().collect();
         (o.all.into_iter().map(|x| x.0).collect(), tipping.join(", "))
+    }
+
+    /// The same pass 200 times: what a delayed task brings along does not stay on the ground.
+    #[test]
+    fn a_pass_leaves_no_averages_behind() {
+        let (mut ground, m) = two_cpus(3);
+        let (delayed, curr) = (true, true);
+        let tasks = vec![
+            TaskThen { delayed, ..task(2, 9 * MS) },
+            task(3, 5 * MS),
+            TaskThen { curr, ..task(1, 0) },
+        ];
+        let queue = QueueThen { tasks, placed: true };
+        let mut pull = || ground.pull(&mut Asker::default(), &m, |_| Ok(queue.clone()));
+        let first = pull();
+        assert_eq!(first.tasks, [2]);
+        assert!((0..200).all(|_| pull() == first));
     }
 
     /// 1 runs on CPU 1, and 2 and 3 wait, 2 longer: three tasks against none, so that one moves,

@@ -41,13 +41,15 @@ impl<'a> Picks<'a> {
         if stays {
             let seq = s.queued.get(&r.p.pid).map_or(u64::MAX, |e| e.seq);
             let vruntime = span(&r.p);
-            queued.push(Seen { side: r.p, vruntime, exact: true, seq });
+            queued.push(Seen { side: r.p, vruntime, exact: true, seq, maybe: false });
         }
         let same: Vec<Seen> = queued.iter().filter(|e| e.side.tg == n.tg).copied().collect();
         if same.len() < queued.len() {
             return self.counts.miss(&[GROUP]);
         }
-        if (same.len() as i64) < n.cfs_nr || !same.iter().any(|e| e.side.pid == n.pid) {
+        if (same.iter().filter(|e| !e.maybe).count() as i64) < n.cfs_nr
+            || !same.iter().any(|e| e.side.pid == n.pid)
+        {
             return self.counts.miss(&[if n.tg == 0 { CONTENT } else { GROUP }]);
         }
         let eevdf = self.k.fair == FairKind::Eevdf;
@@ -59,7 +61,7 @@ impl<'a> Picks<'a> {
         }
         let curr = stays.then_some(r.p.pid);
         let question = |k: &mut Asker| {
-            let ents: Vec<Ent> = same.iter().map(|e| ent(k, e)).collect();
+            let ents: Vec<Ent> = same.iter().filter_map(|e| ent(k, e)).collect();
             let mut l = level(ents, curr, s);
             if s.perhaps != Buddies::default()
                 && k.truth(Unknown { name: BUDDIES, of: 0 }, None, true)
@@ -76,6 +78,12 @@ impl<'a> Picks<'a> {
         }
         let (pid, rule) = o.guess;
         let agrees = pid == n.pid;
+        if same.len() > 1 {
+            if self.decider.one_level.contradicted() {
+                return self.counts.miss(&[GROUP]);
+            }
+            self.decider.one_level.note(agrees);
+        }
         self.counts.count(agrees, same.len() > 1, if same.len() > 1 { rule } else { "only one" });
         if !agrees {
             let list: Vec<String> = same

@@ -181,7 +181,9 @@ impl<'a> Preempts<'a> {
                     self.counts.miss(missing)
                 }
             }
+            Ok(_) if self.decider.one_level.contradicted() => self.counts.miss(&[GROUP]),
             Ok(answer) => {
+                self.decider.one_level.note(answer.0 == kernel);
                 let state = format!(
                     "curr {} v {} dl {} vlag {} clock {:?}; wakee v {} dl {} of {} queued; \
                      flag {:?}",
@@ -244,7 +246,7 @@ impl<'a> Preempts<'a> {
             if !near || !plausible(wakee.vruntime, others.iter().copied()) {
                 return Err(IMPLAUSIBLE);
             }
-            ents.extend(others.into_iter().map(|m| ent(k, m)));
+            ents.extend(others.into_iter().filter_map(|m| ent(k, m)));
         }
         let l = Level { protected: now.protected, ..level(ents, Some(side.pid), s) };
         Ok(self.decider.preempts(&l, wakee.pid, need_resched))

@@ -5,21 +5,24 @@
 //! for how long a task was accounted, that counts, and a request ends (EEVDF) when they say so.
 //! *Equations.* CFS: a sleeper enters at max(v, min_vruntime − credit); a queued entity is never
 //! further than the credit behind `min_vruntime`, and a lone one never ahead of it. EEVDF: a
-//! sleeper enters at V − lag·(W + w)/W, V the weighted mean; a lone one leaves with no lag.
+//! sleeper enters at V − lag·(W + w)/W, V the weighted mean; a lone one leaves with no lag. Delayed
+//! dequeue: [`super::delayed`].
 //! *Departures.* D1: the clock of a row is that of the queue give or take [`CLOCK_NS`].
 
 use super::decide::Decider;
+use super::delayed::{Gone, Hidden};
 use super::trace::Side;
 use std::collections::{BTreeMap, BTreeSet};
 use vruntime_sched::fair::weight;
-use vruntime_sched::release::{FairKind, Release};
+use vruntime_sched::release::{FairKind, LagLimit, Release};
 
 /// Time between taking the clock of the queue and writing the row.
 const CLOCK_NS: i64 = 5_000;
 /// Nothing is known: further than any real distance, near enough for sums.
-const FAR: i64 = 1 << 40;
+pub const FAR: i64 = 1 << 40;
 const ORIGIN: i64 = 1 << 44;
-const NICE_0: u64 = 1 << 20;
+/// Weight of nice 0.
+pub const NICE_0: u64 = 1 << 20;
 /// More tasks than these make no difference.
 pub const MOST_TASKS: i64 = 64;
 
@@ -59,7 +62,10 @@ impl Span {
     fn min(self, o: Span) -> Span {
         Span { lo: self.lo.min(o.lo), hi: self.hi.min(o.hi) }
     }
-    fn clamp(self, lo: i64, hi: i64) -> Span {
+    pub(super) fn hull(self, o: Span) -> Span {
+        Span { lo: self.lo.min(o.lo), hi: self.hi.max(o.hi) }
+    }
+    pub(super) fn clamp(self, lo: i64, hi: i64) -> Span {
         Span { lo: self.lo.clamp(lo, hi), hi: self.hi.clamp(lo, hi) }
     }
 }
@@ -71,9 +77,12 @@ pub struct Tuning {
     credit: i64,
     slice: i64,
     period: i64,
-    lag_most: i64,
+    pub(super) lag_most: i64,
     half_first: bool,
     keeps_request: bool,
+    pub(super) delays: bool,
+    pub(super) delay_zero: bool,
+    wakeup_ends_delay: bool,
 }
 
 impl Tuning {
@@ -87,53 +96,85 @@ impl Tuning {
             credit: if k.gentle_fair_sleepers { latency / 2 } else { latency },
             slice,
             period: latency,
-            lag_most: (2 * slice).max(k.tick_ns() as i64),
+            lag_most: match k.lag_limit {
+                LagLimit::LongestSlice => slice + k.tick_ns() as i64,
+                LagLimit::OwnSlice => (2 * slice).max(k.tick_ns() as i64),
+            },
             half_first: k.place_deadline_initial,
             keeps_request: k.place_rel_deadline,
+            delays: k.delay_dequeue,
+            delay_zero: k.delay_zero,
+            wakeup_ends_delay: k.wakeup_ends_delay,
         }
     }
 }
 
+/// A queued fair task.
 #[derive(Clone, Copy, Debug)]
-struct Entity {
-    weight: u64,
-    v: Span,
+pub struct Entity {
+    pub(super) weight: u64,
+    pub(super) v: Span,
     /// Deadline less the middle of `v` when it was set, as an absolute time.
-    deadline: i64,
-    picked: i64,
+    pub(super) deadline: i64,
+    pub(super) picked: i64,
     /// The kernel's own `v` when it was last accounted in this run.
-    told: Option<i64>,
+    pub(super) told: Option<i64>,
     /// Virtual time since it was last accounted, by the clock.
-    open: i64,
+    pub(super) open: i64,
     /// The distance from `v` to `deadline` is known.
-    due_known: bool,
+    pub(super) due_known: bool,
+    /// It sleeps, and is still queued.
+    pub(super) delayed: bool,
 }
 
-/// What is known of a task that may be in delayed dequeue: its virtual time stands still.
-#[derive(Clone, Copy, Debug)]
-struct Hidden {
-    weight: u64,
-    v: Span,
-    /// Latest deadline.
-    due: i64,
+impl Entity {
+    /// Earliest and latest deadline.
+    pub(super) fn due(&self) -> Span {
+        let slop = (self.v.hi - self.v.lo) / 2;
+        Span::at(self.deadline).widened(if self.due_known { slop } else { FAR })
+    }
+
+    /// It is in `v`, too. True if that tells anything.
+    pub(super) fn narrow(&mut self, v: Span) -> bool {
+        let middle = self.v.middle();
+        let (lo, hi) = (self.v.lo.max(v.lo), self.v.hi.min(v.hi));
+        let tells = lo <= hi && self.v != Span { lo, hi };
+        if tells {
+            self.v = Span { lo, hi };
+            self.deadline += self.v.middle() - middle;
+        }
+        tells
+    }
+
+    /// Its deadline is in `due`, too.
+    pub(super) fn narrow_due(&mut self, due: Span) -> bool {
+        let request = self.deadline - self.v.middle();
+        let v = |due: i64| due.saturating_sub(request);
+        self.due_known && self.narrow(Span { lo: v(due.lo), hi: v(due.hi) })
+    }
 }
 
 /// One CPU.
 #[derive(Clone, Debug, Default)]
 pub struct Frame {
-    ents: BTreeMap<i64, Entity>,
+    pub(super) ents: BTreeMap<i64, Entity>,
     real_time: BTreeSet<i64>,
-    curr: i64,
-    since: u64,
+    pub(super) curr: i64,
+    pub(super) since: u64,
     /// `min_vruntime`.
     pub min_vruntime: Span,
     /// How far the origin may have moved, summed.
     pub drift: i64,
     /// Where the kernel's own origin lies, once an event has told.
     pub origin: Option<i64>,
-    complete: bool,
+    pub(super) complete: bool,
     /// Tasks that may have stayed for delayed dequeue.
-    hidden: BTreeMap<i64, Hidden>,
+    pub(super) hidden: BTreeMap<i64, Hidden>,
+    /// Queued tasks of which more is known than was told last.
+    pub learnt: Vec<i64>,
+    /// Who entered since the running task last did anything itself, and when: it may have left by
+    /// then, on its way to sleep.
+    pub(super) late: Vec<(i64, u64)>,
     started: bool,
     /// EEVDF: events tell when a task is accounted.
     accounts: bool,
@@ -157,27 +198,9 @@ impl Frame {
     pub fn nr_fair(&self) -> i64 {
         self.ents.len() as i64
     }
-    /// `pid` hides from now on.
-    pub fn hide(&mut self, pid: i64) {
-        let v = Span { lo: -FAR, hi: FAR }.plus(self.min_vruntime);
-        self.hidden.insert(pid, Hidden { weight: NICE_0, v, due: v.hi + FAR });
-    }
-
-    /// Hidden tasks of which the pick of `pid`, which has just been made, shows that they are gone:
-    /// they were due before it, and eligible.
-    fn gone(&self, pid: i64) -> Vec<i64> {
-        let Some(n) = self.ents.get(&pid).filter(|n| n.due_known) else { return vec![] };
-        let Some((mean, weight)) = self.mean() else { return vec![] };
-        // Others that hide may hold the mean back.
-        let (mut sum, mut all) = (i128::from(mean.lo) * i128::from(weight), i128::from(weight));
-        for h in self.hidden.values().filter(|h| h.v.lo < mean.lo) {
-            sum += i128::from(h.v.lo) * i128::from(h.weight);
-            all += i128::from(h.weight);
-        }
-        let mean = (sum / all.max(1)) as i64;
-        let picked = n.deadline - (n.v.hi - n.v.lo) / 2;
-        let gone = |h: &Hidden| self.complete && h.v.hi <= mean && h.due < picked;
-        self.hidden.iter().filter(|h| gone(h.1)).map(|h| *h.0).collect()
+    /// Who runs.
+    pub fn running(&self) -> i64 {
+        self.curr
     }
     /// `pid` runs.
     pub fn runs(&self, pid: i64) -> bool {
@@ -240,18 +263,20 @@ impl Frame {
         self.update(now, t);
     }
 
-    /// `pid`, which runs, was accounted for `runtime` (EEVDF).
-    pub fn ran(&mut self, pid: i64, runtime: u64, now: u64, t: &Tuning) {
+    /// `pid`, which runs, was accounted for `runtime` (EEVDF). True if that ended its request.
+    pub fn ran(&mut self, pid: i64, runtime: u64, now: u64, t: &Tuning) -> bool {
         self.update(now, t);
         self.accounts = true;
-        let Some(e) = self.ents.get_mut(&pid).filter(|_| pid == self.curr) else { return };
+        let Some(e) = self.ents.get_mut(&pid).filter(|_| pid == self.curr) else { return false };
         let d = Decider::virtual_time(runtime, e.weight) as i64;
         self.accounted = self.accounted.map(|(picked, ran)| (picked, ran + runtime));
         let open = std::mem::take(&mut e.open) + std::mem::take(&mut self.ahead);
         e.v = e.v.plus(Span::at(d - open));
-        if e.v.middle() >= e.deadline {
+        let ended = e.v.middle() >= e.deadline;
+        if ended {
             e.deadline = e.v.middle() + t.virtual_slice(e.weight);
         }
+        ended
     }
 
     /// The clock of the queue, in so far as it counts for the running task: `now`, or, since that
@@ -288,16 +313,6 @@ impl Frame {
         }
     }
 
-    /// `pid` may have stayed for delayed dequeue.
-    pub fn hides(&self, pid: i64) -> bool {
-        self.hidden.contains_key(&pid)
-    }
-
-    /// `pid` is being woken: it hides no longer. True if it may have done so until now.
-    pub fn woken(&mut self, pid: i64) -> bool {
-        self.hidden.remove(&pid).is_some()
-    }
-
     /// A task that is here, though no row put it here.
     pub fn ensure(&mut self, pid: i64, prio: i64, t: &Tuning) {
         if prio < 100 {
@@ -312,15 +327,9 @@ impl Frame {
     fn insert(&mut self, pid: i64, prio: i64, v: Span, slice: i64, due_known: bool) {
         let weight = weight_of(prio);
         let deadline = v.middle() + Decider::virtual_time(slice.max(0) as u64, weight) as i64;
-        let e = Entity { weight, v, deadline, picked: 0, told: None, open: 0, due_known };
+        let (picked, told, open, delayed) = (0, None, 0, false);
+        let e = Entity { weight, v, deadline, picked, told, open, due_known, delayed };
         self.ents.insert(pid, e);
-    }
-
-    /// `pid`, which has just entered, may be due at another time (EEVDF).
-    pub fn forget_deadline(&mut self, pid: i64) {
-        if let Some(e) = self.ents.get_mut(&pid) {
-            e.due_known = false;
-        }
     }
 
     /// How far the deadline of `pid` is from its virtual time, if that is known.
@@ -336,20 +345,23 @@ impl Frame {
         }
     }
 
-    /// `pid` (0: none) runs from now on. The answer is who, as that shows, hides no longer.
-    pub fn run(&mut self, pid: i64, now: u64, t: &Tuning) -> Vec<i64> {
+    /// `pid` (0: none) runs from now on. The answer is who, as that shows, is delayed no longer.
+    pub fn run(&mut self, pid: i64, now: u64, t: &Tuning) -> Vec<Gone> {
         (self.curr, self.since) = (pid, now);
+        self.late.clear();
         self.accounted = self.ents.contains_key(&pid).then_some((now, 0));
         if pid == 0 {
+            let left = self.all_taken_off();
             self.ents.clear();
             self.real_time.clear();
-            self.hidden.clear();
             self.complete = true;
-            return vec![];
+            return left;
         }
-        let gone = self.gone(pid);
-        self.hidden.retain(|h, _| !gone.contains(h));
+        let gone = self.was_picked(pid);
         let lone = self.ents.len() == 1 && self.complete && self.hidden.is_empty();
+        if t.eevdf && self.complete {
+            self.learn(pid);
+        }
         if let Some(e) = self.ents.get_mut(&pid) {
             if lone && self.origin.is_none() {
                 let gap = self.min_vruntime.minus(e.v).clamp(0, t.credit);
@@ -368,7 +380,7 @@ impl Frame {
     }
 
     /// Lowest and highest weighted mean, and the weight; `None`: nothing is queued.
-    fn mean(&self) -> Option<(Span, i64)> {
+    pub(super) fn mean(&self) -> Option<(Span, i64)> {
         let w: i128 = self.ents.values().map(|e| i128::from(e.weight)).sum();
         let sum = |of: fn(&Entity) -> i64| -> i64 {
             let s: i128 =
@@ -388,19 +400,15 @@ impl Frame {
     pub fn leave(&mut self, pid: i64, t: &Tuning) -> Option<(Span, Span)> {
         self.real_time.remove(&pid);
         let lone = self.ents.len() == 1;
-        let (mean, _) = self.mean()?;
+        let mean = if pid == self.curr { self.mean_when_leaving()? } else { self.mean()?.0 };
         let e = self.ents.remove(&pid)?;
         if !t.eevdf {
             return Some((e.v, Span::default()));
         }
         let lag = mean.minus(e.v).clamp(-t.lag_most, t.lag_most);
         let lag = if lone && self.complete && self.hidden.is_empty() { Span::at(0) } else { lag };
-        if lag.lo < 0 && pid == self.curr {
-            // It stays, delayed, if its lag is negative; then it leaves with none.
-            let far = if e.due_known { 0 } else { FAR };
-            let due = e.deadline + (e.v.hi - e.v.lo) / 2 + far;
-            self.hidden.insert(pid, Hidden { weight: e.weight, v: e.v, due });
-            return Some((e.v, Span { lo: lag.lo, hi: lag.hi.max(0) }));
+        if lag.lo < 0 && pid == self.curr && t.delays {
+            return Some((e.v, self.may_stay(pid, &e, mean, lag, t)));
         }
         Some((e.v, lag))
     }
@@ -418,24 +426,30 @@ impl Frame {
             self.real_time.insert(pid);
             return;
         }
-        self.hidden.remove(&pid);
-        let m = self.min_vruntime;
-        let v = if t.eevdf {
-            let lag = slept.map_or(Span { lo: -t.lag_most, hi: t.lag_most }, |s| s.1);
-            match self.mean() {
-                None => m,
-                Some((mean, w)) => {
-                    let own = weight_of(prio) as i64;
-                    let up = |l: i64| (i128::from(l) * i128::from(w + own) / i128::from(w)) as i64;
-                    mean.minus(Span { lo: up(lag.lo), hi: up(lag.hi) })
-                }
-            }
+        if self.is_delayed(pid) {
+            return self.requeue(pid, t);
+        }
+        let (m, mean, stood) = (self.min_vruntime, self.mean_of_all(), self.hidden.remove(&pid));
+        let placed = |lag: Span| {
+            let w = self.ents.values().map(|e| e.weight).sum::<u64>().max(1);
+            let all = i128::from(w + weight_of(prio));
+            let up = |l: i64| (i128::from(l) * all / i128::from(w)) as i64;
+            mean.map_or(m, |mean| mean.minus(Span { lo: up(lag.lo), hi: up(lag.hi) }))
+        };
+        let most = Span { lo: -t.lag_most, hi: t.lag_most };
+        let mut v = if t.eevdf {
+            placed(slept.map_or(most, |s| s.1))
         } else {
             let own = slept.map_or(Span { lo: -FAR, hi: FAR }, |s| s.0).plus(m);
             own.max(m.plus(Span::at(-t.credit)))
         };
+        if let Some(h) = stood {
+            let near = placed(most);
+            v = v.hull(h.v.clamp(near.lo, near.hi));
+        }
         // Whether it was delayed shows only since the recording began, or the CPU was idle.
-        self.insert(pid, prio, v, t.slice, slept.is_some() || self.complete);
+        let due_known = stood.is_none() && (slept.is_some() || self.complete);
+        self.insert(pid, prio, v, t.slice, due_known);
     }
 
     /// A new task enters.
@@ -454,7 +468,7 @@ impl Frame {
     /// The state of `pid` as a row shows it.
     pub fn side(&self, pid: i64, prio: i64, t: &Tuning) -> Side {
         // A hidden task that is picked leaves: it cannot be picked instead of a lone one.
-        let hides = !self.hidden.is_empty() && self.ents.len() > 1;
+        let hides = self.hidden.values().any(|h| !h.is_near()) && self.ents.len() > 1;
         let unseen = i64::from(!self.complete || hides);
         let mut s = Side {
             pid,
@@ -471,6 +485,7 @@ impl Frame {
             s.deadline = e.deadline as u64;
             s.vlag = e.picked;
             s.on_rq = true;
+            s.sched_delayed = e.delayed;
         } else {
             s.weight = if prio >= 100 { weight_of(prio) } else { NICE_0 };
         }
@@ -479,11 +494,19 @@ impl Frame {
 }
 
 impl Tuning {
+    /// Lag of a task that a pick took off, delayed: it was eligible by then.
+    pub fn lag_after_delay(&self) -> Span {
+        Span { lo: 0, hi: if self.delay_zero { 0 } else { self.lag_most } }
+    }
+    /// Wakeups pick, too.
+    pub fn wakeup_ends_delay(&self) -> bool {
+        self.wakeup_ends_delay
+    }
     /// The release has EEVDF.
     pub fn is_eevdf(&self) -> bool {
         self.eevdf
     }
-    fn virtual_slice(&self, weight: u64) -> i64 {
+    pub(super) fn virtual_slice(&self, weight: u64) -> i64 {
         Decider::virtual_time(self.slice as u64, weight) as i64
     }
 }
@@ -491,29 +514,6 @@ impl Tuning {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    /// 1 uses up its request and sleeps while it is ahead of 2: it may stay, delayed. When 2 has
-    /// come by, a pick of 3, which is due later, shows that 1 has gone; one of 2 before does not.
-    #[test]
-    fn a_pick_of_one_that_is_due_later_shows_that_a_delayed_task_has_gone() {
-        let k = vruntime_formats::kernel_file::kernel("v6.12").unwrap().release;
-        let t = Tuning::new(&k, 2);
-        let (mut f, slice) = (Frame::default(), k.base_slice_ns * k.scaling(2));
-        f.ran(9, 0, 1, &t);
-        assert!(f.run(0, 1, &t).is_empty());
-        let none = Some((Span::at(0), Span::at(0)));
-        f.enter(1, 120, none, &t);
-        f.enter(2, 120, none, &t);
-        f.run(1, 2, &t);
-        f.ran(1, slice, 2 + slice, &t);
-        f.settle(1);
-        let (_, lag) = f.leave(1, &t).unwrap();
-        assert_eq!((lag, f.nr_running()), (Span { lo: -(slice as i64) / 2, hi: 0 }, (1, 1)));
-        assert!(f.run(2, 3 + slice, &t).is_empty(), "it was picked because 1 is ahead");
-        f.ran(2, 3 * slice, 3 + 4 * slice, &t);
-        f.enter(3, 120, none, &t);
-        assert_eq!((f.run(3, 4 + 4 * slice, &t), f.nr_running()), (vec![1], (2, 0)));
-    }
 
     /// Half a request by the clock, a quarter by the event: the event counts.
     #[test]

@@ -34,6 +34,8 @@ pub struct Seen {
     pub exact: bool,
     /// Order of insertion into its queue.
     pub seq: u64,
+    /// Rebuilt: it may have left, as it was in delayed dequeue.
+    pub maybe: bool,
 }
 
 /// Whether TIF_NEED_RESCHED of the running task is set.
@@ -155,7 +157,7 @@ impl Queues {
             RowKind::Waking if !r.p.on_rq => self.drop_task(r.p.pid),
             RowKind::Migrate if !t.in_wakeup(r) => self.moved(r),
             RowKind::NeedResched => self.need_resched(t, r),
-            RowKind::Other | RowKind::Tick if t.rebuilt => self.accounted(r),
+            RowKind::Other | RowKind::Tick if t.rebuilt => self.told(r),
             _ => {}
         }
     }
@@ -229,11 +231,21 @@ impl Queues {
         }
     }
 
-    /// The running task was accounted: its state now is exact.
-    fn accounted(&mut self, r: &Row) {
-        let s = &mut self.cpus[r.rq_cpu.ix()];
+    /// A row of a rebuilt trace. The running task was accounted: its state now is exact. Or a pick
+    /// took a delayed one off, or may have, or told something of one that waits.
+    fn told(&mut self, r: &Row) {
+        let c = r.rq_cpu.ix();
+        let s = &mut self.cpus[c];
+        if !r.p.on_rq {
+            return self.drop_task(r.p.pid);
+        }
         if let (true, Some(clock)) = (s.curr == Some(r.p.pid), r.clock_task) {
             s.running = Some((Side { prio: s.running.map_or(120, |x| x.0.prio), ..r.p }, clock));
+        } else if s.curr != Some(r.p.pid) {
+            self.put(c, &r.p, span(&r.p), true);
+            if let Some(s) = self.cpus[c].queued.get_mut(&r.p.pid) {
+                s.maybe = r.p.sched_delayed;
+            }
         }
     }
 
@@ -265,7 +277,7 @@ impl Queues {
         self.seq += 1;
         let running = self.cpus[cpu].curr == Some(side.pid);
         let seq = old.filter(|_| !running).unwrap_or(self.seq);
-        let seen = Seen { side: *side, vruntime, exact, seq };
+        let seen = Seen { side: *side, vruntime, exact, seq, maybe: false };
         self.cpus[cpu].queued.insert(side.pid, seen);
     }
 

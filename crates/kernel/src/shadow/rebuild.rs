@@ -10,10 +10,11 @@
 //! *Departures.* D1: all tasks are taken to be SCHED_NORMAL or real-time and in one group. D2: a
 //! task that changed its CPU less than twice may be bound to one (a kernel worker moves once, when
 //! it is bound), unless its name says. D3: `select_rq` is put before the next row of
-//! the waker's CPU. D4: a task that may have stayed for delayed dequeue hides in the queue until
-//! the CPU goes idle.
+//! the waker's CPU. D4: rows of kind `Other` say what a pick tells of tasks that wait, and of those
+//! in delayed dequeue which have left, or may have.
 
 use super::averages::Averages;
+use super::delayed::Gone;
 use super::moves::{Mover, movers};
 use super::queue_frame::{Frame, Span, Tuning};
 use super::tasks::PF_KTHREAD;
@@ -28,6 +29,8 @@ pub const SYNC_NOT_KNOWN: i64 = 1 << 32;
 pub const PREV_NOT_KNOWN: i64 = 1 << 33;
 /// More flips than this change nothing: no factor of `wake_wide` is larger.
 const MOST_FLIPS: i64 = 1 << 12;
+/// `prev_state`: stopped, traced, parked or dead; who goes to sleep like this is not delayed.
+const SPECIAL_STATES: i64 = 0xfc;
 const JIFFIES_1S: u64 = 1_000_000_000;
 
 /// Wakeup statistics of a task.
@@ -84,6 +87,10 @@ struct Rebuilder<'a> {
     averages: Averages<'a>,
     /// What made the moves, by row.
     movers: BTreeMap<usize, Mover>,
+    /// Rows of tasks in delayed dequeue that have left, or may have, as of the last row.
+    left: Vec<Row>,
+    /// Tasks that left their queue, to sleep, before a row tells it: their CPU pulled.
+    left_early: BTreeSet<i64>,
     /// For how long tasks have been accounted.
     ran: BTreeMap<i64, u64>,
     /// Tasks that a stopper moved or woke, and how often: their affinity may have been changed.
@@ -113,6 +120,8 @@ pub fn rebuild(t: &Trace, k: &Release) -> Trace {
         stays,
         averages: Averages::new(k, t.nr_cpus, t.rows.first().map_or(1, |r| r.ts.max(1))),
         movers: movers(t),
+        left: vec![],
+        left_early: BTreeSet::new(),
         ran: BTreeMap::new(),
         stopped: BTreeMap::new(),
     };
@@ -122,16 +131,25 @@ pub fn rebuild(t: &Trace, k: &Release) -> Trace {
     for (i, r) in t.rows.iter().enumerate() {
         while let Some(g) = glimpses.next_if(|g| g.before <= i) {
             rows.extend(b.account(g));
+            rows.append(&mut b.left);
         }
         match r.kind {
-            RowKind::Switch => rows.push(b.switch(r)),
+            RowKind::Switch => {
+                let row = b.switch(r);
+                rows.push(row);
+                rows.append(&mut b.left);
+            }
             RowKind::Waking => {
                 b.note_stopper(r);
                 let choice = b.choice(i, next[i]);
                 rows.push(b.waking(r));
                 rows.extend(choice);
             }
-            RowKind::Wakeup | RowKind::WakeupNew => rows.push(b.wakeup(r)),
+            RowKind::Wakeup | RowKind::WakeupNew => {
+                let row = b.wakeup(r);
+                rows.push(row);
+                rows.append(&mut b.left);
+            }
             RowKind::Migrate => rows.push(b.migrate(i)),
             RowKind::NeedResched => rows.push(b.need_resched(r)),
             RowKind::SelectRq | RowKind::Tick | RowKind::Other => {}
@@ -195,6 +213,11 @@ impl Rebuilder<'_> {
         }
     }
 
+    /// `pid` is known to be in delayed dequeue.
+    fn is_delayed(&self, pid: i64) -> bool {
+        self.on.get(&pid).is_some_and(|&c| self.cpus[c].is_delayed(pid))
+    }
+
     /// The state of a task on `c`.
     fn side(&self, c: usize, s: &Side) -> Side {
         let mut side = self.cpus[c].side(s.pid, s.prio, &self.tuning);
@@ -212,7 +235,8 @@ impl Rebuilder<'_> {
         let n = r.n.unwrap_or_default();
         let f = &mut self.cpus[c];
         f.update(r.ts, &self.tuning);
-        if r.p.pid != 0 {
+        let left_early = self.left_early.remove(&r.p.pid);
+        if r.p.pid != 0 && !left_early {
             f.ensure(r.p.pid, r.p.prio, &self.tuning);
             f.settle(r.p.pid);
         }
@@ -220,17 +244,25 @@ impl Rebuilder<'_> {
         if r.p.is_fair() && !self.on.contains_key(&r.p.pid) {
             self.averages.enter(r.p.pid, r.p.prio, c, r.ts);
         }
+        let delayed =
+            !stays && r.b & SPECIAL_STATES == 0 && self.cpus[c].delay(r.p.pid, &self.tuning);
         let mut p = self.side(c, &r.p);
-        p.on_rq = stays;
-        if r.p.pid != 0 && !stays {
+        p.on_rq = stays || delayed;
+        if delayed {
+            self.asleep.insert(r.p.pid, (c, Span::at(0), 0, self.tuning.lag_after_delay()));
+            self.averages.leave(r.p.pid, true, r.ts);
+        } else if r.p.pid != 0 && !stays && !left_early {
             if let Some((v, lag)) = self.cpus[c].leave(r.p.pid, &self.tuning) {
                 let own = Span::at(self.cpus[c].origin.unwrap_or(0));
                 self.asleep.insert(r.p.pid, (c, v.minus(own), self.cpus[c].drift, lag));
             }
             self.on.remove(&r.p.pid);
+            if r.b & SPECIAL_STATES != 0 {
+                self.cpus[c].woken(r.p.pid);
+            }
             let hides = self.cpus[c].hides(r.p.pid);
             self.averages.leave(r.p.pid, hides, r.ts);
-        } else if r.p.pid != 0 {
+        } else if r.p.pid != 0 && stays {
             self.on.insert(r.p.pid, c);
         }
         if n.pid != 0 {
@@ -242,8 +274,13 @@ impl Rebuilder<'_> {
                 self.averages.enter(n.pid, n.prio, c, r.ts);
             }
         }
-        for gone in self.cpus[c].run(n.pid, r.ts, &self.tuning) {
-            self.averages.gone(gone, r.ts);
+        if self.cpus[c].hides(r.p.pid) {
+            self.tell(r.ts, c, r.p.pid);
+        }
+        let gone = self.cpus[c].run(n.pid, r.ts, &self.tuning);
+        self.take_off(r.ts, c, gone);
+        for pid in std::mem::take(&mut self.cpus[c].learnt) {
+            self.tell(r.ts, c, pid);
         }
         let next = Some(n.pid).filter(|_| n.pid == 0 || n.is_fair());
         self.averages.run(c, next, r.ts);
@@ -253,6 +290,44 @@ impl Rebuilder<'_> {
         // Both sides tell how many were queued with the task switched from.
         (row.p, row.n) = (p, Some(next));
         row
+    }
+
+    /// `c` pulls as it has nothing left: its running task, which a row will show to sleep, has left
+    /// alone, with no lag, and nobody is delayed there.
+    fn found_nothing(&mut self, c: usize, now: u64) {
+        let pid = self.cpus[c].running();
+        if !self.tuning.is_eevdf() || pid == 0 || !self.left_early.insert(pid) {
+            return;
+        }
+        let f = &mut self.cpus[c];
+        f.update(now, &self.tuning);
+        f.settle(pid);
+        self.asleep.insert(pid, (c, Span::at(0), f.drift, Span::at(0)));
+        self.on.remove(&pid);
+        self.averages.leave(pid, false, now);
+        let gone = self.cpus[c].run(0, now, &self.tuning);
+        self.take_off(now, c, gone);
+    }
+
+    /// Tasks on `c` in delayed dequeue have left by `now`, or may have.
+    fn take_off(&mut self, now: u64, c: usize, gone: Vec<Gone>) {
+        for Gone { pid, sure } in gone {
+            if sure {
+                self.averages.gone(pid, now);
+            }
+            self.on.remove(&pid);
+            self.tell(now, c, pid);
+        }
+    }
+
+    /// A row that says what is known of `pid` on `c`: it is queued, or may be, in delayed dequeue.
+    fn tell(&mut self, now: u64, c: usize, pid: i64) {
+        let f = &self.cpus[c];
+        let mut row = Row::new(now, Cpu::from_ix(c), RowKind::Other);
+        row.p =
+            f.side_if_delayed(pid, &self.tuning).unwrap_or_else(|| f.side(pid, 120, &self.tuning));
+        row.curr_pid = f.running();
+        self.left.push(row);
     }
 
     /// An event that tells for how long a queued task has run, and maybe its virtual time.
@@ -265,9 +340,13 @@ impl Rebuilder<'_> {
         let known = !self.tuning.is_eevdf() || f.knows_deadline(ran.pid);
         match ran.vruntime {
             Some(v) if !self.tuning.is_eevdf() => f.account(ran.pid, v as i64, g.ts, &self.tuning),
-            _ if self.tuning.is_eevdf() => f.ran(ran.pid, ran.runtime, g.ts, &self.tuning),
+            _ if self.tuning.is_eevdf() && f.ran(ran.pid, ran.runtime, g.ts, &self.tuning) => {
+                let gone = f.may_have_picked();
+                self.take_off(g.ts, c, gone);
+            }
             _ => {}
         }
+        let f = &mut self.cpus[c];
         let tick = g.tick.filter(|_| c == g.cpu.ix() && f.runs(ran.pid));
         if !f.is_queued(ran.pid) || tick.or(ran.vruntime.map(|_| None)).is_none() {
             return None;
@@ -295,13 +374,27 @@ impl Rebuilder<'_> {
         Some(row)
     }
 
+    /// The running task itself does it, not an interrupt.
+    fn by_running(&self, r: &Row) -> bool {
+        r.curr_pid == self.cpus[r.cpu.ix()].running() && r.flags.is_none_or(|f| !f.interrupt)
+    }
+
     fn waking(&mut self, r: &Row) -> Row {
         let at = self.cpu_of(r.a, r.rq_cpu);
         if r.p.is_fair() && !self.on.contains_key(&r.p.pid) {
             self.averages.asleep(r.p.pid, r.p.prio, at);
         }
+        if self.by_running(r) {
+            self.cpus[r.cpu.ix()].acts();
+        }
         let mut row = self.plain(r, at);
         row.p.on_rq = self.on.contains_key(&r.p.pid);
+        if let Some(&c) = self.on.get(&r.p.pid).filter(|_| self.is_delayed(r.p.pid)) {
+            // It is queued anew before the running task is accounted, other than one that slept.
+            self.asleep.remove(&r.p.pid);
+            self.cpus[c].enter(r.p.pid, r.p.prio, None, &self.tuning);
+            self.averages.enter(r.p.pid, r.p.prio, c, r.ts);
+        }
         row
     }
 
@@ -365,23 +458,28 @@ impl Rebuilder<'_> {
             let inherited = *self.flips.entry(parent).or_insert(Flips::unknown(r.curr_pid));
             self.flips.insert((pid, 0), inherited);
         } else if !self.on.contains_key(&pid) {
-            let mut hid = false;
             let slept = self.asleep.remove(&pid).map(|(home, v, drift, lag)| {
                 let f = &mut self.cpus[home];
-                hid = f.woken(pid);
+                if home != c {
+                    f.woken(pid);
+                }
                 let v = v.widened(f.drift - drift).plus(Span::at(f.origin.unwrap_or(0)));
                 (v.minus(f.min_vruntime), lag)
             });
             self.cpus[c].enter(pid, r.p.prio, slept, &self.tuning);
-            if hid {
-                self.cpus[c].forget_deadline(pid);
-            }
             if r.p.is_fair() {
                 self.averages.enter(pid, r.p.prio, c, r.ts);
             }
         }
         if self.cpus[c].is_queued(pid) {
             self.on.insert(pid, c);
+        }
+        if r.cpu.ix() != c || !self.by_running(r) {
+            self.cpus[c].came_late(pid, r.ts);
+        }
+        if self.tuning.wakeup_ends_delay() {
+            let gone = self.cpus[c].may_have_picked();
+            self.take_off(r.ts, c, gone);
         }
         let mut row = self.plain(r, c);
         row.clock_task = Some(self.cpus[c].clock(r.ts));
@@ -409,12 +507,16 @@ impl Rebuilder<'_> {
             self.averages.chosen(r.p.pid, r.ts);
             return row;
         }
-        if !self.on.contains_key(&r.p.pid) && self.cpus[from].woken(r.p.pid) {
+        if self.cpus[from].woken(r.p.pid) {
+            self.on.remove(&r.p.pid);
             self.cpus[to].hide(r.p.pid);
             self.averages.chosen(r.p.pid, r.ts);
             let mut row = Row { stack, ..self.plain(r, from) };
             (row.p.on_rq, row.p.sched_delayed) = (true, true);
             return row;
+        }
+        if mover == Mover::Newidle && r.cpu.ix() == to {
+            self.found_nothing(to, r.ts);
         }
         self.cpus[from].ensure(r.p.pid, r.p.prio, &self.tuning);
         self.cpus[from].update(r.ts, &self.tuning);
@@ -470,10 +572,58 @@ mod tests {
         [waking, Row { a: at, ..row(ts + 1, cpu, RowKind::Wakeup, pid, curr) }]
     }
     fn rebuilt(rows: Vec<Row>, named: &[(i64, Named)]) -> Vec<Row> {
+        rebuilt_as("v6.1", rows, named)
+    }
+    fn rebuilt_as(kernel: &str, rows: Vec<Row>, named: &[(i64, Named)]) -> Vec<Row> {
         let named = named.iter().copied().collect();
         let t = Trace { rows, nr_cpus: 2, plain: true, named, ..Trace::default() };
-        let k = vruntime_formats::kernel_file::kernel("v6.1").unwrap().release;
+        let k = vruntime_formats::kernel_file::kernel(kernel).unwrap().release;
         rebuild(&t, &k).rows
+    }
+
+    /// 1, on CPU 0 of v6.12, makes 2 and runs. It ends: it leaves at once. It sleeps ahead of
+    /// 2: it stays, until the CPU goes idle; no CPU is chosen when it is woken before.
+    #[test]
+    fn who_sleeps_ahead_stays_and_who_ends_does_not() {
+        let sleeps = |prev_state: i64, then: Vec<Row>| {
+            let mut rows = vec![switch(10, 0, 9, 0, true)];
+            rows.extend(woken(12, 0, 1, 0));
+            rows.push(switch(20, 0, 0, 1, false));
+            rows.push(row(30, 0, RowKind::WakeupNew, 2, 1));
+            let away = switch(1_000_000, 0, 1, 2, true);
+            rows.push(Row { b: prev_state, ..away });
+            rows.extend(then);
+            rebuilt_as("v6.12", rows, &[])
+        };
+        let stays = |rows: &[Row]| rows.iter().any(|r| r.p.pid == 1 && r.p.sched_delayed);
+        assert!(stays(&sleeps(1, vec![])) && !stays(&sleeps(0x20, vec![])));
+        let idle = vec![switch(1_200_000, 0, 2, 0, true)];
+        let gone = |r: &Row| r.kind == RowKind::Other && r.p.pid == 1 && !r.p.on_rq;
+        assert!(sleeps(1, idle).iter().any(gone));
+        let chosen = |r: &Row| r.kind == RowKind::SelectRq && r.p.pid == 1 && r.ts > 30;
+        assert!(!sleeps(1, woken(1_200_000, 0, 1, 2).into()).iter().any(chosen));
+        assert!(sleeps(0x20, woken(1_200_000, 0, 1, 2).into()).iter().any(chosen));
+    }
+
+    /// CPU 0 pulls 2 as nothing is left when 1 sleeps: 1 has left alone, and 2 starts on an empty
+    /// queue.
+    #[test]
+    fn who_sleeps_has_left_when_its_cpu_pulls() {
+        let mut rows = vec![switch(10, 0, 9, 0, true), switch(11, 1, 9, 0, true)];
+        rows.extend(woken(12, 0, 1, 0));
+        rows.push(switch(20, 0, 0, 1, false));
+        for pid in [2, 3] {
+            rows.extend(woken(22, 1, pid, 0));
+        }
+        rows.push(switch(25, 1, 0, 3, false));
+        let flags = Flags { need_resched: false, lazy: false, interrupt: false, hard: false };
+        let pull = row(1_000_000, 0, RowKind::Migrate, 2, 1);
+        rows.push(Row { a: 1, b: 0, flags: Some(flags), ..pull });
+        rows.push(switch(1_000_100, 0, 1, 2, true));
+        let rows = rebuilt_as("v6.12", rows, &[]);
+        let last = rows.iter().rfind(|r| r.kind == RowKind::Switch).unwrap();
+        assert_eq!((last.p.on_rq, last.n.unwrap().cfs_nr, last.nr_running), (false, 1, Some(1)));
+        assert!(!rows.iter().any(|r| r.p.pid == 1 && r.p.sched_delayed));
     }
 
     /// 1 and 2 are on CPU 0; CPU 1 pulls 2, and one is left.

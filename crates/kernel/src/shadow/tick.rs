@@ -17,7 +17,7 @@
 use super::decide::Decider;
 use super::known::{Asker, Unknown, explore};
 use super::levels::{
-    CONTENT, Ent, GROUP, IMPLAUSIBLE, RUNNING, ent, ent_of, level, members, off, plausible,
+    CONTENT, DELAYED, Ent, GROUP, IMPLAUSIBLE, RUNNING, ent, ent_of, level, members, off, plausible,
 };
 use super::queues::{NeedResched, Queues};
 use super::result::{Disagreement, KindResult};
@@ -27,7 +27,6 @@ use vruntime_sched::release::{FairKind, Release};
 
 const DEADLINE: &str = "deadline of the running task";
 /// A pick that takes it off and then keeps the running task leaves no row.
-const DELAYED: &str = "whether an entity in delayed dequeue is still there";
 const MOVED: &str = "placement of a task moved by the balancer";
 /// Further off than any entity: virtual time.
 const FAR: i64 = 1 << 34;
@@ -167,7 +166,7 @@ impl<'a> Ticks<'a> {
 
     /// A tick of a rebuilt trace.
     fn shown(&mut self, r: &Row, q: &Queues) {
-        let several = q.cpus[r.cpu.ix()].queued.len() > 1;
+        let several = q.cpus[r.cpu.ix()].queued.values().filter(|s| !s.maybe).count() > 1;
         if r.due == Some(true) {
             return; // D3
         }
@@ -247,9 +246,9 @@ impl<'a> Ticks<'a> {
                 let u = Unknown { name, of };
                 v.wrapping_add(k.ask(u, &[-FAR, FAR]) as u64)
             };
-            ents.extend(others.iter().map(|m| match m.exact {
+            ents.extend(others.iter().filter_map(|m| match m.exact {
                 true => ent(k, m),
-                false => Ent { vruntime: anywhere(k, MOVED, m.side.pid), ..ent_of(&m.side) },
+                false => Some(Ent { vruntime: anywhere(k, MOVED, m.side.pid), ..ent_of(&m.side) }),
             }));
             let unseen = unseen.unwrap_or(0);
             if unseen > 0 && k.truth(Unknown { name: CONTENT, of: 0 }, None, false) {
@@ -270,7 +269,7 @@ impl<'a> Ticks<'a> {
             let told = self.told.entry(pid).or_default();
             let in_group = told.1 >= 2 && told.1 * 20 > told.0 + told.1;
             *(if ours == kernel { &mut told.0 } else { &mut told.1 }) += 1;
-            if in_group {
+            if in_group || self.decider.one_level.contradicted() {
                 return self.counts.miss(&[GROUP]);
             }
         }
@@ -347,7 +346,7 @@ mod tests {
         rows.push(Row { n: to(2), ..row(end, RowKind::Switch, 1, 1) });
         let t = Trace { rows, nr_cpus: 2, plain: true, glimpses, ..Trace::default() };
         let t = rebuild(&t, &k);
-        let decider = Decider::new(&k, 2);
+        let decider = Decider::new(&k, 2, crate::shadow::OneLevel::new(false));
         let (mut ticks, mut queues) = (Ticks::new(&t, &k, &decider), Queues::new(&t));
         for r in &t.rows {
             ticks.note(r, &queues);

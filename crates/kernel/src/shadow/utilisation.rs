@@ -256,6 +256,7 @@ mod tests {
                 vruntime: (0, 0),
                 exact: true,
                 seq: 0,
+                maybe: false,
             },
         );
         let at = u.runnable(Cpu(0), &busy, &Loads::new(&t), 32 * MS, 32 * MS);

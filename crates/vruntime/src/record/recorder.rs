@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
 use std::{fs, io};
 
-/// The events of `perf sched record` that a [`vruntime_base::Timeline`] holds, and the processes'
-/// beginnings and ends.
-const EVENTS: [&str; 8] = [
+/// The events of `perf sched record` that a [`vruntime_base::Timeline`] holds, the processes'
+/// beginnings and ends, and for how long tasks were accounted, which `trace check` goes by.
+const EVENTS: [&str; 9] = [
     "sched_switch",
     "sched_waking",
     "sched_wakeup",
@@ -18,6 +18,7 @@ const EVENTS: [&str; 8] = [
     "sched_process_fork",
     "sched_process_exec",
     "sched_process_exit",
+    "sched_stat_runtime",
 ];
 
 /// Where tracefs is mounted: by itself, or below debugfs on older systems.
