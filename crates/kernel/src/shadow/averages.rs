@@ -296,7 +296,7 @@ mod tests {
     const MS: u64 = 1 << 20; // one segment
 
     fn release() -> Release {
-        vruntime_formats::kernel_file::kernel("v6.1").unwrap().release
+        crate::shadow::tests::release("v6.1")
     }
     /// Lowest and highest load of task 7 and of queue `c`.
     fn told(a: &Averages, c: usize) -> [(u64, u64); 2] {

@@ -204,24 +204,14 @@ mod tests {
     use super::super::counts::Count;
     use super::super::known::explore;
     use super::*;
-    use vruntime_machine::{Arch, Numbering, Regular, TopologySpec};
+    use crate::shadow::tests::{cores, release};
     use vruntime_sched::domains::Domains;
 
     /// Caches {0,1} and {2,3}; on CPU 0 runs the task that forks, the others are idle, 1 since 101,
     /// 2 since 102, 3 since 103.
     fn two_caches() -> (Ground, Choice) {
-        let topo = TopologySpec::Regular(Regular {
-            sockets: 1,
-            nodes_per_socket: 1,
-            cores_per_node: 4,
-            threads_per_core: 1,
-            cores_per_l2: 1,
-            cores_per_llc: 2,
-            numbering: Numbering::SiblingsAdjacent,
-            node_distance: vec![vec![10]],
-        });
-        let topo = topo.build(Arch::X86).unwrap();
-        let release = vruntime_formats::kernel_file::kernel("v6.1").unwrap().release;
+        let topo = cores(4, 2);
+        let release = release("v6.1");
         let domains = Domains::build(&topo, &release);
         let mut m = Choice {
             flag: SdFlags::BALANCE_FORK,

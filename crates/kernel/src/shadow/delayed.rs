@@ -261,7 +261,7 @@ mod tests {
 
     /// A CPU of v6.12 that was idle and on which `pids` have entered in turn; and the slice.
     fn queue(pids: &[i64]) -> (Frame, Tuning, i64) {
-        let k = vruntime_formats::kernel_file::kernel("v6.12").unwrap().release;
+        let k = crate::shadow::tests::release("v6.12");
         let t = Tuning::new(&k, 2);
         let mut f = Frame::default();
         f.ran(9, 0, 1, &t);

@@ -10,7 +10,7 @@
 //! again for a moment that is not recorded; from the choice to the activation row such a CPU is
 //! "not known".
 
-use super::trace::{RowKind, Trace};
+use super::trace::{Row, RowKind, Trace};
 use super::wakes::Wakes;
 use vruntime_base::Cpu;
 
@@ -177,9 +177,25 @@ pub fn next_rows(t: &Trace) -> Vec<Option<usize>> {
     let mut next = vec![None; t.rows.len()];
     for (i, r) in t.rows.iter().enumerate().rev() {
         next[i] = last[r.cpu.ix()];
-        if !(t.rebuilt && r.kind == RowKind::Other) {
+        if !is_accounting(t, r) {
             last[r.cpu.ix()] = Some(i);
         }
     }
     next
+}
+
+/// For every row that is the `next` one of some, the last of them; accountings left out as well.
+pub fn previous_rows(t: &Trace, next: &[Option<usize>]) -> Vec<Option<usize>> {
+    let mut previous = vec![None; next.len()];
+    for (i, n) in next.iter().enumerate() {
+        if let Some(n) = n.filter(|_| !is_accounting(t, &t.rows[i])) {
+            previous[n] = Some(i);
+        }
+    }
+    previous
+}
+
+/// A rebuilt row that tells of a task's virtual time, and of nothing that happened.
+fn is_accounting(t: &Trace, r: &Row) -> bool {
+    t.rebuilt && r.kind == RowKind::Other
 }

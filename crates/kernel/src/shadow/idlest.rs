@@ -13,8 +13,9 @@
 //! puts CPUs into idle states, exit latencies come first, and those are in no row.
 
 use super::choice::{Choice, OwnPart};
+use super::idle::previous_rows;
 use super::known::{Asker, explore};
-use super::migration::Migrations;
+use super::migration::{Migrations, READS};
 use super::moment::{CpuThen, Ground};
 use super::placement::Facts;
 use super::queues::Queues;
@@ -27,9 +28,6 @@ use vruntime_sched::scheduler::Placement;
 
 const AFFINITY: &str = "allowed CPUs of the task";
 const BEFORE: &str = "where the task was before";
-/// From the first number that is read to the row of the choice: this many times as long as the
-/// choice of a CPU for a wakeup at the most.
-const WALK: u64 = 4;
 
 /// `idle_stamp` of all CPUs: earliest and latest.
 #[derive(Clone, Debug)]
@@ -72,7 +70,7 @@ impl IdleStamps {
         self.by_cpu[c] = match r.clock_task {
             Some(_) if delayed => (0, self.by_cpu[c].1),
             Some(_) if !lost => {
-                (clock.saturating_sub((r.ts - since).min(WALK * self.slack)), clock)
+                (clock.saturating_sub((r.ts - since).min(READS * self.slack)), clock)
             }
             _ => (0, clock),
         };
@@ -87,7 +85,6 @@ impl IdleStamps {
 pub struct Idlest<'a> {
     f: &'a Facts<'a>,
     prev: Vec<Option<usize>>,
-    slack: u64,
     stamps: IdleStamps,
     ground: Ground,
     /// What a CPU's last row shows is of a task in a group.
@@ -103,16 +100,9 @@ pub struct Idlest<'a> {
 impl<'a> Idlest<'a> {
     /// At the start of the recording. `next`: for every row, the next one of the same CPU.
     pub fn new(f: &'a Facts<'a>, next: &[Option<usize>], slack: u64) -> Idlest<'a> {
-        let mut prev = vec![None; next.len()];
-        for (i, n) in next.iter().enumerate() {
-            if let Some(n) = n {
-                prev[*n] = Some(i);
-            }
-        }
         Idlest {
             stamps: IdleStamps::new(f.trace, slack),
-            prev,
-            slack,
+            prev: previous_rows(f.trace, next),
             in_groups: vec![false; f.trace.nr_cpus],
             ground: Ground::new(f.topology, f.domains, f.release),
             f,
@@ -178,9 +168,7 @@ impl<'a> Idlest<'a> {
         let prev = Cpu(r.wake_cpu.filter(known).ok_or(BEFORE)? as u16);
         let to = r.ts.saturating_sub(1);
         let since = self.prev[at].map_or(0, |p| t.rows[p].ts);
-        let stalled = m.stalled_since(r.cpu, to).map(|ts| ts.saturating_sub(self.slack));
-        let from = to.saturating_sub(WALK * self.slack).min(stalled.unwrap_or(to));
-        let from = from.max(since).min(to);
+        let from = m.reads_from(r.cpu, to).max(since).min(to);
         let fork = is_fork(r);
         let mut c = Choice {
             flag: if fork { SdFlags::BALANCE_FORK } else { SdFlags::BALANCE_EXEC },

@@ -2,7 +2,7 @@
 
 use super::decide::Decider;
 use super::known::{Asker, Unknown};
-use super::queues::{CpuState, Queues, REBUILT, Seen};
+use super::queues::{Buddies, CpuState, Queues, REBUILT, Seen};
 use super::trace::{RowKind, Side, Trace};
 use vruntime_sched::release::Release;
 
@@ -36,10 +36,8 @@ pub struct Level {
     pub curr: Option<i64>,
     /// It still has the deadline that it was picked with.
     pub protected: bool,
-    /// Next buddy.
-    pub next: Option<i64>,
-    /// Last buddy.
-    pub last: Option<i64>,
+    /// Those that a preemption check of CFS marked.
+    pub buddies: Buddies,
 }
 
 const NICE_0_LOAD: u64 = 1 << 20;
@@ -212,5 +210,5 @@ pub fn members<'s>(
 
 /// A level of these members.
 pub fn level(ents: Vec<Ent>, curr: Option<i64>, s: &CpuState) -> Level {
-    Level { ents, curr, protected: false, next: s.next, last: s.last }
+    Level { ents, curr, protected: false, buddies: s.buddies }
 }

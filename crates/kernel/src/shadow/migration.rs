@@ -16,6 +16,7 @@
 //! *Departures.* D1: passes that moved nothing leave no row and are not judged.
 
 use super::counts::{Count, Counts, in_balance, is_detaching};
+use super::idle::previous_rows;
 use super::known::{Asker, explore};
 use super::levels::{CONTENT, GROUP, plausible};
 use super::lists::{Lists, Ran};
@@ -38,9 +39,9 @@ use vruntime_sched::scheduler::BalanceKind;
 const PATH: &str = "the path of the move";
 const ORDER: &str = "order of the queue's list";
 const LATELY_NS: u64 = 200_000_000;
-/// From a pass's statistics to its first move: this many times as long as the choice of a CPU for a
-/// wakeup at the most.
-const PASS: u64 = 4;
+/// From the first number that a pass of the balancer or the slow path reads to the row of what it
+/// decides: this many times as long as the choice of a CPU for a wakeup at the most.
+pub(super) const READS: u64 = 4;
 
 /// Which path moves.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -94,12 +95,7 @@ impl<'a> Migrations<'a> {
     /// At the start of the recording. `next`: for every row, the next one of the same CPU.
     pub fn new(f: &'a Facts<'a>, next: &[Option<usize>], slack: u64) -> Migrations<'a> {
         let t = f.trace;
-        let mut prev = vec![None; t.rows.len()];
-        for (i, n) in next.iter().enumerate() {
-            if let Some(n) = n.filter(|_| !(t.rebuilt && t.rows[i].kind == RowKind::Other)) {
-                prev[n] = Some(i);
-            }
-        }
+        let prev = previous_rows(t, next);
         let mut spans: BTreeMap<i64, Vec<(u64, i64)>> = BTreeMap::new();
         for r in &t.rows {
             for (pid, n) in [(r.p.pid, r.p_nr_cpus_allowed), (r.curr_pid, r.curr_nr_cpus_allowed)] {
@@ -290,8 +286,7 @@ impl<'a> Migrations<'a> {
         let d = self.f.domains;
         let r = &t.rows[b.rows[0]];
         let to = t.rows[b.detaches].ts.saturating_sub(1);
-        let stalled = self.stalled_since(r.cpu, to).map(|ts| ts.saturating_sub(self.slack));
-        let earliest = to.saturating_sub(PASS * self.slack).min(stalled.unwrap_or(to));
+        let earliest = self.reads_from(r.cpu, to);
         let from = match self.prev[b.detaches].map(|i| &t.rows[i]) {
             // What it moved before was put on its queue first.
             Some(p) if p.kind == RowKind::Migrate => earliest.max(p.ts.midpoint(to)),
@@ -328,17 +323,11 @@ impl<'a> Migrations<'a> {
                 (0..sd.groups.len()).filter(|&g| self.may_be_marked(&sd.groups[g], r)).collect()
             }
         };
-        let tries = sd.cache_nice_tries;
-        let interval = u64::from(sd.min_interval()) * 1_000_000;
-        let since = r.ts.saturating_sub(self.moved.get(&slot).copied().unwrap_or(0));
-        let most = since / interval.max(self.f.release.tick_ns());
-        let mut failed = vec![0, 1, tries + 1, tries + 4];
-        failed.dedup();
-        failed.retain(|&n| u64::from(n) <= most);
-        if b.path == Path::Active {
+        let failed = match b.path {
             // The pass that asked for the push had failed.
-            failed = vec![1];
-        }
+            Path::Active => vec![1],
+            _ => self.failed(slot, r.ts),
+        };
         Moment {
             pass: LonePass { kind, on, slot, idle },
             cpus,
@@ -347,6 +336,19 @@ impl<'a> Migrations<'a> {
             failed,
             source_only: false,
         }
+    }
+
+    /// What `nr_balance_failed` can be: at most one more an interval since the last move.
+    fn failed(&self, slot: usize, now: u64) -> Vec<u32> {
+        let sd = self.f.domains.at(slot);
+        let interval = u64::from(sd.min_interval()) * 1_000_000;
+        let since = now.saturating_sub(self.moved.get(&slot).copied().unwrap_or(0));
+        let most = since / interval.max(self.f.release.tick_ns());
+        let tries = sd.cache_nice_tries;
+        let mut failed = vec![0, 1, tries + 1, tries + 4];
+        failed.dedup();
+        failed.retain(|&n| u64::from(n) <= most);
+        failed
     }
 
     /// The balancer may find that `pid` may not go where it pulls to. Of a kernel thread of one CPU
@@ -358,7 +360,7 @@ impl<'a> Migrations<'a> {
         n.is_some_and(|n| n < self.f.trace.nr_cpus as i64 && (n != 1 || user()))
     }
 
-    /// Tasks that may not run everywhere were in `g`, which is no single CPU, lately.
+    /// Tasks that may not run everywhere were in `g` lately.
     pub(super) fn may_be_marked(&self, g: &Group, r: &Row) -> bool {
         let near = |c: Cpu| {
             let ts = self.pinned[c.ix()];
@@ -367,10 +369,16 @@ impl<'a> Migrations<'a> {
         g.span.iter().any(near)
     }
 
+    /// The earliest moment at which `c` can have read a number, if it was done with that at `to`.
+    pub(super) fn reads_from(&self, c: Cpu, to: u64) -> u64 {
+        let stalled = self.stalled_since(c, to).map(|ts| ts.saturating_sub(self.slack));
+        to.saturating_sub(READS * self.slack).min(stalled.unwrap_or(to))
+    }
+
     /// Since when `c` has not served the interrupt of a wakeup that was sent to it, if it has not
     /// at `now`: it would have, in the middle of a pass. A recorded machine's CPU can stand still
     /// for long, and what it read before is as old.
-    pub(super) fn stalled_since(&self, c: Cpu, now: u64) -> Option<u64> {
+    fn stalled_since(&self, c: Cpu, now: u64) -> Option<u64> {
         let t = self.f.trace;
         let sent = self.f.wakes.list.iter().filter_map(|w| {
             let sent = t.rows[w.select?].ts;

@@ -551,30 +551,16 @@ fn task(k: &mut Asker, m: &Moment, t: &TaskThen, src: Cpu, se: SeId, cx: &mut Cx
 mod tests {
     use super::super::known::explore;
     use super::*;
-    use vruntime_machine::{Arch, Numbering, Regular, TopologySpec};
+    use crate::shadow::tests::{cores, release};
     use vruntime_sched::balance::IdleType;
     use vruntime_sched::scheduler::BalanceKind;
 
     const MS: u64 = 1_000_000;
 
-    fn release() -> Release {
-        vruntime_formats::kernel_file::kernel("v6.1").unwrap().release
-    }
-
     /// Two CPUs of one cache; nothing runs on CPU 0, `nr` tasks are on CPU 1.
     fn two_cpus(nr: i64) -> (Ground, Moment) {
-        let topo = TopologySpec::Regular(Regular {
-            sockets: 1,
-            nodes_per_socket: 1,
-            cores_per_node: 2,
-            threads_per_core: 1,
-            cores_per_l2: 1,
-            cores_per_llc: 2,
-            numbering: Numbering::SiblingsAdjacent,
-            node_distance: vec![vec![10]],
-        });
-        let topo = topo.build(Arch::X86).unwrap();
-        let domains = Domains::build(&topo, &release());
+        let topo = cores(2, 2);
+        let domains = Domains::build(&topo, &release("v6.1"));
         let cpu = |n: i64| CpuThen {
             counts: vec![Count { all: n, fair: n, hidden: 0 }],
             idle: Some(n == 0),
@@ -594,7 +580,7 @@ mod tests {
             failed: vec![0],
             source_only: false,
         };
-        (Ground::new(&topo, &domains, &release()), moment)
+        (Ground::new(&topo, &domains, &release("v6.1")), moment)
     }
 
     /// A task of nice 0 that last ran this long ago.

@@ -66,8 +66,7 @@ impl<'a> Picks<'a> {
             if s.perhaps != Buddies::default()
                 && k.truth(Unknown { name: BUDDIES, of: 0 }, None, true)
             {
-                l.next = s.perhaps.next.or(l.next);
-                l.last = s.perhaps.last.or(l.last);
+                l.buddies = s.perhaps.or(l.buddies);
             }
             l.protected = stays && Decider::protected(self.k, &r.p, r.p.vruntime);
             self.decider.pick(&l).unwrap_or((0, "nothing"))
@@ -103,7 +102,12 @@ impl<'a> Picks<'a> {
                 expected: format!("task {}", n.pid),
                 got: format!("task {pid}"),
                 rule: rule.into(),
-                state: format!("[{}] next {:?} last {:?}", list.join(", "), s.next, s.last),
+                state: format!(
+                    "[{}] next {:?} last {:?}",
+                    list.join(", "),
+                    s.buddies.next,
+                    s.buddies.last
+                ),
             });
         }
     }

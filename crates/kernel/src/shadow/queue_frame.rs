@@ -518,7 +518,7 @@ mod tests {
     /// Half a request by the clock, a quarter by the event: the event counts.
     #[test]
     fn what_an_event_says_of_a_run_time_counts() {
-        let k = vruntime_formats::kernel_file::kernel("v6.12").unwrap().release;
+        let k = crate::shadow::tests::release("v6.12");
         let t = Tuning::new(&k, 2);
         let (mut f, slice) = (Frame::default(), k.base_slice_ns * k.scaling(2));
         f.update(1, &t);

@@ -64,10 +64,8 @@ pub struct CpuState {
     pub need_resched: NeedResched,
     /// When TIF_NEED_RESCHED_LAZY of the running task was set, if it was since the last switch.
     pub lazy: Option<u64>,
-    /// CFS: next buddy.
-    pub next: Option<i64>,
-    /// CFS: last buddy.
-    pub last: Option<i64>,
+    /// CFS: those that are marked.
+    pub buddies: Buddies,
     /// CFS, from a plain trace: marked if a preemption check asked, which no event tells.
     pub perhaps: Buddies,
     /// Moves to this CPU that the balancer makes in one go: last row, and order of the next one.
@@ -107,6 +105,10 @@ impl Buddies {
     fn without(self, pid: i64) -> Buddies {
         let keep = |x: Option<i64>| x.filter(|&x| x != pid);
         Buddies { next: keep(self.next), last: keep(self.last) }
+    }
+    /// Where it marks nobody, those of `o`.
+    pub fn or(self, o: Buddies) -> Buddies {
+        Buddies { next: self.next.or(o.next), last: self.last.or(o.last) }
     }
 }
 
@@ -187,11 +189,10 @@ impl Queues {
         s.since = r.ts;
         s.need_resched = NeedResched::No;
         s.lazy = None;
-        s.next = s.next.filter(|&x| x != n.pid);
-        s.last = s.last.filter(|&x| x != n.pid);
+        s.buddies = s.buddies.without(n.pid);
         if s.perhaps.next == Some(n.pid) && r.p.on_rq {
             // It preempts: the check had asked.
-            s.last = s.perhaps.last.take().or(s.last);
+            s.buddies.last = s.perhaps.last.take().or(s.buddies.last);
         }
         s.perhaps = s.perhaps.without(n.pid);
         // Delayed entities leave inside the pick, without a row.
@@ -263,8 +264,7 @@ impl Queues {
                 *side = r.p;
             }
             if t.has_frame(r, "task_tick_fair") {
-                s.next = s.next.filter(|&x| x != r.p.pid);
-                s.last = s.last.filter(|&x| x != r.p.pid);
+                s.buddies = s.buddies.without(r.p.pid);
             }
         }
     }
@@ -285,8 +285,7 @@ impl Queues {
         if let Some(c) = self.on.remove(&pid) {
             let s = &mut self.cpus[c];
             s.queued.remove(&pid);
-            s.next = s.next.filter(|&x| x != pid);
-            s.last = s.last.filter(|&x| x != pid);
+            s.buddies = s.buddies.without(pid);
             s.perhaps = s.perhaps.without(pid);
         }
     }
@@ -382,7 +381,7 @@ impl Queues {
             asked => asked,
         };
         match asked {
-            Some(true) => (s.next, s.last) = (marks.next, marks.last.or(s.last)),
+            Some(true) => s.buddies = marks.or(s.buddies),
             Some(false) => {}
             None => s.perhaps = marks,
         }
@@ -408,16 +407,15 @@ mod tests {
 
     #[test]
     fn a_plain_trace_tells_buddies_by_the_answer() {
-        let s = after_wakeup(8, Some(true), false);
-        assert_eq!((s.next, s.last), (Some(2), Some(1)));
-        let s = after_wakeup(7, Some(true), false);
-        assert_eq!((s.next, s.last), (Some(2), None), "a short queue keeps nobody in mind");
+        let (none, both) = (Buddies::default(), Buddies { next: Some(2), last: Some(1) });
+        assert_eq!(after_wakeup(8, Some(true), false).buddies, both);
+        let short = after_wakeup(7, Some(true), false);
+        assert_eq!(short.buddies, Buddies { next: Some(2), last: None }, "nobody is kept in mind");
         for s in [after_wakeup(8, Some(false), false), after_wakeup(8, None, true)] {
-            assert_eq!((s.next, s.last, s.perhaps), (None, None, Buddies::default()));
+            assert_eq!((s.buddies, s.perhaps), (none, none));
         }
         let s = after_wakeup(8, None, false);
-        let perhaps = Buddies { next: Some(2), last: Some(1) };
-        assert_eq!((s.next, s.last, s.perhaps), (None, None, perhaps));
-        assert_eq!(perhaps.without(2), Buddies { next: None, last: Some(1) });
+        assert_eq!((s.buddies, s.perhaps), (none, both));
+        assert_eq!(both.without(2), Buddies { next: None, last: Some(1) });
     }
 }

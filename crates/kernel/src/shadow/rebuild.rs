@@ -577,7 +577,7 @@ mod tests {
     fn rebuilt_as(kernel: &str, rows: Vec<Row>, named: &[(i64, Named)]) -> Vec<Row> {
         let named = named.iter().copied().collect();
         let t = Trace { rows, nr_cpus: 2, plain: true, named, ..Trace::default() };
-        let k = vruntime_formats::kernel_file::kernel(kernel).unwrap().release;
+        let k = crate::shadow::tests::release(kernel);
         rebuild(&t, &k).rows
     }
 

@@ -5,11 +5,32 @@ use super::rebuild::rebuild;
 use super::result::ShadowResult;
 use super::trace::{Flags, Named, Row, RowKind, Side, Trace};
 use vruntime_base::Cpu;
-use vruntime_machine::{Arch, Numbering, Regular, TopologySpec};
+use vruntime_machine::{Arch, Numbering, Regular, Topology, TopologySpec};
+use vruntime_sched::release::Release;
 
 const TASK: Flags = Flags { need_resched: false, lazy: false, interrupt: false, hard: false };
 const SOFT: Flags = Flags { interrupt: true, ..TASK };
 const MS: u64 = 1_000_000;
+
+/// The release of `kernels/NAME.toml`.
+pub fn release(name: &str) -> Release {
+    vruntime_formats::kernel_file::kernel(name).unwrap().release
+}
+
+/// One package of `n` cores of one thread each; `per_llc` of them share a cache.
+pub fn cores(n: u32, per_llc: u32) -> Topology {
+    let spec = TopologySpec::Regular(Regular {
+        sockets: 1,
+        nodes_per_socket: 1,
+        cores_per_node: n,
+        threads_per_core: 1,
+        cores_per_l2: 1,
+        cores_per_llc: per_llc,
+        numbering: Numbering::SiblingsAdjacent,
+        node_distance: vec![vec![10]],
+    });
+    spec.build(Arch::X86).unwrap()
+}
 
 fn row(ts: u64, cpu: u16, kind: RowKind, pid: i64, curr: i64) -> Row {
     let p = Side { pid, prio: 120, ..Side::default() };
@@ -46,19 +67,9 @@ fn judge(rows: Vec<Row>, named: &[(i64, Named)]) -> ShadowResult {
     // All kinds of rows go on to the end.
     all.extend(woken(90 * MS, 1, 7, 1));
     all.push(switch(91 * MS, 1, 1, 7, false));
-    let mut k = vruntime_formats::kernel_file::kernel("v6.1").unwrap().release;
+    let mut k = release("v6.1");
     k.util_est = false;
-    let spec = TopologySpec::Regular(Regular {
-        sockets: 1,
-        nodes_per_socket: 1,
-        cores_per_node: 2,
-        threads_per_core: 1,
-        cores_per_l2: 1,
-        cores_per_llc: 2,
-        numbering: Numbering::SiblingsAdjacent,
-        node_distance: vec![vec![10]],
-    });
-    let topo = spec.build(Arch::X86).unwrap();
+    let topo = cores(2, 2);
     let workers = [1, 2, 3, 4].map(|pid| (pid, Named::Unbound));
     let named = workers.iter().chain(named).copied().collect();
     let t = Trace { rows: all, nr_cpus: 2, plain: true, named, ..Trace::default() };

@@ -316,7 +316,7 @@ mod tests {
     /// 1 and 2 are on CPU 0, from when it was idle; 1 runs, for a little more than half a request
     /// between two ticks, which ask as said. Decisions: determined, and agreeing.
     fn ticks(kernel: &str, asked: &[Option<bool>]) -> (u64, u64, u64) {
-        let k = vruntime_formats::kernel_file::kernel(kernel).unwrap().release;
+        let k = crate::shadow::tests::release(kernel);
         let half = k.base_slice_ns * k.scaling(2) / 2 + 1;
         let row = |ts, kind, pid, curr| {
             let p = Side { pid, prio: 120, ..Side::default() };
