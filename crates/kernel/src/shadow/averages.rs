@@ -239,8 +239,7 @@ impl<'a> Averages<'a> {
             let here: Vec<i64> =
                 self.delayed.iter().copied().filter(|p| self.at.get(p) == Some(&c)).collect();
             for p in here {
-                self.delayed.remove(&p);
-                self.runs[1].dequeue(self.k, self.ids[&p], Ns(now), true);
+                self.gone(p, now);
             }
         }
         for r in &mut self.runs {

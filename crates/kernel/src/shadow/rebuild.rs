@@ -134,26 +134,19 @@ pub fn rebuild(t: &Trace, k: &Release) -> Trace {
             rows.append(&mut b.left);
         }
         match r.kind {
-            RowKind::Switch => {
-                let row = b.switch(r);
-                rows.push(row);
-                rows.append(&mut b.left);
-            }
+            RowKind::Switch => rows.push(b.switch(r)),
             RowKind::Waking => {
                 b.note_stopper(r);
                 let choice = b.choice(i, next[i]);
                 rows.push(b.waking(r));
                 rows.extend(choice);
             }
-            RowKind::Wakeup | RowKind::WakeupNew => {
-                let row = b.wakeup(r);
-                rows.push(row);
-                rows.append(&mut b.left);
-            }
+            RowKind::Wakeup | RowKind::WakeupNew => rows.push(b.wakeup(r)),
             RowKind::Migrate => rows.push(b.migrate(i)),
             RowKind::NeedResched => rows.push(b.need_resched(r)),
             RowKind::SelectRq | RowKind::Tick | RowKind::Other => {}
         }
+        rows.append(&mut b.left);
     }
     rows.sort_by_key(|r| r.ts);
     // What the other rows say about the call chain of a move.
