@@ -51,7 +51,9 @@ fn records(with: &str, file: &str) -> bool {
     let json: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     assert!(stderr(&output).contains("said"));
     let tasks = json["stats"]["tasks"].as_array().unwrap();
-    assert!(tasks.iter().any(|t| t["comm"] == "sh" && t["run_time_ns"].as_u64() > Some(0)));
+    // That it left a CPU is all that every kernel tells: some write no switch away from an idle
+    // task, and then nobody sees it come.
+    assert!(tasks.iter().any(|t| t["comm"] == "sh" && t["nr_voluntary"].as_u64() > Some(0)));
     for name in [file, "topology.txt", "command.txt", "summary.json"] {
         assert!(to.join(name).is_file(), "{name}");
     }
