@@ -167,11 +167,9 @@ impl Frame {
     /// The mean when the running task sleeps, with those that came late or without.
     pub(super) fn mean_when_leaving(&mut self) -> Option<Span> {
         let with = self.mean_of_all()?;
-        let late: Vec<_> = std::mem::take(&mut self.late)
-            .into_iter()
-            .filter(|l| l.1 + LATE_NS > self.since)
-            .filter_map(|l| Some((l.0, self.ents.remove(&l.0)?)))
-            .collect();
+        let may_be_late = self.late.iter().filter(|l| l.1 + LATE_NS > self.since);
+        let late: Vec<_> =
+            may_be_late.filter_map(|l| Some((l.0, self.ents.remove(&l.0)?))).collect();
         let without = self.mean_of_all().filter(|_| !late.is_empty());
         self.ents.extend(late);
         Some(without.map_or(with, |w| w.hull(with)))
@@ -362,6 +360,7 @@ mod tests {
                 f.acts();
             }
             f.settle(1);
+            assert!(!f.delay(1, &t));
             assert_eq!(f.leave(1, &t).unwrap().1, Span { lo: if acts { 100 } else { 0 }, hi: 100 });
         }
     }
