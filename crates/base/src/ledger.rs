@@ -47,6 +47,7 @@ macro_rules! funcs {
 
 funcs! {
     User User "user",
+    Cancel User "user: pthread_cancel",
     ColdCache User "user: refilling a cold cache",
     Idle Idle "idle",
     IdleExit Idle "idle exit latency",

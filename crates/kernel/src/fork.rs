@@ -36,7 +36,7 @@ pub(crate) fn blank_ktask(program: ProgramId, regs: Regs, parent: TaskId) -> KTa
         wake_next: false,
         was_edge: false,
         again: false,
-        shares_files: false,
+        multi_threaded: false,
         got: false,
         ends_run: false,
         footprint_kib: 0,
@@ -81,9 +81,9 @@ impl Sim {
         let mut k = blank_ktask(program, regs, parent);
         k.footprint_kib = self.tasks[parent.ix()].footprint_kib;
         k.last_cpu = c;
-        k.shares_files = thread;
+        k.multi_threaded = thread;
         self.tasks.push(k);
-        self.tasks[parent.ix()].shares_files |= thread;
+        self.tasks[parent.ix()].multi_threaded |= thread;
         self.tasks[parent.ix()].nr_children += 1;
         self.stats.count.forks += 1;
         child

@@ -120,8 +120,13 @@ impl Hot<'_> {
     #[inline(always)]
     fn enter(&mut self, at: Ns) {
         self.k.step = Step::Begin;
-        let end = at + self.take(Path::Enter);
-        self.plan_user(at, at + Ns(u64::from(self.pace.user)), end);
+        let libc = match self.k.multi_threaded && self.k.op.is_cancellation_point() {
+            true => self.take(Path::Cancel),
+            false => Ns::ZERO,
+        };
+        let to = at + libc + Ns(u64::from(self.pace.user));
+        let end = at + libc + self.take(Path::Enter);
+        self.plan_user(at, to, end);
     }
 
     /// An operation that is in user mode from `from` to `to` and ends at `end`.

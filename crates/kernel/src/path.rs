@@ -17,6 +17,8 @@ use vruntime_machine::{Costs, Machine};
 /// A table of steps.
 type Table = &'static [(Func, fn(&Costs) -> u32)];
 
+/// What libc does around a cancellation point.
+const CANCEL: Table = &[(Func::Cancel, |m| m.cancellation_point)];
 /// `fget` and `fput` of a file that threads share, without the transfers of its line.
 const COUNT_FILE: Table = &[(Func::Fget, |m| m.file_count)];
 /// `mutex_lock` of a pipe, without the transfer of its line.
@@ -39,9 +41,10 @@ pub(crate) enum Path {
     Exit,
     Enter,
     CountFile,
+    Cancel,
 }
 
-const TABLES: [Table; 6] = [LOCK, WRITE, READ, EXIT, ENTER, COUNT_FILE];
+const TABLES: [Table; 7] = [LOCK, WRITE, READ, EXIT, ENTER, COUNT_FILE, CANCEL];
 
 /// How long everything takes while some number of a core's threads are busy.
 #[derive(Clone, Debug)]

@@ -518,7 +518,7 @@ impl Hot<'_> {
     /// `fget`: what counting the file costs, if threads share it.
     #[inline(always)]
     fn get_file(&mut self, pipe: &mut Pipe, c: Cpu, rules: Rules) -> Ns {
-        if !self.k.shares_files || rules.files_are_free {
+        if !self.k.multi_threaded || rules.files_are_free {
             return Ns::ZERO;
         }
         let transfers = if rules.fget_exchanges { 2 } else { 1 };
@@ -528,7 +528,7 @@ impl Hot<'_> {
     /// `fput`: what counting the file costs if another CPU has done so since.
     #[inline(always)]
     fn put_file(&mut self, pipe: &mut Pipe, c: Cpu, rules: Rules) -> Ns {
-        if !self.k.shares_files || rules.files_are_free {
+        if !self.k.multi_threaded || rules.files_are_free {
             return Ns::ZERO;
         }
         self.fetch_count(pipe, c, 1)

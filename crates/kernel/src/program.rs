@@ -102,6 +102,18 @@ pub enum Op {
     MarkStop,
 }
 
+impl Op {
+    /// POSIX calls it a cancellation point (pthreads(7)); libc minds it in programs with threads.
+    #[inline(always)]
+    pub fn is_cancellation_point(&self) -> bool {
+        use Op::{Poll, Read, Sleep, SleepUntil, WaitChildren, Write};
+        matches!(
+            self,
+            Write { .. } | Read { .. } | Poll(_) | Sleep(_) | SleepUntil(_) | WaitChildren
+        )
+    }
+}
+
 /// The code of a program: a pure function of the registers.
 pub trait Program: Send + Sync {
     /// The operation that follows the one just completed.

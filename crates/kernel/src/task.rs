@@ -111,8 +111,9 @@ pub struct KTask {
     pub got: bool,
     /// The program calls `read` again for the rest of its message.
     pub again: bool,
-    /// Threads share its file table: a system call counts the file it works on.
-    pub shares_files: bool,
+    /// One of several threads of a program: they share a file table, so a system call counts the
+    /// file it works on, and libc minds `pthread_cancel`.
+    pub multi_threaded: bool,
     /// Waits exclusively.
     pub exclusive: bool,
     /// Time left of the interrupted operation before `step`, at full speed.

@@ -127,6 +127,9 @@ cost_table! {
         syscall_exit,
         /// User part between two system calls of a message loop.
         user_loop,
+        /// What glibc does about pthread_cancel around a call that is a cancellation point, in a
+        /// program with several threads: two locked instructions (before glibc 2.41).
+        cancellation_point,
         /// fget and fput of a file that threads share, its line local.
         file_count,
         /// Taking an uncontended pipe mutex.

@@ -178,3 +178,20 @@ fn threads_pay_for_the_counts_they_share() {
     assert!(shared_counts("power10-96", "v6.1", threads).0 > 0.0);
     assert_eq!(shared_counts("power10-96", "v6.5", threads).0, 0.0);
 }
+
+/// A write and the read of each message are cancellation points. Only a program with threads pays
+/// for them: on a machine without SMT exactly the table's cost for each, and for the few calls
+/// that start and end a task.
+#[test]
+fn libc_minds_cancellation_in_programs_with_threads() {
+    let threads = "hackbench -g 1 -f 4 --pipe --threads -l 600";
+    let minded = |workload: &str| {
+        let r = run(&spec("uma-2", "v6.12", workload, Variation::default())).unwrap();
+        let each = u64::from(scenario::machine("uma-2").costs.cancellation_point.mid);
+        let (calls, rest) = (of(&r, Func::Cancel).0 / each, of(&r, Func::Cancel).0 % each);
+        assert_eq!(rest, 0);
+        calls as f64 / r.counters.messages as f64
+    };
+    assert!((2.0..2.01).contains(&minded(threads)), "{}", minded(threads));
+    assert_eq!(minded(&threads.replace("threads", "process")), 0.0);
+}

@@ -102,28 +102,28 @@ fn golden_hackbench_on_cfs() {
         "v6.1",
         "hackbench -g 2 -f 4 --pipe --threads -l 2000",
         expect![[r#"
-            time 13016 us
-            switches 18460, voluntary 10887, involuntary 4156; migrations 949
-            wakeups 10970, local 6332, queued 3776; ipis 2084; messages 64000
-                37 switch: blocks: no room to write
-             10819 switch: blocks: nothing to read
-                 7 switch: blocks: pipe mutex
-                 8 switch: blocks: waits for a child
+            time 16703 us
+            switches 29396, voluntary 16166, involuntary 5264; migrations 789
+            wakeups 16247, local 11463, queued 8111; ipis 2363; messages 64000
+                49 switch: blocks: no room to write
+             16089 switch: blocks: nothing to read
+                 5 switch: blocks: pipe mutex
+                 7 switch: blocks: waits for a child
                 16 switch: exits
-              3417 switch: idle: task woken
-              4156 switch: wakeup: vruntime beyond granularity
-                50 placement: idle CPU in scan
-                 7 placement: prev idle
-                 3 placement: recent_used_cpu idle
-              3044 placement: target (no scan)
-              4200 placement: target (nothing idle)
-               224 placement: target (scan limit)
-              2502 placement: target idle
-                50 migration: idle CPU in scan
-                28 migration: newidle balance, MC
-                 3 migration: recent_used_cpu idle
-                 3 migration: target (no scan)
-               865 migration: target (nothing idle)
+              7966 switch: idle: task woken
+              5264 switch: wakeup: vruntime beyond granularity
+                54 placement: idle CPU in scan
+                 6 placement: prev idle
+                 5 placement: recent_used_cpu idle
+              3194 placement: target (no scan)
+              4058 placement: target (nothing idle)
+               950 placement: target (scan limit)
+              6995 placement: target idle
+                54 migration: idle CPU in scan
+                22 migration: newidle balance, MC
+                 5 migration: recent_used_cpu idle
+                 4 migration: target (no scan)
+               704 migration: target (nothing idle)
         "#]],
     );
 }
@@ -135,24 +135,27 @@ fn golden_hackbench_on_eevdf() {
         "v6.12",
         "hackbench -g 2 -f 4 --pipe --threads -l 2000",
         expect![[r#"
-            time 8275 us
-            switches 3198, voluntary 1722, involuntary 555; migrations 291
-            wakeups 1722, local 1374, queued 945; ipis 338; messages 64000
-               287 switch: blocks: no room to write
-              1413 switch: blocks: nothing to read
-                 6 switch: blocks: waits for a child
+            time 8352 us
+            switches 2423, voluntary 1337, involuntary 849; migrations 507
+            wakeups 1362, local 937, queued 260; ipis 336; messages 64000
+               361 switch: blocks: no room to write
+               952 switch: blocks: nothing to read
+                 8 switch: blocks: waits for a child
                 16 switch: exits
-               921 switch: idle: task woken
-               555 switch: wakeup: wakee is picked
-                35 placement: idle CPU in scan
-               204 placement: prev idle
-                 5 placement: recent_used_cpu idle
-               605 placement: target (nothing idle)
-               339 placement: target idle
-                35 migration: idle CPU in scan
-                17 migration: newidle balance, MC
-                 5 migration: recent_used_cpu idle
-               234 migration: target (nothing idle)
+               237 switch: idle: task woken
+               848 switch: wakeup: wakee is picked
+                 1 switch: woken before it slept
+                19 placement: idle CPU in scan
+                36 placement: prev idle
+                 1 placement: recent_used_cpu idle
+               306 placement: target (no scan)
+               586 placement: target (nothing idle)
+                41 placement: target idle
+                19 migration: idle CPU in scan
+                11 migration: newidle balance, MC
+                 1 migration: recent_used_cpu idle
+               133 migration: target (no scan)
+               343 migration: target (nothing idle)
         "#]],
     );
 }

@@ -2,17 +2,15 @@
 
 use super::fit::{FITTED, Fit, fit, path, scaled};
 use super::idle::Exit;
-use super::probe::Sample;
+use super::probe::{Calls, Sample};
 use vruntime_machine::{Cost, Distance, MachineSpec, Source};
 
 /// Everything that was measured, ns.
 pub struct Measured {
-    /// A system call that does nothing.
-    pub syscall: Sample,
-    /// A 100-byte write to a pipe with room.
-    pub write: Sample,
-    /// A 100-byte read from a pipe with data.
-    pub read: Sample,
+    /// System calls of a program with one thread.
+    pub one: Calls,
+    /// … with two, of which one sleeps.
+    pub two: Calls,
     /// A 100-byte send on a Unix stream socket with room.
     pub send: Sample,
     /// A 100-byte receive from one with data.
@@ -95,22 +93,33 @@ pub fn derive(base: &MachineSpec, m: &Measured, origin: &str) -> Derived {
     spec.path_permille = Cost { low: 1000, mid: 1000, high: 1000, source: origin.into() };
 
     let c = &mut spec.costs;
-    c.syscall_entry = cost(&m.syscall, 0.5, 0.0, "half of getppid");
-    c.syscall_exit = cost(&m.syscall, 0.5, 0.0, "half of getppid");
+    let syscall = m.one.getppid.mid;
+    c.syscall_entry = cost(&m.one.getppid, 0.5, 0.0, "half of getppid");
+    c.syscall_exit = cost(&m.one.getppid, 0.5, 0.0, "half of getppid");
     // One write in 40 takes a new page; the rest of a write is entry, mutex, copy, exit.
     let mutex = f64::from(c.pipe_lock.mid + c.pipe_unlock.mid);
     let page = f64::from(c.pipe_new_page.mid) / 40.0;
-    let around = m.syscall.mid + mutex;
-    c.pipe_write = cost(&m.write, 1.0, around + page, "write less getppid, mutex and 1/40 page");
-    c.pipe_read = cost(&m.read, 1.0, around, "read less getppid and mutex");
-    let around = m.syscall.mid + f64::from(c.unix_wake_check.mid);
+    let around = syscall + mutex;
+    c.pipe_write =
+        cost(&m.one.write, 1.0, around + page, "write less getppid, mutex and 1/40 page");
+    c.pipe_read = cost(&m.one.read, 1.0, around, "read less getppid and mutex");
+    // Each call beside getppid in the same program: the CPU's speed changes between programs.
+    let [one, two] = [&m.one, &m.two];
+    let less = two.getppid.mid + (one.fcntl.mid - syscall);
+    let how = "F_GETFL less getppid, two threads less one";
+    c.file_count = cost(&two.fcntl, 1.0, less, how);
+    let less = two.getppid.mid + (one.write.mid - syscall) + f64::from(c.file_count.mid);
+    let how = "write less getppid, two threads less one, less file_count";
+    c.cancellation_point = cost(&two.write, 1.0, less, how);
+    let around = syscall + f64::from(c.unix_wake_check.mid);
     c.unix_send = cost(&m.send, 1.0, around, "send less getppid and unix_wake_check");
-    c.unix_recv = cost(&m.recv, 1.0, m.syscall.mid, "receive less getppid");
+    c.unix_recv = cost(&m.recv, 1.0, syscall, "receive less getppid");
     let hot = m.send.mid + m.recv.mid;
     c.unix_cold = cost(&m.backlog, 1.0, hot, "send and receive on 20 full sockets less on one");
     let direct = ["syscall_entry", "syscall_exit", "pipe_write", "pipe_read"];
+    let threads = ["file_count", "cancellation_point"];
     let sockets = ["unix_send", "unix_recv", "unix_cold"];
-    measured.extend(direct.into_iter().chain(sockets).map(String::from));
+    measured.extend(direct.into_iter().chain(threads).chain(sockets).map(String::from));
 
     for (distance, pairs, sample) in line_transfers(&m.lines) {
         let slot = match distance {
@@ -136,13 +145,15 @@ pub fn derive(base: &MachineSpec, m: &Measured, origin: &str) -> Derived {
             measured.push(name.into());
         }
     }
+    // Two threads make four calls in a round trip that cost them more than two processes.
+    let four = 4.0 * f64::from(spec.costs.file_count.mid + spec.costs.cancellation_point.mid);
     let (same, other) = (spec.costs.switch_same_mm.mid, &mut spec.costs.switch_other_mm);
-    let extra = |p: f64, t: f64| f64::from(same) + ((p - t) / 2.0).max(0.0);
+    let extra = |p: f64, t: f64| f64::from(same) + ((p - (t - four)) / 2.0).max(0.0);
     *other = Cost {
         low: whole(extra(m.processes.low, m.threads.mid)),
         mid: whole(extra(m.processes.mid, m.threads.mid)),
         high: whole(extra(m.processes.high, m.threads.mid)),
-        source: format!("{origin}: switch_same_mm and half of what processes take more"),
+        source: format!("{origin}: switch_same_mm and half of what processes' switches take more"),
     };
     measured.push("switch_other_mm".into());
 
@@ -184,6 +195,11 @@ mod tests {
         Sample { low: mid * 0.9, mid, high: mid * 1.2 }
     }
 
+    fn calls(getppid: f64, fcntl: f64, write: f64) -> Calls {
+        let [getppid, fcntl, write, read] = [getppid, fcntl, write, 450.0].map(about);
+        Calls { getppid, fcntl, write, read }
+    }
+
     fn line(distance: Distance, ns: f64) -> Line {
         Line { distance, a: 0, b: 1, took: about(ns) }
     }
@@ -197,9 +213,8 @@ mod tests {
     fn sums_close() {
         let base = builtin_machine("uma-2").unwrap();
         let m = Measured {
-            syscall: about(200.0),
-            write: about(500.0),
-            read: about(450.0),
+            one: calls(200.0, 210.0, 500.0),
+            two: calls(220.0, 250.0, 620.0),
             send: about(900.0),
             recv: about(700.0),
             backlog: about(2_000.0),
@@ -218,7 +233,8 @@ mod tests {
         assert_eq!(c.unix_send.mid + c.unix_wake_check.mid, 700);
         assert_eq!((c.unix_recv.mid, c.unix_cold.mid), (500, 400));
         assert_eq!(c.line_transfer.llc.mid, 40);
-        assert_eq!(c.switch_other_mm.mid, c.switch_same_mm.mid + 500);
+        assert_eq!((c.file_count.mid, c.cancellation_point.mid), (20, 80));
+        assert_eq!(c.switch_other_mm.mid, c.switch_same_mm.mid + 500 + 2 * (20 + 80));
         assert_eq!((c.line_transfer.llc.low, c.line_transfer.llc.high), (27, 60));
         // C6 was not reached.
         assert_eq!(d.spec.idle[1].exit_latency.mid, 6_000 + d.spec.idle[0].exit_latency.mid);

@@ -63,7 +63,9 @@ fn write(path: &Path, text: &str) -> Result<(), Failure> {
 }
 
 fn measure(topo: &Topology, idle: &[IdleSpec]) -> io::Result<Measured> {
-    let (write, read) = probe::pipe(0)?;
+    // The first few, while this program has one thread.
+    let processes = probe::processes_round_trip(0)?;
+    let one = probe::calls(0)?;
     let (send, recv) = probe::socket(0)?;
     let groups = pairs(topo);
     // A second for the lines of each distance: a pair takes some 40 ms, and 384 CPUs have 73,536.
@@ -87,14 +89,13 @@ fn measure(topo: &Topology, idle: &[IdleSpec]) -> io::Result<Measured> {
         wakeups.push((*distance, took));
     }
     Ok(Measured {
-        syscall: probe::syscall(0)?,
-        write,
-        read,
         send,
         recv,
         backlog: probe::socket_backlog(0)?,
         threads: probe::threads_round_trip(0)?,
-        processes: probe::processes_round_trip(0)?,
+        processes,
+        one,
+        two: probe::beside_a_thread(|| probe::calls(0))?,
         lines,
         visits,
         wakeups,
@@ -128,16 +129,23 @@ fn spread(all: &[Pair], most: usize) -> Vec<Pair> {
 
 /// Name and value of everything measured.
 fn samples(m: &Measured) -> Vec<(String, Sample)> {
-    let mut rows = vec![
-        ("system call (getppid)".to_string(), m.syscall),
-        ("pipe write, 100 bytes".into(), m.write),
-        ("pipe read, 100 bytes".into(), m.read),
+    let calls = |c: &probe::Calls, of: &str| {
+        let name = |call: &str| format!("{call}, {of}");
+        [
+            (name("getppid"), c.getppid),
+            (name("fcntl(F_GETFL)"), c.fcntl),
+            (name("pipe write, 100 bytes"), c.write),
+            (name("pipe read, 100 bytes"), c.read),
+        ]
+    };
+    let mut rows = [calls(&m.one, "1 thread"), calls(&m.two, "2 threads")].concat();
+    rows.extend([
         ("unix socket send, 100 bytes".into(), m.send),
         ("unix socket receive, 100 bytes".into(), m.recv),
         ("both, 20 sockets of 250 messages".into(), m.backlog),
         ("round trip, 2 threads, 1 CPU".into(), m.threads),
         ("round trip, 2 processes, 1 CPU".into(), m.processes),
-    ];
+    ]);
     let name = |d: &Distance| format!("{d:?}").to_lowercase();
     for (distance, n, took) in line_transfers(&m.lines) {
         let pairs = if n == 1 { String::new() } else { format!(", {n} pairs") };

@@ -3,6 +3,7 @@
 //! Every probe repeats a batch many times and reports the median of the batches with the 10th and
 //! 90th percentile, so an interrupt or a busy neighbour moves the range and not the middle.
 
+use nix::fcntl::{FcntlArg, fcntl};
 use nix::sched::{CpuSet, sched_setaffinity};
 use nix::unistd::{Pid, getppid};
 use std::io::{self, PipeReader, PipeWriter, Read, Write};
@@ -62,21 +63,64 @@ fn repeat(
     Ok(Sample::of(values))
 }
 
-/// A system call that does nothing: entry and exit.
-pub fn syscall(cpu: usize) -> io::Result<Sample> {
-    const N: usize = 5_000;
-    repeat(cpu, 201, N, || {
-        for _ in 0..N {
-            std::hint::black_box(getppid());
-        }
-        Ok(())
-    })
+/// System calls that neither sleep nor wake.
+pub struct Calls {
+    /// `getppid` does nothing: entry and exit.
+    pub getppid: Sample,
+    /// `fcntl(F_GETFL)` looks up a file and does nothing with it, and is no cancellation point.
+    pub fcntl: Sample,
+    /// Write of 100 bytes to a pipe with room.
+    pub write: Sample,
+    /// Read of 100 bytes from a pipe with data.
+    pub read: Sample,
 }
 
-/// Write and read of 100 bytes on a pipe that nobody sleeps on: 600 fit, so neither blocks.
-pub fn pipe(cpu: usize) -> io::Result<(Sample, Sample)> {
-    let (reader, writer) = io::pipe()?;
-    fill_and_drain(cpu, 600, writer, reader)
+/// Batches of each in turn, so that a change of the CPU's speed meets all.
+pub fn calls(cpu: usize) -> io::Result<Calls> {
+    /// So many messages fit into a pipe.
+    const N: usize = 600;
+    pin(cpu)?;
+    let (mut reader, mut writer) = io::pipe()?;
+    let mut took = [const { vec![] }; 4];
+    for _ in 0..301 {
+        let getppid = timed(|| {
+            for _ in 0..N {
+                std::hint::black_box(getppid());
+            }
+            Ok(())
+        });
+        let lookup = timed(|| {
+            for _ in 0..N {
+                std::hint::black_box(fcntl(&reader, FcntlArg::F_GETFL)?);
+            }
+            Ok(())
+        });
+        let write = fill(std::slice::from_mut(&mut writer), N);
+        let read = drain(std::slice::from_mut(&mut reader), N);
+        for (all, ns) in took.iter_mut().zip([getppid, lookup, write, read]) {
+            all.push(ns? / N as f64);
+        }
+    }
+    let [getppid, fcntl, write, read] = took.map(Sample::of);
+    Ok(Calls { getppid, fcntl, write, read })
+}
+
+/// How long it took, ns.
+fn timed(calls: impl FnOnce() -> io::Result<()>) -> io::Result<f64> {
+    let start = Instant::now();
+    calls()?;
+    Ok(start.elapsed().as_nanos() as f64)
+}
+
+/// Measures while this program has a second thread, which sleeps.
+pub fn beside_a_thread<T>(measure: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
+    std::thread::scope(|scope| {
+        let (done, wait) = std::sync::mpsc::channel::<()>();
+        scope.spawn(move || wait.recv());
+        let measured = measure();
+        drop(done);
+        measured
+    })
 }
 
 /// Messages on a socket: the usual buffer holds 278.
@@ -347,10 +391,11 @@ mod tests {
 
     #[test]
     fn a_message_costs_more_than_an_empty_one() {
-        let empty = syscall(0).unwrap();
-        assert!(empty.mid > 5.0);
-        for (write, read) in [pipe(0).unwrap(), socket(0).unwrap()] {
-            assert!(write.mid > empty.mid && read.mid > empty.mid);
+        let Calls { getppid, fcntl, write, read } = calls(0).unwrap();
+        let (send, recv) = socket(0).unwrap();
+        assert!(getppid.mid > 5.0 && fcntl.mid > 5.0);
+        for call in [write, read, send, recv] {
+            assert!(call.mid > getppid.mid);
         }
     }
 }
