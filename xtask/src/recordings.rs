@@ -167,9 +167,7 @@ fn checks(summary: &Value, form: &str, stat: &Value) -> Vec<Check> {
     }
     if form == "perf" {
         let history = &summary["perf_sched_timehist"];
-        // perf gives the time since the last switch to whoever leaves, known or not.
-        let cpus = |field: &str| total(&stats["cpus"], field);
-        let run = (cpus("busy_ns") + cpus("unknown_ns")) / 1e6;
+        let run = not_left_idle(stats) / 1e6;
         let theirs = number(&history["run_time_ms"]);
         let same = (run - theirs).abs() <= RUN_TIME_MS;
         out.push(("run time, ms".into(), if same { theirs } else { run }, theirs));
@@ -196,16 +194,21 @@ fn converted(root: &Path, path: &Path, stat_of: &Value) -> Result<Vec<Check>, St
         }
         // Times of ftrace's text are in µs.
         if !name.ends_with(".txt") {
-            for (table, field) in [("tasks", "run_time_ns"), ("tasks", "nr_involuntary")] {
-                let sum = |v: &Value| total(&v[table], field);
-                out.push((format!("{name}: {field}"), sum(ours), sum(first)));
-            }
+            // Who is seen to run without a switch is lost with the events that showed it.
+            out.push((format!("{name}: run time"), not_left_idle(ours), not_left_idle(first)));
+            let left = |v: &Value| total(&v["tasks"], "nr_involuntary");
+            out.push((format!("{name}: nr_involuntary"), left(ours), left(first)));
             let delay = |v: &Value| v["sched_delay"]["p99_ns"].as_f64().unwrap_or(0.0);
             out.push((format!("{name}: sched delay, p99"), delay(ours), delay(first)));
         }
         from = to;
     }
     Ok(out)
+}
+
+/// perf gives the time since the last switch to whoever leaves, known or not.
+fn not_left_idle(stats: &Value) -> f64 {
+    ["busy_ns", "unknown_ns", "idle_unrecorded_ns"].map(|f| total(&stats["cpus"], f)).iter().sum()
 }
 
 fn sum(counts: &Map<String, Value>) -> u64 {

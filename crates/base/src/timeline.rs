@@ -40,6 +40,18 @@ pub struct Event {
     pub cause: Option<&'static Cause>,
 }
 
+/// A task that is seen to run on a CPU where the switches recorded so far leave the idle task: its
+/// own switch may be missing. Some kernels record none from the idle task; buffers run over.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct SeenRunning {
+    /// Since when, at the latest.
+    pub since: Ns,
+    /// Where.
+    pub cpu: Cpu,
+    /// Who.
+    pub task: TaskId,
+}
+
 /// What a task is called. A model run and a recording both number tasks from 0; this says who
 /// that is outside.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -65,6 +77,7 @@ pub struct Timeline {
     b: Vec<u32>,
     cause: Vec<Option<&'static Cause>>,
     tasks: Vec<TaskRow>,
+    seen: Vec<SeenRunning>,
 }
 
 impl Timeline {
@@ -82,6 +95,15 @@ impl Timeline {
     /// Names the tasks, by [`TaskId`].
     pub fn name_tasks(&mut self, tasks: Vec<TaskRow>) {
         self.tasks = tasks;
+    }
+    /// Tasks whose switches may be missing, in any order.
+    pub fn note_seen(&mut self, mut seen: Vec<SeenRunning>) {
+        seen.sort_by_key(|s| s.since);
+        self.seen = seen;
+    }
+    /// Tasks whose switches may be missing, by time.
+    pub fn seen(&self) -> &[SeenRunning] {
+        &self.seen
     }
     /// Who the tasks are, by [`TaskId`]; empty if nobody said.
     pub fn tasks(&self) -> &[TaskRow] {

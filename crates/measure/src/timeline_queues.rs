@@ -50,8 +50,16 @@ pub fn queues(timeline: &Timeline) -> BTreeMap<u32, Queue> {
     let mut queues: BTreeMap<u32, Queue> = BTreeMap::new();
     let mut places: Vec<Place> = vec![Place::Away; timeline.tasks().len()];
     let mut last = 0;
+    let mut seen = timeline.seen().iter().peekable();
     for e in timeline.iter() {
         let (time, cpu, task) = (e.time.0, u32::from(e.cpu.0), e.task.0);
+        while let Some(s) = seen.next_if(|s| s.since <= e.time) {
+            let place = places.get_mut(s.task.ix()).filter(|p| **p == Place::Waits(s.cpu.0.into()));
+            if let Some(place) = place {
+                *place = Place::Running;
+                queues.entry(s.cpu.0.into()).or_default().change(s.since.0, -1);
+            }
+        }
         last = time;
         let was = places.get(task as usize).copied().unwrap_or_default();
         let mut go = |task: u32, to: Place| {

@@ -81,6 +81,11 @@ pub struct CpuFigures {
     pub unknown_ns: u64,
     /// Wakeups that chose it.
     pub nr_wakeups: u64,
+    /// Times a task was seen to run where the last switch had left the idle task: its own is not in
+    /// the recording. Its time counts from there, its delay does not.
+    pub nr_unrecorded: u64,
+    /// Of the time in the idle task, what ended like that.
+    pub idle_unrecorded_ns: u64,
     /// Switches from the idle task to itself.
     pub nr_idle_to_idle: u64,
     /// Time that tasks waited on it, summed over tasks; divided by the span, the mean depth of its
@@ -125,7 +130,22 @@ pub fn timeline_stats(timeline: &Timeline) -> TimelineStats {
         Some(r) => format!("{}:{}", r.comm, r.pid),
         None => format!("task:{task}"),
     };
+    let mut seen = timeline.seen().iter().peekable();
     for e in timeline.iter() {
+        while let Some(s) = seen.next_if(|s| s.since <= e.time) {
+            let (cpu, task) = (u32::from(s.cpu.0), s.task.0);
+            let Some((from, runs)) = since.get_mut(&cpu).filter(|now| idle(now.1)) else {
+                continue;
+            };
+            let on = cpus.entry(cpu).or_default();
+            on.idle_ns += s.since.0 - *from;
+            on.idle_unrecorded_ns += s.since.0 - *from;
+            on.nr_unrecorded += 1;
+            (*from, *runs) = (s.since.0, task);
+            if let Some(known) = memory.get_mut(task as usize) {
+                known.woken = None;
+            }
+        }
         *events.entry(name(e.kind)).or_default() += 1;
         let (t, cpu, task) = (e.time.0, u32::from(e.cpu.0), e.task.0);
         let next = if e.kind == EventKind::Switch { e.a } else { task };
@@ -248,6 +268,32 @@ mod tests {
         let cpu = &stats.cpus[0];
         assert_eq!((cpu.unknown_ns, cpu.busy_ns, cpu.idle_ns), (10, 3, 7));
         assert_eq!((stats.tasks[0].pid, stats.tasks[0].run_time_ns), (2, 3));
+    }
+
+    /// CPU 0 goes idle at 2. A is woken at 3, is seen to run at 5 and leaves at 9; what it is seen
+    /// to do later, after its switch, or on a CPU where it was switched in, tells nothing.
+    #[test]
+    fn a_task_that_is_seen_runs_though_its_switch_is_missing() {
+        use vruntime_base::{Cpu, Event, Ns, SeenRunning, TaskRow};
+        let mut t = Timeline::default();
+        let switch = EventKind::Switch;
+        let rows = [(0, switch, 1, 2), (2, switch, 2, 0), (3, EventKind::Wakeup, 1, 0)];
+        for (time, kind, task, a) in rows.into_iter().chain([(9, switch, 1, 2), (12, switch, 2, 0)])
+        {
+            let (time, cpu, task) = (Ns(time), Cpu(0), TaskId(task));
+            t.push(Event { time, cpu, kind, task, a, b: 0, cause: None });
+        }
+        t.name_tasks((0..3).map(|pid| TaskRow { pid, ..TaskRow::default() }).collect());
+        let at = |since, task| SeenRunning { since: Ns(since), cpu: Cpu(0), task: TaskId(task) };
+        t.note_seen(vec![at(10, 1), at(5, 1)]);
+        let stats = timeline_stats(&t);
+        let cpu = &stats.cpus[0];
+        assert_eq!((cpu.unknown_ns, cpu.idle_ns, cpu.busy_ns), (0, 3, 9));
+        assert_eq!((cpu.nr_unrecorded, cpu.idle_unrecorded_ns), (1, 3));
+        let times: Vec<_> = stats.tasks.iter().map(|t| (t.pid, t.run_time_ns)).collect();
+        assert_eq!(times, [(2, 5), (1, 4)]);
+        assert_eq!(stats.sched_delay.count, 0);
+        assert_eq!((cpu.waited_ns, cpu.nr_switches), (2, 4));
     }
 
     #[test]

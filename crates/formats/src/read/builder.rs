@@ -2,7 +2,7 @@
 
 use super::{Detail, Glimpse, Glimpses, Ran, Recorded};
 use std::collections::HashMap;
-use vruntime_base::{Cpu, Event, EventKind, Ns, TaskId, TaskRow, Timeline};
+use vruntime_base::{Cpu, Event, EventKind, Ns, SeenRunning, TaskId, TaskRow, Timeline};
 
 /// A task as an event names it.
 #[derive(Clone, Copy, Debug)]
@@ -47,6 +47,9 @@ pub(super) struct Builder {
     threads: Threads,
     /// Tasks of idle CPUs, which share thread id 0, by CPU.
     idle: HashMap<u16, u32>,
+    /// Since when each CPU is in its idle task, by its latest switch.
+    idle_since: Vec<Option<u64>>,
+    seen: Vec<SeenRunning>,
 }
 
 #[derive(Default)]
@@ -135,26 +138,42 @@ impl Builder {
             }
         }
     }
-    /// True if [`Builder::glimpse`] is of use.
-    pub fn keeps_glimpses(&self) -> bool {
-        self.full.is_some()
-    }
     /// An event that is not for the timeline still shows its CPU.
     pub fn glimpse(&mut self, at: At, ran: Option<Ran>) {
+        if ran.is_some() {
+            self.runs(at, ran);
+        }
         if let Some(full) = &mut self.full {
             let (curr, order) = (at.pid.unwrap_or(0), full.order());
             let At { time, cpu, flags, .. } = at;
             full.glimpses.push(Glimpse { time, cpu, curr, flags, ran, order });
         }
     }
+    /// The thread that runs there did something, or was accounted. If its CPU is in its idle task
+    /// by all switches so far, its own may be missing.
+    fn runs(&mut self, at: At, ran: Option<Ran>) {
+        let Some(pid) = at.pid.filter(|&pid| pid != 0 && pid <= Threads::MAX) else { return };
+        let Some(idle) = self.idle_since.get_mut(usize::from(at.cpu)) else { return };
+        let Some(since) = idle.take_if(|since| *since <= at.time) else { return };
+        let runtime = ran.filter(|r| r.pid == pid).map_or(0, |r| r.runtime);
+        let since = Ns(at.time.saturating_sub(runtime).max(since));
+        let task = TaskId(self.id(pid, at.cpu));
+        self.seen.push(SeenRunning { since, cpu: Cpu(at.cpu), task });
+    }
     /// `prev` leaves; `state` as `b` of [`EventKind::Switch`].
     pub fn switch(&mut self, at: At, prev: Named, state: u32, next: Named) {
         let prev_id = self.named(prev, at);
         let next_id = self.named(next, at);
+        let cpu = usize::from(at.cpu);
+        if self.idle_since.len() <= cpu {
+            self.idle_since.resize(cpu + 1, None);
+        }
+        self.idle_since[cpu] = (next.pid == 0).then_some(at.time);
         self.push(at, EventKind::Switch, prev_id, next_id, state, (prev.prio, next.prio));
     }
     /// One of the three steps of a wakeup.
     pub fn wake(&mut self, at: At, kind: EventKind, who: Named, target: u32) {
+        self.runs(at, None);
         let task = self.named(who, at);
         let waker = match (kind, at.pid) {
             (EventKind::Waking, Some(pid)) => self.id(pid, at.cpu),
@@ -164,6 +183,7 @@ impl Builder {
     }
     /// A task is moved.
     pub fn migrate(&mut self, at: At, who: Named, from: u32, to: u32) {
+        self.runs(at, None);
         let task = self.named(who, at);
         self.push(at, EventKind::Migrate, task, from, to, (who.prio, 0));
     }
@@ -222,6 +242,7 @@ impl Builder {
             .into_iter()
             .map(|t| TaskRow { comm: String::from_utf8_lossy(&t.comm).into_owned(), ..t.row });
         r.timeline.name_tasks(rows.collect());
+        r.timeline.note_seen(self.seen);
         r
     }
 }
@@ -316,6 +337,25 @@ mod tests {
         let (switch, waking, wakeup) = (EventKind::Switch, EventKind::Waking, EventKind::Wakeup);
         assert_eq!(kinds(Builder::default()), [wakeup, switch, waking]);
         assert_eq!(kinds(Builder::default().in_found_order()), [switch, waking, wakeup]);
+    }
+
+    /// CPU 0 goes idle. 3 is accounted there for 4 ns: it runs since 6, its switch is missing;
+    /// what it does then tells no more. On CPU 1, which has not switched, nothing is missing.
+    #[test]
+    fn who_acts_on_an_idle_cpu_is_seen() {
+        let at = |time, cpu, pid| At { time, cpu, pid: Some(pid), flags: None };
+        let who = |pid| Named { pid, comm: b"x", prio: 120 };
+        let ran = |pid, runtime| Some(Ran { pid, runtime, vruntime: None });
+        let mut b = Builder::default();
+        b.switch(at(5, 0, 2), who(2), 1, who(0));
+        b.wake(at(5, 0, 0), EventKind::Waking, who(3), 0);
+        b.glimpse(at(8, 1, 4), ran(4, 3));
+        b.glimpse(at(10, 0, 3), ran(3, 4));
+        b.wake(at(11, 0, 3), EventKind::Waking, who(2), 0);
+        let timeline = b.finish().timeline;
+        let seen: Vec<_> = timeline.seen().iter().map(|s| (s.since, s.cpu)).collect();
+        assert_eq!(seen, [(Ns(6), Cpu(0))]);
+        assert_eq!(timeline.tasks()[timeline.seen()[0].task.ix()].pid, 3);
     }
 
     /// Buffers are read CPU by CPU: the name told last in time counts, not the one read last.

@@ -223,9 +223,7 @@ fn known(builder: &mut Builder, line: &Line) -> Option<()> {
         "sched_wakeup" => EventKind::Wakeup,
         "sched_wakeup_new" => EventKind::WakeupNew,
         name => {
-            if builder.keeps_glimpses() {
-                builder.glimpse(at, if name == "sched_stat_runtime" { ran(rest) } else { None });
-            }
+            builder.glimpse(at, if name == "sched_stat_runtime" { ran(rest) } else { None });
             return Some(());
         }
     };

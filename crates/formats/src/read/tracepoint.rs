@@ -102,9 +102,7 @@ impl Tracepoints {
         };
         let at = point.place(at, raw);
         let Some(kind) = point.kind else {
-            if builder.keeps_glimpses() {
-                builder.glimpse(at, point.ran(raw));
-            }
+            builder.glimpse(at, point.ran(raw));
             return Taken::Other;
         };
         match point.add(kind, builder, at, raw) {

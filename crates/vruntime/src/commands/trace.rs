@@ -223,5 +223,14 @@ fn stat_text(
             c.depth_max
         );
     }
+    let unrecorded = stats.cpus.iter().filter(|c| c.nr_unrecorded > 0);
+    for c in unrecorded {
+        let _ = writeln!(
+            out,
+            "note: cpu {}: {} switches from the idle task are not in the recording; their tasks \
+             run from when they were first seen to",
+            c.cpu, c.nr_unrecorded
+        );
+    }
     out
 }
