@@ -46,7 +46,7 @@ pub struct Gone {
 impl Frame {
     /// `pid` hides from now on.
     pub fn hide(&mut self, pid: i64) {
-        let v = Span { lo: -FAR, hi: FAR }.plus(self.min_vruntime);
+        let v = Span::ANY.plus(self.min_vruntime);
         self.hidden.insert(pid, Hidden { weight: NICE_0, v, due: v.hi + FAR });
     }
 

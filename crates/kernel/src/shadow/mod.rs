@@ -13,7 +13,7 @@
 //! | `tasks` | what is known of a task beyond its rows |
 //! | `queues` | who is queued where, with what state |
 //! | `levels` | one level of a queue as the decision code wants it |
-//! | `rebuild`, `queue_frame`, `averages` | the state that a plain trace lets one rebuild |
+//! | `rebuild`, `rebuild_wakeups`, `queue_frame`, `averages` | the state that a plain trace lets one rebuild |
 //! | `answers` | what a plain trace tells of the kernel's requests |
 //! | `moves` | what a plain trace tells of who moved a task |
 //! | `decide` | the decision code of the fair class, asked about a level |
@@ -48,6 +48,7 @@ pub mod preempt;
 pub mod queue_frame;
 pub mod queues;
 pub mod rebuild;
+pub mod rebuild_wakeups;
 pub mod result;
 pub mod scan_limit;
 pub mod tasks;

@@ -12,7 +12,7 @@ use super::known::{Asker, Assumed, Outcomes, Unknown, explore};
 use super::loads::Loads;
 use super::manners::Manners;
 use super::queues::Queues;
-use super::rebuild::{PREV_NOT_KNOWN, SYNC_NOT_KNOWN};
+use super::rebuild_wakeups::{PREV_NOT_KNOWN, SYNC_NOT_KNOWN};
 use super::result::{Disagreement, KindResult, Outcome};
 use super::scan_limit::ScanLimits;
 use super::tasks::{Allowed, SeenOn, Stays, Tasks};

@@ -36,6 +36,8 @@ pub struct Span {
 }
 
 impl Span {
+    /// Nothing is known.
+    pub const ANY: Span = Span { lo: -FAR, hi: FAR };
     /// One value.
     pub const fn at(v: i64) -> Span {
         Span { lo: v, hi: v }
@@ -440,7 +442,7 @@ impl Frame {
         let mut v = if t.eevdf {
             placed(slept.map_or(most, |s| s.1))
         } else {
-            let own = slept.map_or(Span { lo: -FAR, hi: FAR }, |s| s.0).plus(m);
+            let own = slept.map_or(Span::ANY, |s| s.0).plus(m);
             own.max(m.plus(Span::at(-t.credit)))
         };
         if let Some(h) = stood {
@@ -494,6 +496,11 @@ impl Frame {
 }
 
 impl Tuning {
+    /// For a task that is not delayed, whatever its lag: it ends, or is stopped.
+    pub fn without_delay(&self) -> Tuning {
+        Tuning { delays: false, ..*self }
+    }
+
     /// Lag of a task that a pick took off, delayed: it was eligible by then.
     pub fn lag_after_delay(&self) -> Span {
         Span { lo: 0, hi: if self.delay_zero { 0 } else { self.lag_most } }

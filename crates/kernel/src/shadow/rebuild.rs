@@ -17,74 +17,31 @@ use super::averages::Averages;
 use super::delayed::Gone;
 use super::moves::{Mover, movers};
 use super::queue_frame::{Frame, Span, Tuning};
+use super::rebuild_wakeups::Flips;
 use super::tasks::PF_KTHREAD;
 use super::trace::{Glimpse, Named, Row, RowKind, Side, Trace};
 use std::collections::{BTreeMap, BTreeSet};
 use vruntime_base::Cpu;
 use vruntime_sched::release::{FairKind, Release};
 
-/// Bit of `Row::b` of a `select_rq` row: whether the wakeup is synchronous is not known.
-pub const SYNC_NOT_KNOWN: i64 = 1 << 32;
-/// The same: whether the wakee's `wake_cpu` is where it last ran.
-pub const PREV_NOT_KNOWN: i64 = 1 << 33;
-/// More flips than this change nothing: no factor of `wake_wide` is larger.
-const MOST_FLIPS: i64 = 1 << 12;
 /// `prev_state`: stopped, traced, parked or dead; who goes to sleep like this is not delayed.
 const SPECIAL_STATES: i64 = 0xfc;
-const JIFFIES_1S: u64 = 1_000_000_000;
 
-/// Wakeup statistics of a task.
-#[derive(Clone, Copy, Debug)]
-struct Flips {
-    least: i64,
-    most: i64,
-    last_wakee: i64,
-    decayed: Option<u64>,
-    /// The task, or ancestor, whose flips before the recording are not known.
-    of: i64,
-}
-
-impl Flips {
-    fn unknown(of: i64) -> Flips {
-        Flips { least: 0, most: MOST_FLIPS, last_wakee: -1, decayed: None, of }
-    }
-
-    /// `record_wakee`.
-    fn record(&mut self, wakee: i64, now: u64) {
-        match self.decayed {
-            Some(then) if now - then > JIFFIES_1S => {
-                (self.least, self.most) = (self.least >> 1, self.most >> 1);
-                self.decayed = Some(now);
-            }
-            Some(_) => {}
-            None => {
-                self.least >>= 1;
-                self.decayed = Some(now);
-            }
-        }
-        if self.last_wakee != wakee {
-            self.least += i64::from(self.last_wakee >= 0);
-            self.most += 1;
-            self.last_wakee = wakee;
-        }
-    }
-}
-
-struct Rebuilder<'a> {
-    t: &'a Trace,
-    tuning: Tuning,
-    cpus: Vec<Frame>,
+pub(super) struct Rebuilder<'a> {
+    pub(super) t: &'a Trace,
+    pub(super) tuning: Tuning,
+    pub(super) cpus: Vec<Frame>,
     /// Where a task is queued.
-    on: BTreeMap<i64, usize>,
+    pub(super) on: BTreeMap<i64, usize>,
     /// Sleeping tasks: where, virtual time there, drift of the frame then, lag.
-    asleep: BTreeMap<i64, (usize, Span, i64, Span)>,
-    flips: BTreeMap<(i64, usize), Flips>,
+    pub(super) asleep: BTreeMap<i64, (usize, Span, i64, Span)>,
+    pub(super) flips: BTreeMap<(i64, usize), Flips>,
     /// Unbound workers belong to some CPUs, and the work queue may send them there (6.6 on: our
     /// releases with EEVDF).
-    pods: bool,
+    pub(super) pods: bool,
     /// Tasks that may be bound (D2).
     stays: BTreeSet<i64>,
-    averages: Averages<'a>,
+    pub(super) averages: Averages<'a>,
     /// What made the moves, by row.
     movers: BTreeMap<usize, Mover>,
     /// Rows of tasks in delayed dequeue that have left, or may have, as of the last row.
@@ -167,7 +124,7 @@ pub fn rebuild(t: &Trace, k: &Release) -> Trace {
 
 impl Rebuilder<'_> {
     /// A row with nothing but plain columns.
-    fn plain(&self, r: &Row, at: usize) -> Row {
+    pub(super) fn plain(&self, r: &Row, at: usize) -> Row {
         let (nr_running, nr_more) = self.cpus[at].nr_running();
         let named = |pid: i64| self.t.named.get(&pid).copied();
         let allowed = |n: Named| match n {
@@ -207,19 +164,19 @@ impl Rebuilder<'_> {
     }
 
     /// `pid` is known to be in delayed dequeue.
-    fn is_delayed(&self, pid: i64) -> bool {
+    pub(super) fn is_delayed(&self, pid: i64) -> bool {
         self.on.get(&pid).is_some_and(|&c| self.cpus[c].is_delayed(pid))
     }
 
     /// The state of a task on `c`.
-    fn side(&self, c: usize, s: &Side) -> Side {
+    pub(super) fn side(&self, c: usize, s: &Side) -> Side {
         let mut side = self.cpus[c].side(s.pid, s.prio, &self.tuning);
         side.sum_exec = self.ran.get(&s.pid).copied().unwrap_or(0);
         self.averages.tell(&mut side, c);
         side
     }
 
-    fn cpu_of(&self, n: i64, or: Cpu) -> usize {
+    pub(super) fn cpu_of(&self, n: i64, or: Cpu) -> usize {
         usize::try_from(n).ok().filter(|&c| c < self.cpus.len()).unwrap_or(or.ix())
     }
 
@@ -237,22 +194,22 @@ impl Rebuilder<'_> {
         if r.p.is_fair() && !self.on.contains_key(&r.p.pid) {
             self.averages.enter(r.p.pid, r.p.prio, c, r.ts);
         }
-        let delayed =
-            !stays && r.b & SPECIAL_STATES == 0 && self.cpus[c].delay(r.p.pid, &self.tuning);
+        let t = match r.b & SPECIAL_STATES {
+            0 => self.tuning,
+            _ => self.tuning.without_delay(),
+        };
+        let delayed = !stays && self.cpus[c].delay(r.p.pid, &t);
         let mut p = self.side(c, &r.p);
         p.on_rq = stays || delayed;
         if delayed {
             self.asleep.insert(r.p.pid, (c, Span::at(0), 0, self.tuning.lag_after_delay()));
             self.averages.leave(r.p.pid, true, r.ts);
         } else if r.p.pid != 0 && !stays && !left_early {
-            if let Some((v, lag)) = self.cpus[c].leave(r.p.pid, &self.tuning) {
+            if let Some((v, lag)) = self.cpus[c].leave(r.p.pid, &t) {
                 let own = Span::at(self.cpus[c].origin.unwrap_or(0));
                 self.asleep.insert(r.p.pid, (c, v.minus(own), self.cpus[c].drift, lag));
             }
             self.on.remove(&r.p.pid);
-            if r.b & SPECIAL_STATES != 0 {
-                self.cpus[c].woken(r.p.pid);
-            }
             let hides = self.cpus[c].hides(r.p.pid);
             self.averages.leave(r.p.pid, hides, r.ts);
         } else if r.p.pid != 0 && stays {
@@ -303,7 +260,7 @@ impl Rebuilder<'_> {
     }
 
     /// Tasks on `c` in delayed dequeue have left by `now`, or may have.
-    fn take_off(&mut self, now: u64, c: usize, gone: Vec<Gone>) {
+    pub(super) fn take_off(&mut self, now: u64, c: usize, gone: Vec<Gone>) {
         for Gone { pid, sure } in gone {
             if sure {
                 self.averages.gone(pid, now);
@@ -365,120 +322,6 @@ impl Rebuilder<'_> {
             row.n = known.then_some(before);
         }
         Some(row)
-    }
-
-    /// The running task itself does it, not an interrupt.
-    fn by_running(&self, r: &Row) -> bool {
-        r.curr_pid == self.cpus[r.cpu.ix()].running() && r.flags.is_none_or(|f| !f.interrupt)
-    }
-
-    fn waking(&mut self, r: &Row) -> Row {
-        let at = self.cpu_of(r.a, r.rq_cpu);
-        if r.p.is_fair() && !self.on.contains_key(&r.p.pid) {
-            self.averages.asleep(r.p.pid, r.p.prio, at);
-        }
-        if self.by_running(r) {
-            self.cpus[r.cpu.ix()].acts();
-        }
-        let mut row = self.plain(r, at);
-        row.p.on_rq = self.on.contains_key(&r.p.pid);
-        if let Some(&c) = self.on.get(&r.p.pid).filter(|_| self.is_delayed(r.p.pid)) {
-            // It is queued anew before the running task is accounted, other than one that slept.
-            self.asleep.remove(&r.p.pid);
-            self.cpus[c].enter(r.p.pid, r.p.prio, None, &self.tuning);
-            self.averages.enter(r.p.pid, r.p.prio, c, r.ts);
-        }
-        row
-    }
-
-    /// The choice of a CPU of the wakeup that starts at row `i`.
-    fn choice(&mut self, i: usize, next: u64) -> Option<Row> {
-        let r = &self.t.rows[i];
-        if self.on.contains_key(&r.p.pid) || r.p.pid == r.curr_pid || r.p.prio < 100 {
-            return None;
-        }
-        if let Some(Named::Bound | Named::Stopper) = self.t.named.get(&r.p.pid) {
-            return None; // It may use one CPU: nothing is chosen.
-        }
-        let rest = self.t.rows[i + 1..].iter();
-        let done = rest
-            .clone()
-            .find(|x| x.p.pid == r.p.pid && matches!(x.kind, RowKind::Wakeup | RowKind::Waking))?;
-        let prev = self.cpu_of(r.a, r.rq_cpu);
-        let waker = (r.curr_pid, if r.curr_pid == 0 { r.cpu.ix() } else { 0 });
-        let w = self.flips.entry(waker).or_insert(Flips::unknown(r.curr_pid));
-        w.record(r.p.pid, r.ts);
-        let w = *w;
-        let p = *self.flips.entry((r.p.pid, 0)).or_insert(Flips::unknown(r.p.pid));
-        let mut row = self.plain(r, prev);
-        row.kind = RowKind::SelectRq;
-        // Not a row of the recording: nothing else on the CPU lies between.
-        row.ts = next.min(done.ts);
-        row.a = done.a;
-        row.b = 8 | if self.may_be_sync(r) { SYNC_NOT_KNOWN } else { 0 };
-        if self.pods && self.t.named.get(&r.p.pid) == Some(&Named::Unbound) {
-            row.b |= PREV_NOT_KNOWN;
-        }
-        row.wake_cpu = Some(prev as i64);
-        (row.curr_wakee_flips, row.wakee_flips) = (Some(w.least), Some(p.least));
-        row.flips_more = (w.most - w.least, p.most - p.least);
-        row.flips_of = (w.of, p.of);
-        Some(row)
-    }
-
-    /// The wakeup may be synchronous: not if it wakes a kernel thread or comes from one, from a
-    /// hard interrupt or from the idle task. A soft interrupt may hand over what a socket received.
-    fn may_be_sync(&self, r: &Row) -> bool {
-        let kernel = |pid: i64| self.t.named.contains_key(&pid);
-        let ours = r.curr_pid == 0 || kernel(r.curr_pid);
-        !kernel(r.p.pid)
-            && match r.flags {
-                Some(f) => !f.hard && (f.interrupt || !ours),
-                None => true,
-            }
-    }
-
-    fn wakeup(&mut self, r: &Row) -> Row {
-        let c = self.cpu_of(r.a, r.rq_cpu);
-        let pid = r.p.pid;
-        self.cpus[c].update(r.ts, &self.tuning);
-        if r.kind == RowKind::WakeupNew {
-            self.cpus[c].enter_new(pid, r.p.prio, &self.tuning);
-            if r.p.is_fair() {
-                self.averages.fork(pid, r.p.prio, c, r.ts);
-            }
-            let parent = (r.curr_pid, if r.curr_pid == 0 { r.cpu.ix() } else { 0 });
-            let inherited = *self.flips.entry(parent).or_insert(Flips::unknown(r.curr_pid));
-            self.flips.insert((pid, 0), inherited);
-        } else if !self.on.contains_key(&pid) {
-            let slept = self.asleep.remove(&pid).map(|(home, v, drift, lag)| {
-                let f = &mut self.cpus[home];
-                if home != c {
-                    f.woken(pid);
-                }
-                let v = v.widened(f.drift - drift).plus(Span::at(f.origin.unwrap_or(0)));
-                (v.minus(f.min_vruntime), lag)
-            });
-            self.cpus[c].enter(pid, r.p.prio, slept, &self.tuning);
-            if r.p.is_fair() {
-                self.averages.enter(pid, r.p.prio, c, r.ts);
-            }
-        }
-        if self.cpus[c].is_queued(pid) {
-            self.on.insert(pid, c);
-        }
-        if r.cpu.ix() != c || !self.by_running(r) {
-            self.cpus[c].came_late(pid, r.ts);
-        }
-        if self.tuning.wakeup_ends_delay() {
-            let gone = self.cpus[c].may_have_picked();
-            self.take_off(r.ts, c, gone);
-        }
-        let mut row = self.plain(r, c);
-        row.clock_task = Some(self.cpus[c].clock(r.ts));
-        row.p = self.side(c, &r.p);
-        row.p.on_rq = true;
-        row
     }
 
     /// A stopper moves or wakes the task of `r`.
@@ -547,32 +390,9 @@ impl Rebuilder<'_> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::tests::{rebuilt, rebuilt_as, row, switch, woken};
+    use super::super::trace::Flags;
     use super::*;
-    use crate::shadow::trace::Flags;
-
-    fn row(ts: u64, cpu: u16, kind: RowKind, pid: i64, curr: i64) -> Row {
-        let p = Side { pid, prio: 120, ..Side::default() };
-        Row { curr_pid: curr, p, ..Row::new(ts, Cpu(cpu), kind) }
-    }
-    fn switch(ts: u64, cpu: u16, from: i64, to: i64, sleeps: bool) -> Row {
-        let n = Some(Side { pid: to, prio: 120, ..Side::default() });
-        Row { n, b: sleeps.into(), ..row(ts, cpu, RowKind::Switch, from, from) }
-    }
-    /// Task `pid` is woken on `cpu`, where `curr` runs.
-    fn woken(ts: u64, cpu: u16, pid: i64, curr: i64) -> [Row; 2] {
-        let at = i64::from(cpu);
-        let waking = Row { a: at, ..row(ts, cpu, RowKind::Waking, pid, curr) };
-        [waking, Row { a: at, ..row(ts + 1, cpu, RowKind::Wakeup, pid, curr) }]
-    }
-    fn rebuilt(rows: Vec<Row>, named: &[(i64, Named)]) -> Vec<Row> {
-        rebuilt_as("v6.1", rows, named)
-    }
-    fn rebuilt_as(kernel: &str, rows: Vec<Row>, named: &[(i64, Named)]) -> Vec<Row> {
-        let named = named.iter().copied().collect();
-        let t = Trace { rows, nr_cpus: 2, plain: true, named, ..Trace::default() };
-        let k = crate::shadow::tests::release(kernel);
-        rebuild(&t, &k).rows
-    }
 
     /// 1, on CPU 0 of v6.12, makes 2 and runs. It ends: it leaves at once. It sleeps ahead of
     /// 2: it stays, until the CPU goes idle; no CPU is chosen when it is woken before.
@@ -631,41 +451,5 @@ mod tests {
         let nr = |kind| rows.iter().rfind(|r| r.kind == kind).and_then(|r| r.nr_running);
         assert_eq!((nr(RowKind::Wakeup), nr(RowKind::Migrate)), (Some(2), Some(1)));
         assert!(rows.iter().all(|r| r.rq_cpu != Cpu(0) || r.nr_more == 0));
-    }
-
-    /// What the parent flipped before the recording is not known; its child has as many more.
-    #[test]
-    fn a_childs_unknown_flips_are_its_parents() {
-        let mut rows = vec![switch(10, 0, 9, 1, false)];
-        rows.push(row(20, 0, RowKind::WakeupNew, 2, 1));
-        rows.extend(woken(30, 0, 3, 1));
-        rows.push(switch(40, 0, 1, 2, false));
-        rows.extend(woken(50, 0, 4, 2));
-        let rows = rebuilt(rows, &[]);
-        let of = |pid| rows.iter().find(|r| r.kind == RowKind::SelectRq && r.p.pid == pid).unwrap();
-        assert_eq!((of(3).flips_of, of(4).flips_of), ((1, 3), (1, 4)));
-        assert!(of(3).flips_more.0 > 4000 && of(4).flips_more.0 > 4000);
-    }
-
-    #[test]
-    fn only_wakeups_of_programs_by_programs_or_soft_interrupts_may_be_synchronous() {
-        let none = Flags { need_resched: false, lazy: false, interrupt: false, hard: false };
-        let soft = Flags { interrupt: true, ..none };
-        let hard = Flags { hard: true, ..soft };
-        for (curr, pid, flags, may) in [
-            (1, 2, none, true),
-            (1, 2, soft, true),
-            (1, 2, hard, false),
-            (0, 2, none, false),
-            (0, 2, soft, true),
-            (9, 2, none, false),
-            (1, 9, soft, false),
-        ] {
-            let mut rows = vec![switch(10, 0, 5, curr, false)];
-            rows.extend(woken(30, 0, pid, curr).map(|r| Row { flags: Some(flags), ..r }));
-            let rows = rebuilt(rows, &[(9, Named::Kernel)]);
-            let choice = rows.iter().find(|r| r.kind == RowKind::SelectRq).unwrap();
-            assert_eq!(choice.b & SYNC_NOT_KNOWN != 0, may, "{curr} wakes {pid}, {flags:?}");
-        }
     }
 }

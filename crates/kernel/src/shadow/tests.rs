@@ -32,21 +32,35 @@ pub fn cores(n: u32, per_llc: u32) -> Topology {
     spec.build(Arch::X86).unwrap()
 }
 
-fn row(ts: u64, cpu: u16, kind: RowKind, pid: i64, curr: i64) -> Row {
+/// `curr` runs on `cpu`; the row is about `pid`.
+pub fn row(ts: u64, cpu: u16, kind: RowKind, pid: i64, curr: i64) -> Row {
     let p = Side { pid, prio: 120, ..Side::default() };
     Row { curr_pid: curr, p, flags: Some(TASK), ..Row::new(ts, Cpu(cpu), kind) }
 }
 
-fn switch(ts: u64, cpu: u16, from: i64, to: i64, sleeps: bool) -> Row {
+/// A switch; the task switched from sleeps or is preempted.
+pub fn switch(ts: u64, cpu: u16, from: i64, to: i64, sleeps: bool) -> Row {
     let n = Some(Side { pid: to, prio: 120, ..Side::default() });
     Row { n, b: sleeps.into(), ..row(ts, cpu, RowKind::Switch, from, from) }
 }
 
 /// `pid` is woken on `cpu`, where `curr` runs.
-fn woken(ts: u64, cpu: u16, pid: i64, curr: i64) -> [Row; 2] {
+pub fn woken(ts: u64, cpu: u16, pid: i64, curr: i64) -> [Row; 2] {
     let a = i64::from(cpu);
     let waking = Row { a, ..row(ts, cpu, RowKind::Waking, pid, curr) };
-    [waking, Row { a, ..row(ts + 1000, cpu, RowKind::Wakeup, pid, curr) }]
+    [waking, Row { a, ..row(ts + 1, cpu, RowKind::Wakeup, pid, curr) }]
+}
+
+/// `rows` of two CPUs under v6.1 with what can be rebuilt.
+pub fn rebuilt(rows: Vec<Row>, named: &[(i64, Named)]) -> Vec<Row> {
+    rebuilt_as("v6.1", rows, named)
+}
+
+/// The same under another release.
+pub fn rebuilt_as(kernel: &str, rows: Vec<Row>, named: &[(i64, Named)]) -> Vec<Row> {
+    let named = named.iter().copied().collect();
+    let t = Trace { rows, nr_cpus: 2, plain: true, named, ..Trace::default() };
+    rebuild(&t, &release(kernel)).rows
 }
 
 /// Two CPUs of one cache. On CPU 1 run 1, 2, 3 and 4, which may use both, and 1 runs last: 2 has
