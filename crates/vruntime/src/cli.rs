@@ -418,6 +418,9 @@ pub struct CalibrateArgs {
     /// The other process of the ping-pong: send back what comes in, pinned to this CPU
     #[arg(long, hide = true, value_name = "CPU")]
     pub echo: Option<usize>,
+    /// Measure once what takes one CPU, and print it
+    #[arg(long, hide = true)]
+    pub round: bool,
 }
 
 /// `vruntime bench`

@@ -2,25 +2,14 @@
 
 use super::fit::{FITTED, Fit, fit, path, scaled};
 use super::idle::Exit;
-use super::probe::{Calls, Sample};
+use super::probe::Sample;
+use super::round::Round;
 use vruntime_machine::{Cost, Distance, MachineSpec, Source};
 
 /// Everything that was measured, ns.
 pub struct Measured {
-    /// System calls of a program with one thread.
-    pub one: Calls,
-    /// … with two, of which one sleeps.
-    pub two: Calls,
-    /// A 100-byte send on a Unix stream socket with room.
-    pub send: Sample,
-    /// A 100-byte receive from one with data.
-    pub recv: Sample,
-    /// Both, with 20 sockets whose buffers are more than the L2 holds.
-    pub backlog: Sample,
-    /// Round trip of two threads on one CPU.
-    pub threads: Sample,
-    /// Round trip of two processes on one CPU.
-    pub processes: Sample,
+    /// What takes one CPU.
+    pub round: Round,
     /// One-way line transfers.
     pub lines: Vec<Line>,
     /// Visits to pipes that another CPU had before, by distance.
@@ -82,6 +71,7 @@ pub struct Derived {
 /// Puts into `base` what `m` determines. `origin` becomes the source of those costs.
 pub fn derive(base: &MachineSpec, m: &Measured, origin: &str) -> Derived {
     let mut spec = base.clone();
+    let Round { one, two, send, recv, backlog, threads, processes } = &m.round;
     let mut measured = Vec::new();
     let cost = |of: &Sample, part: f64, minus: f64, how: &str| Cost {
         low: whole(of.low * part - minus),
@@ -93,18 +83,16 @@ pub fn derive(base: &MachineSpec, m: &Measured, origin: &str) -> Derived {
     spec.path_permille = Cost { low: 1000, mid: 1000, high: 1000, source: origin.into() };
 
     let c = &mut spec.costs;
-    let syscall = m.one.getppid.mid;
-    c.syscall_entry = cost(&m.one.getppid, 0.5, 0.0, "half of getppid");
-    c.syscall_exit = cost(&m.one.getppid, 0.5, 0.0, "half of getppid");
+    let syscall = one.getppid.mid;
+    c.syscall_entry = cost(&one.getppid, 0.5, 0.0, "half of getppid");
+    c.syscall_exit = cost(&one.getppid, 0.5, 0.0, "half of getppid");
     // One write in 40 takes a new page; the rest of a write is entry, mutex, copy, exit.
     let mutex = f64::from(c.pipe_lock.mid + c.pipe_unlock.mid);
     let page = f64::from(c.pipe_new_page.mid) / 40.0;
     let around = syscall + mutex;
-    c.pipe_write =
-        cost(&m.one.write, 1.0, around + page, "write less getppid, mutex and 1/40 page");
-    c.pipe_read = cost(&m.one.read, 1.0, around, "read less getppid and mutex");
+    c.pipe_write = cost(&one.write, 1.0, around + page, "write less getppid, mutex and 1/40 page");
+    c.pipe_read = cost(&one.read, 1.0, around, "read less getppid and mutex");
     // Each call beside getppid in the same program: the CPU's speed changes between programs.
-    let [one, two] = [&m.one, &m.two];
     let less = two.getppid.mid + (one.fcntl.mid - syscall);
     let how = "F_GETFL less getppid, two threads less one";
     c.file_count = cost(&two.fcntl, 1.0, less, how);
@@ -112,14 +100,14 @@ pub fn derive(base: &MachineSpec, m: &Measured, origin: &str) -> Derived {
     let how = "write less getppid, two threads less one, less file_count";
     c.cancellation_point = cost(&two.write, 1.0, less, how);
     let around = syscall + f64::from(c.unix_wake_check.mid);
-    c.unix_send = cost(&m.send, 1.0, around, "send less getppid and unix_wake_check");
-    c.unix_recv = cost(&m.recv, 1.0, syscall, "receive less getppid");
-    let hot = m.send.mid + m.recv.mid;
-    c.unix_cold = cost(&m.backlog, 1.0, hot, "send and receive on 20 full sockets less on one");
+    c.unix_send = cost(send, 1.0, around, "send less getppid and unix_wake_check");
+    c.unix_recv = cost(recv, 1.0, syscall, "receive less getppid");
+    let hot = send.mid + recv.mid;
+    c.unix_cold = cost(backlog, 1.0, hot, "send and receive on 20 full sockets less on one");
     let direct = ["syscall_entry", "syscall_exit", "pipe_write", "pipe_read"];
-    let threads = ["file_count", "cancellation_point"];
+    let shared = ["file_count", "cancellation_point"];
     let sockets = ["unix_send", "unix_recv", "unix_cold"];
-    measured.extend(direct.into_iter().chain(threads).chain(sockets).map(String::from));
+    measured.extend(direct.into_iter().chain(shared).chain(sockets).map(String::from));
 
     for (distance, pairs, sample) in line_transfers(&m.lines) {
         let slot = match distance {
@@ -135,7 +123,7 @@ pub fn derive(base: &MachineSpec, m: &Measured, origin: &str) -> Derived {
         measured.push(format!("line_transfer.{}", format!("{distance:?}").to_lowercase()));
     }
 
-    let fit = fit(&spec, m.threads.mid);
+    let fit = fit(&spec, threads.mid);
     if let Some(found) = &fit {
         spec = scaled(&spec, found.factor);
         for name in FITTED {
@@ -150,9 +138,9 @@ pub fn derive(base: &MachineSpec, m: &Measured, origin: &str) -> Derived {
     let (same, other) = (spec.costs.switch_same_mm.mid, &mut spec.costs.switch_other_mm);
     let extra = |p: f64, t: f64| f64::from(same) + ((p - (t - four)) / 2.0).max(0.0);
     *other = Cost {
-        low: whole(extra(m.processes.low, m.threads.mid)),
-        mid: whole(extra(m.processes.mid, m.threads.mid)),
-        high: whole(extra(m.processes.high, m.threads.mid)),
+        low: whole(extra(processes.low, threads.mid)),
+        mid: whole(extra(processes.mid, threads.mid)),
+        high: whole(extra(processes.high, threads.mid)),
         source: format!("{origin}: switch_same_mm and half of what processes' switches take more"),
     };
     measured.push("switch_other_mm".into());
@@ -188,6 +176,7 @@ fn whole(ns: f64) -> u32 {
 
 #[cfg(test)]
 mod tests {
+    use super::super::probe::Calls;
     use super::*;
     use vruntime_formats::machine_file::builtin_machine;
 
@@ -213,13 +202,15 @@ mod tests {
     fn sums_close() {
         let base = builtin_machine("uma-2").unwrap();
         let m = Measured {
-            one: calls(200.0, 210.0, 500.0),
-            two: calls(220.0, 250.0, 620.0),
-            send: about(900.0),
-            recv: about(700.0),
-            backlog: about(2_000.0),
-            threads: about(4_000.0),
-            processes: about(5_000.0),
+            round: Round {
+                one: calls(200.0, 210.0, 500.0),
+                two: calls(220.0, 250.0, 620.0),
+                send: about(900.0),
+                recv: about(700.0),
+                backlog: about(2_000.0),
+                threads: about(4_000.0),
+                processes: about(5_000.0),
+            },
             lines: [30.0, 50.0, 40.0].map(|ns| line(Distance::Llc, ns)).into(),
             visits: vec![],
             wakeups: vec![(Distance::Llc, about(3_000.0))],

@@ -1,6 +1,6 @@
 //! `vruntime calibrate`: measures this machine and writes the machine file that `-m host` reads.
 //!
-//! `probe` measures, `derive` turns measurements into costs, `fit` finds the one fitted factor,
+//! `probe` measures, `round` what takes one CPU several times; `derive` turns measurements into costs, `fit` finds the one fitted factor,
 //! `file` writes. What each cost is made from is documented in `docs/calibrate.md`.
 
 mod derive;
@@ -8,12 +8,14 @@ mod file;
 mod fit;
 mod idle;
 mod probe;
+mod round;
 
 use crate::cli::CalibrateArgs;
 use crate::failure::{Done, Failure, writable};
 use crate::machine_choice::calibrated;
 use derive::{Derived, Line, Measured, Visit, derive, line_transfers};
 use probe::Sample;
+use round::Round;
 use serde_json::{Value, json};
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
@@ -30,6 +32,11 @@ pub fn calibrate(args: &CalibrateArgs) -> Result<Done, Failure> {
         probe::echo(cpu, io::stdin().lock(), io::stdout()).map_err(failed)?;
         return Ok(Done::new(String::new()));
     }
+    let failed = |e: io::Error| Failure::Input(format!("measuring: {e}"));
+    if args.round {
+        let round = Round::measure(0).map_err(failed)?;
+        return Ok(Done::json(&json!(round)));
+    }
     let path = args.output.clone().or_else(calibrated).ok_or_else(|| {
         Failure::Usage("neither XDG_CACHE_HOME nor HOME is set: where to? Use -o FILE".into())
     })?;
@@ -40,7 +47,6 @@ pub fn calibrate(args: &CalibrateArgs) -> Result<Done, Failure> {
     if load > 0.5 {
         eprintln!("vruntime: load average {load}: other work disturbs the measurement");
     }
-    let failed = |e: io::Error| Failure::Input(format!("measuring: {e}"));
     let measured = measure(&topo, &base.idle).map_err(failed)?;
     let origin = format!("measured by vruntime calibrate on {}", today());
     if measured.exits.is_empty() {
@@ -63,10 +69,6 @@ fn write(path: &Path, text: &str) -> Result<(), Failure> {
 }
 
 fn measure(topo: &Topology, idle: &[IdleSpec]) -> io::Result<Measured> {
-    // The first few, while this program has one thread.
-    let processes = probe::processes_round_trip(0)?;
-    let one = probe::calls(0)?;
-    let (send, recv) = probe::socket(0)?;
     let groups = pairs(topo);
     // A second for the lines of each distance: a pair takes some 40 ms, and 384 CPUs have 73,536.
     let most = 25;
@@ -89,13 +91,7 @@ fn measure(topo: &Topology, idle: &[IdleSpec]) -> io::Result<Measured> {
         wakeups.push((*distance, took));
     }
     Ok(Measured {
-        send,
-        recv,
-        backlog: probe::socket_backlog(0)?,
-        threads: probe::threads_round_trip(0)?,
-        processes,
-        one,
-        two: probe::beside_a_thread(|| probe::calls(0))?,
+        round: Round::typical()?,
         lines,
         visits,
         wakeups,
@@ -138,13 +134,13 @@ fn samples(m: &Measured) -> Vec<(String, Sample)> {
             (name("pipe read, 100 bytes"), c.read),
         ]
     };
-    let mut rows = [calls(&m.one, "1 thread"), calls(&m.two, "2 threads")].concat();
+    let mut rows = [calls(&m.round.one, "1 thread"), calls(&m.round.two, "2 threads")].concat();
     rows.extend([
-        ("unix socket send, 100 bytes".into(), m.send),
-        ("unix socket receive, 100 bytes".into(), m.recv),
-        ("both, 20 sockets of 250 messages".into(), m.backlog),
-        ("round trip, 2 threads, 1 CPU".into(), m.threads),
-        ("round trip, 2 processes, 1 CPU".into(), m.processes),
+        ("unix socket send, 100 bytes".into(), m.round.send),
+        ("unix socket receive, 100 bytes".into(), m.round.recv),
+        ("both, 20 sockets of 250 messages".into(), m.round.backlog),
+        ("round trip, 2 threads, 1 CPU".into(), m.round.threads),
+        ("round trip, 2 processes, 1 CPU".into(), m.round.processes),
     ]);
     let name = |d: &Distance| format!("{d:?}").to_lowercase();
     for (distance, n, took) in line_transfers(&m.lines) {
@@ -186,7 +182,7 @@ fn report(path: &Path, m: &Measured, d: &Derived) -> String {
             fit::PING_PONG,
             f.kernel,
             f.modelled,
-            m.threads.mid
+            m.round.threads.mid
         ),
         None => "\nfit: no factor makes the model's ping-pong as long as the measured one; the \
                  scheduler's paths keep the table's costs"

@@ -6,6 +6,7 @@
 use nix::fcntl::{FcntlArg, fcntl};
 use nix::sched::{CpuSet, sched_setaffinity};
 use nix::unistd::{Pid, getppid};
+use serde::{Deserialize, Serialize};
 use std::io::{self, PipeReader, PipeWriter, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::process::{Command, Stdio};
@@ -13,7 +14,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 /// One measured quantity, ns.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Sample {
     /// 10th percentile.
     pub low: f64,
@@ -35,6 +36,12 @@ impl Sample {
             mid: at(0.5).unwrap_or(0.0),
             high: at(0.9).unwrap_or(0.0),
         }
+    }
+
+    /// The median of each figure.
+    pub fn median(of: &[Sample]) -> Sample {
+        let mid = |figure: fn(&Sample) -> f64| Sample::of(of.iter().map(figure).collect()).mid;
+        Sample { low: mid(|s| s.low), mid: mid(|s| s.mid), high: mid(|s| s.high) }
     }
 }
 
@@ -64,6 +71,7 @@ fn repeat(
 }
 
 /// System calls that neither sleep nor wake.
+#[derive(Clone, Copy, Serialize, Deserialize)]
 pub struct Calls {
     /// `getppid` does nothing: entry and exit.
     pub getppid: Sample,

@@ -1,0 +1,107 @@
+//! What takes one CPU, measured several times: the speed of a CPU changes from second to second
+//! with what its neighbours do, and costs of different seconds do not go together.
+//!
+//! Each round is a process of its own, which has one thread to begin with, and other addresses.
+
+use super::probe::{self, Calls, Sample};
+use serde::{Deserialize, Serialize};
+use std::io;
+use std::process::{Command, Stdio};
+
+/// A round takes some 3 s.
+const ROUNDS: usize = 5;
+
+/// Everything that is measured on one CPU, ns.
+#[derive(Clone, Copy, Serialize, Deserialize)]
+pub struct Round {
+    /// System calls of a program with one thread.
+    pub one: Calls,
+    /// … with two, of which one sleeps.
+    pub two: Calls,
+    /// A 100-byte send on a Unix stream socket with room.
+    pub send: Sample,
+    /// A 100-byte receive from one with data.
+    pub recv: Sample,
+    /// Both, with 20 sockets whose buffers are more than the L2 holds.
+    pub backlog: Sample,
+    /// Round trip of two threads.
+    pub threads: Sample,
+    /// Round trip of two processes.
+    pub processes: Sample,
+}
+
+impl Round {
+    /// One round. The first calls must be those of a program with one thread.
+    pub fn measure(cpu: usize) -> io::Result<Round> {
+        let processes = probe::processes_round_trip(cpu)?;
+        let one = probe::calls(cpu)?;
+        let (send, recv) = probe::socket(cpu)?;
+        Ok(Round {
+            one,
+            processes,
+            send,
+            recv,
+            backlog: probe::socket_backlog(cpu)?,
+            threads: probe::threads_round_trip(cpu)?,
+            two: probe::beside_a_thread(|| probe::calls(cpu))?,
+        })
+    }
+
+    /// The median of some rounds, quantity by quantity.
+    pub fn typical() -> io::Result<Round> {
+        Ok(median(&(0..ROUNDS).map(|_| in_a_process()).collect::<io::Result<Vec<_>>>()?))
+    }
+}
+
+fn in_a_process() -> io::Result<Round> {
+    let output = Command::new(std::env::current_exe()?)
+        .args(["calibrate", "--round"])
+        .stderr(Stdio::inherit())
+        .output()?;
+    if !output.status.success() {
+        return Err(io::Error::other(format!("a round ended with {}", output.status)));
+    }
+    Ok(serde_json::from_slice(&output.stdout)?)
+}
+
+fn median(rounds: &[Round]) -> Round {
+    let of = |sample: &dyn Fn(&Round) -> Sample| {
+        Sample::median(&rounds.iter().map(sample).collect::<Vec<_>>())
+    };
+    let calls = |which: fn(&Round) -> &Calls| Calls {
+        getppid: of(&|r| which(r).getppid),
+        fcntl: of(&|r| which(r).fcntl),
+        write: of(&|r| which(r).write),
+        read: of(&|r| which(r).read),
+    };
+    Round {
+        one: calls(|r| &r.one),
+        two: calls(|r| &r.two),
+        send: of(&|r| r.send),
+        recv: of(&|r| r.recv),
+        backlog: of(&|r| r.backlog),
+        threads: of(&|r| r.threads),
+        processes: of(&|r| r.processes),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A fast round and a slow one do not move what the others say; quantities are on their own.
+    #[test]
+    fn one_round_that_is_fast_or_slow_does_not_count() {
+        let round = |ns: f64, send: f64| {
+            let s = Sample { low: ns - 1.0, mid: ns, high: ns + 1.0 };
+            let calls = Calls { getppid: s, fcntl: s, write: s, read: s };
+            let send = Sample { mid: send, ..s };
+            let (one, two) = (calls, calls);
+            Round { one, two, send, recv: s, backlog: s, threads: s, processes: s }
+        };
+        let rounds = [(50.0, 9.0), (99.0, 5.0), (100.0, 7.0), (101.0, 6.0), (500.0, 8.0)];
+        let m = median(&rounds.map(|(ns, send)| round(ns, send)));
+        assert_eq!((m.one.write.mid, m.threads.low, m.recv.high), (100.0, 99.0, 101.0));
+        assert_eq!(m.send.mid, 7.0);
+    }
+}
