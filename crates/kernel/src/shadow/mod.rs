@@ -13,7 +13,8 @@
 //! | `tasks` | what is known of a task beyond its rows |
 //! | `queues` | who is queued where, with what state |
 //! | `levels` | one level of a queue as the decision code wants it |
-//! | `rebuild`, `rebuild_wakeups`, `queue_frame`, `averages` | the state that a plain trace lets one rebuild |
+//! | `rebuild` | the state that a plain trace lets one rebuild |
+//! | `rebuild_wakeups`, `queue_frame`, `delayed`, `averages` | its parts |
 //! | `answers` | what a plain trace tells of the kernel's requests |
 //! | `moves` | what a plain trace tells of who moved a task |
 //! | `decide` | the decision code of the fair class, asked about a level |

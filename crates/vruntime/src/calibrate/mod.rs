@@ -1,7 +1,8 @@
 //! `vruntime calibrate`: measures this machine and writes the machine file that `-m host` reads.
 //!
-//! `probe` measures, `round` what takes one CPU several times; `derive` turns measurements into costs, `fit` finds the one fitted factor,
-//! `file` writes. What each cost is made from is documented in `docs/calibrate.md`.
+//! `probe` measures, `round` what takes one CPU several times; `derive` turns measurements into
+//! costs, `fit` finds the one fitted factor, `file` writes. What each cost is made from is
+//! documented in `docs/calibrate.md`.
 
 mod derive;
 mod file;
