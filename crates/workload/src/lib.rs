@@ -72,3 +72,26 @@ pub fn parse(command: &str) -> Result<Arc<dyn Workload>, WorkloadError> {
     }
     Err(error::unknown_workload(&words))
 }
+
+#[cfg(test)]
+mod tests {
+    use vruntime_kernel::program::{Op, Program, Regs};
+
+    /// What a program does that starts with these registers, to its end.
+    pub fn steps(p: &dyn Program, mut r: Regs) -> Vec<String> {
+        let mut out = Vec::new();
+        loop {
+            let op = p.next(&mut r);
+            out.push(match op {
+                Op::Write { to, bytes } => format!("write {}: {bytes}", to.0),
+                Op::Read { from, bytes } => format!("read {}: {bytes}", from.0),
+                Op::Poll(ch) => format!("poll {}", ch.0),
+                Op::Fork { program, regs, .. } => format!("fork {} at {}", program.0, regs.k),
+                op => format!("{op:?}"),
+            });
+            if matches!(op, Op::Exit) {
+                return out;
+            }
+        }
+    }
+}

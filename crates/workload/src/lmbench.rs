@@ -166,23 +166,8 @@ impl Workload for Latency {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::tests::steps;
     use crate::parse;
-
-    fn steps(p: &dyn Program, mut r: Regs) -> String {
-        let mut out = Vec::new();
-        loop {
-            let op = p.next(&mut r);
-            out.push(match op {
-                Op::Write { to, .. } => format!("write {}", to.0),
-                Op::Read { from, .. } => format!("read {}", from.0),
-                Op::Fork { regs, .. } => format!("fork {}", regs.k),
-                op => format!("{op:?}"),
-            });
-            if matches!(op, Op::Exit) {
-                return out.join(", ");
-            }
-        }
-    }
 
     #[test]
     fn two_round_trips_of_the_second_pair() {
@@ -190,10 +175,10 @@ mod tests {
             Side { first: ChannelId(0), round_trips: 2, answers: true, child: ProgramId(0) };
         let parent = Side { answers: false, ..child };
         let regs = Regs { k: 1, ..Regs::default() };
-        assert_eq!(steps(&child, regs), "read 2, write 3, read 2, write 3, Exit");
+        assert_eq!(steps(&child, regs), ["read 2: 1", "write 3: 1", "read 2: 1", "write 3: 1", "Exit"]);
         assert_eq!(
-            steps(&parent, regs),
-            "fork 1, write 2, read 3, write 2, read 3, WaitChildren, Exit"
+            steps(&parent, regs).join(", "),
+            "fork 0 at 1, write 2: 1, read 3: 1, write 2: 1, read 3: 1, WaitChildren, Exit"
         );
     }
 

@@ -194,23 +194,7 @@ impl Program for Receiver {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn steps(p: &dyn Program, mut r: Regs) -> Vec<String> {
-        let mut out = Vec::new();
-        loop {
-            let op = p.next(&mut r);
-            out.push(match op {
-                Op::Write { to, bytes } => format!("write {}: {bytes}", to.0),
-                Op::Read { from, bytes } => format!("read {}: {bytes}", from.0),
-                Op::Poll(ch) => format!("poll {}", ch.0),
-                Op::Fork { program, regs, .. } => format!("fork {} at {}", program.0, regs.k),
-                op => format!("{op:?}"),
-            });
-            if matches!(op, Op::Exit) {
-                return out;
-            }
-        }
-    }
+    use crate::tests::steps;
 
     #[test]
     fn one_group_of_two() {

@@ -232,6 +232,7 @@ impl Workload for PerfPipe {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::tests::steps;
     use crate::parse;
 
     /// Both texts are what perf 6.1.187 printed.
@@ -262,34 +263,21 @@ mod tests {
         assert!(text.contains("\n      61.730000 usecs/op\n          16199 ops/sec\n"), "{text}");
     }
 
-    fn steps(p: &dyn Program) -> String {
-        let mut r = Regs::default();
-        let mut out = Vec::new();
-        loop {
-            let op = p.next(&mut r);
-            out.push(match op {
-                Op::Write { to, .. } => format!("write {}", to.0),
-                Op::Read { from, .. } => format!("read {}", from.0),
-                Op::Fork { regs, .. } => format!("fork side {}", regs.k),
-                op => format!("{op:?}"),
-            });
-            if matches!(op, Op::Exit) {
-                return out.join(", ");
-            }
-        }
-    }
-
     /// With processes main is one of the two sides; with threads it only waits.
     #[test]
     fn pipe_two_loops() {
         let side = Side { first: ChannelId(0), second: ChannelId(1), loops: 2 };
-        let main = |threads| steps(&PipeMain { side, code: ProgramId(0), threads });
-        assert_eq!(steps(&side), "read 0, write 1, read 0, write 1, Exit");
+        let main = |threads| {
+            steps(&PipeMain { side, code: ProgramId(0), threads }, Regs::default()).join(", ")
+        };
+        let both = "read 0: 4, write 1: 4, read 0: 4, write 1: 4, Exit";
+        assert_eq!(steps(&side, Regs::default()).join(", "), both);
         assert_eq!(
             main(false),
-            "MarkStart, fork side 0, write 0, read 1, write 0, read 1, WaitChildren, MarkStop, Exit"
+            "MarkStart, fork 0 at 0, write 0: 4, read 1: 4, write 0: 4, read 1: 4, WaitChildren, \
+             MarkStop, Exit"
         );
-        assert_eq!(main(true), "MarkStart, fork side 0, fork side 1, WaitChildren, MarkStop, Exit");
+        assert_eq!(main(true), "MarkStart, fork 0 at 0, fork 0 at 1, WaitChildren, MarkStop, Exit");
     }
 
     #[test]
