@@ -166,8 +166,8 @@ impl Workload for Latency {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tests::steps;
     use crate::parse;
+    use crate::tests::steps;
 
     #[test]
     fn two_round_trips_of_the_second_pair() {

@@ -232,8 +232,8 @@ impl Workload for PerfPipe {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tests::steps;
     use crate::parse;
+    use crate::tests::steps;
 
     /// Both texts are what perf 6.1.187 printed.
     #[test]
