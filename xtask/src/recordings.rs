@@ -196,8 +196,12 @@ fn converted(root: &Path, path: &Path, stat_of: &Value) -> Result<Vec<Check>, St
         if !name.ends_with(".txt") {
             // Who is seen to run without a switch is lost with the events that showed it.
             out.push((format!("{name}: run time"), not_left_idle(ours), not_left_idle(first)));
-            let left = |v: &Value| total(&v["tasks"], "nr_involuntary");
-            out.push((format!("{name}: nr_involuntary"), left(ours), left(first)));
+            let complete = total(&first["cpus"], "nr_unrecorded") == 0.0;
+            let run_time = complete.then_some("run_time_ns");
+            for field in run_time.into_iter().chain(["nr_involuntary"]) {
+                let sum = |v: &Value| total(&v["tasks"], field);
+                out.push((format!("{name}: {field}"), sum(ours), sum(first)));
+            }
             let delay = |v: &Value| v["sched_delay"]["p99_ns"].as_f64().unwrap_or(0.0);
             out.push((format!("{name}: sched delay, p99"), delay(ours), delay(first)));
         }

@@ -227,8 +227,8 @@ fn stat_text(
     for c in unrecorded {
         let _ = writeln!(
             out,
-            "note: cpu {}: {} switches from the idle task are not in the recording; their tasks \
-             run from when they were first seen to",
+            "note: cpu {}: {} switches from the idle task are not in the recording; the run \
+             time of their tasks counts from when they were first seen",
             c.cpu, c.nr_unrecorded
         );
     }
