@@ -63,8 +63,8 @@ pub struct Pipe {
     pub rd_wait: WaitQueue,
     /// Writers that wait.
     pub wr_wait: WaitQueue,
-    head: u32,
-    tail: u32,
+    head: u16,
+    tail: u16,
     /// Where the newest slot's data ends in its page.
     last_end: u32,
     /// Progress group; `u16::MAX` for none.
@@ -73,6 +73,8 @@ pub struct Pipe {
     page_shift: u8,
     /// Somebody has polled it.
     pub poll_usage: bool,
+    /// It was empty, has been written since, and nobody has read since then.
+    pub slot_unread: bool,
 }
 
 impl Pipe {
@@ -89,6 +91,7 @@ impl Pipe {
             page_shift: page.ilog2() as u8,
             group,
             poll_usage: false,
+            slot_unread: false,
         }
     }
     /// No data.
@@ -99,7 +102,17 @@ impl Pipe {
     /// No free slot.
     #[inline(always)]
     pub fn is_full(&self) -> bool {
-        self.head - self.tail >= PIPE_SLOTS as u32
+        usize::from(self.head - self.tail) >= PIPE_SLOTS
+    }
+    /// It has data, and less than `bytes` of it in all.
+    #[inline(always)]
+    pub fn holds_less_than(&self, bytes: u32) -> bool {
+        let slot = |i: u16| self.left[i as usize % PIPE_SLOTS];
+        match self.head - self.tail {
+            1 => slot(self.tail) < bytes,
+            2 => slot(self.tail) + slot(self.tail + 1) < bytes,
+            _ => false,
+        }
     }
     /// Stores up to `bytes`; returns how many went in and how many new slots they took.
     #[inline]
@@ -144,8 +157,8 @@ impl Pipe {
     /// Keeps `head` and `tail` small, so that they never wrap.
     #[inline]
     fn rebase(&mut self) {
-        if self.tail >= 1 << 30 {
-            let cut = self.tail / PIPE_SLOTS as u32 * PIPE_SLOTS as u32;
+        if self.tail >= 1 << 14 {
+            let cut = self.tail / PIPE_SLOTS as u16 * PIPE_SLOTS as u16;
             self.tail -= cut;
             self.head -= cut;
         }
@@ -190,6 +203,17 @@ mod tests {
         assert_eq!(p.read(70_000), (30_000, true));
         assert!(p.is_empty());
         assert_eq!(p.read(1), (0, false));
+    }
+
+    #[test]
+    fn the_ring_goes_round_for_ever() {
+        let mut p = Pipe::new(4096, 0);
+        p.write(4096);
+        for i in 0..200_000 {
+            assert_eq!(p.write(4096 + i % 2), (4096 + i % 2, 1 + i % 2));
+            assert_eq!(p.read(4096 + i % 2), (4096 + i % 2, true), "page {i}");
+        }
+        assert!(p.holds_less_than(4097) && !p.holds_less_than(4096));
     }
 
     #[test]

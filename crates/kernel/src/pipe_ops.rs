@@ -460,29 +460,29 @@ impl Hot<'_> {
         rules: Rules,
     ) {
         let (quiet, free_at);
-        let before = pipe.mutex.last_cpu;
         let machine = self.machine;
+        let costs = &machine.costs;
         let transfer = |from: Cpu, to: Cpu| {
             if rules.data_is_free { Ns::ZERO } else { machine.transfer(from, to) }
         };
         if let Op::Write { bytes, .. } = self.k.op {
             let want = bytes - self.k.done;
             let was_empty = pipe.is_empty();
-            pipe.lines_of_write(c);
+            let lines = pipe.fetch_for_write(c, costs, transfer);
             let (n, new_slots) = pipe.write(want);
             self.k.done += n;
             self.k.was_edge = was_empty;
             self.k.step = Step::WriteUnlocked;
             self.cpu.func = Func::PipeWrite;
             quiet = n == want && !was_empty && !pipe.poll_usage && !self.k.wake_next;
-            let more = new_slots * self.machine.costs.pipe_new_page;
-            free_at = at + self.copied(Path::Write, n, more);
+            free_at = at + self.copied(Path::Write, n, new_slots * costs.pipe_new_page) + lines;
+            self.row.book(Func::PipeWrite, Resource::PipeData, lines);
         } else {
             let Op::Read { bytes, .. } = self.k.op else { unreachable!("not on a channel") };
             let was_full = pipe.is_full();
             let lines = match pipe.is_empty() {
                 true => Ns::ZERO,
-                false => pipe.fetch_for_read(c, before, transfer),
+                false => pipe.fetch_for_read(c, costs, transfer),
             };
             let (n, freed) = pipe.read(bytes - self.k.done);
             self.k.done += n;

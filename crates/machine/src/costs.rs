@@ -4,7 +4,8 @@
 //! All values are nanoseconds per event, without contention, on a CPU that runs at full speed (no
 //! SMT sibling busy). A path cost holds the instructions and the lines that are warm in the
 //! executing CPU's caches; lines that come from elsewhere are charged by [`crate::Lines`], waiting
-//! by [`crate::Lock`], so neither is in the table. The model uses `mid`.
+//! by [`crate::Lock`], so neither is in the table. What of a transfer is waited for, where a CPU
+//! works on while lines come, is a share: permille of the transfer. The model uses `mid`.
 
 use crate::cost::{Cost, DistanceCost, scaled};
 use crate::topology::Distance;
@@ -40,6 +41,7 @@ macro_rules! cost_table {
     (
         paths { $($(#[doc = $pd:literal])+ $p:ident,)+ }
         signals { $($(#[doc = $sd:literal])+ $s:ident,)+ }
+        shares { $($(#[doc = $hd:literal])+ $h:ident,)+ }
         by_distance { $($(#[doc = $dd:literal])+ $d:ident,)+ }
     ) => {
         /// Every cost of a machine with range and source, as read from its file.
@@ -48,21 +50,23 @@ macro_rules! cost_table {
         pub struct CostSpec {
             $($(#[doc = $pd])+ pub $p: Cost,)+
             $($(#[doc = $sd])+ pub $s: Cost,)+
+            $($(#[doc = $hd])+ pub $h: Cost,)+
             $($(#[doc = $dd])+ pub $d: DistanceCost,)+
         }
 
-        /// Every cost of a machine as the model uses it, in ns.
+        /// Every cost of a machine as the model uses it, in ns; shares in permille.
         #[derive(Clone, Copy, PartialEq, Eq, Debug)]
         pub struct Costs {
             $($(#[doc = $pd])+ pub $p: u32,)+
             $($(#[doc = $sd])+ pub $s: u32,)+
+            $($(#[doc = $hd])+ pub $h: u32,)+
             $($(#[doc = $dd])+ pub $d: [u32; 6],)+
         }
 
         impl CostSpec {
             /// Names of all entries, in the order of the table; by-distance entries without class.
             pub const NAMES: &'static [&'static str] = &[
-                $(stringify!($p),)+ $(stringify!($s),)+ $(stringify!($d),)+
+                $(stringify!($p),)+ $(stringify!($s),)+ $(stringify!($h),)+ $(stringify!($d),)+
             ];
 
             /// All values in the order of the table.
@@ -78,6 +82,11 @@ macro_rules! cost_table {
                         doc: concat!($($sd),+).trim_ascii(),
                         cost: &self.$s,
                     },)+
+                    $(CostRow {
+                        name: stringify!($h),
+                        doc: concat!($($hd),+).trim_ascii(),
+                        cost: &self.$h,
+                    },)+
                 ];
                 $(for d in Distance::ALL {
                     rows.push(CostRow {
@@ -92,13 +101,16 @@ macro_rules! cost_table {
 
         impl Costs {
             /// Everything free: the base of tests that set the few costs they are about.
-            pub const FREE: Costs = Costs { $($p: 0,)+ $($s: 0,)+ $($d: [0; 6],)+ };
+            pub const FREE: Costs = Costs {
+                $($p: 0,)+ $($s: 0,)+ $($h: 0,)+ $($d: [0; 6],)+
+            };
 
             /// The table with each value chosen by `f`, which gets its name.
             fn choose(spec: &CostSpec, mut f: impl FnMut(&str, &Cost) -> u32) -> Costs {
                 Costs {
                     $($p: f(stringify!($p), &spec.$p),)+
                     $($s: f(stringify!($s), &spec.$s),)+
+                    $($h: f(stringify!($h), &spec.$h),)+
                     $($d: Distance::ALL.map(|d| f(by_distance!($d)[d as usize], spec.$d.at(d))),)+
                 }
             }
@@ -112,6 +124,7 @@ macro_rules! cost_table {
                 match name {
                     $(stringify!($p) => Some(&mut self.$p),)+
                     $(stringify!($s) => Some(&mut self.$s),)+
+                    $(stringify!($h) => Some(&mut self.$h),)+
                     _ => None,
                 }
             }
@@ -262,6 +275,18 @@ cost_table! {
         invalidate_per_sharer,
         /// How long a read of a clean line keeps the line's home from the next request.
         read_occupancy,
+    }
+    shares {
+        /// Of a transfer, permille: working on a pipe's slot that another CPU wrote last.
+        pipe_slot,
+        /// Of a transfer, permille: a new slot in a pipe that another CPU has emptied.
+        pipe_emptied,
+        /// Of a transfer, permille: a write to lines that another CPU is about to read.
+        pipe_near_write,
+        /// Of a transfer, permille: a read of bytes that another CPU has just written.
+        pipe_near_read,
+        /// Of a transfer, permille: a read of bytes that another CPU wrote some time ago.
+        pipe_far_read,
     }
     by_distance {
         /// One-way transfer of a cache line from the CPU that has it.

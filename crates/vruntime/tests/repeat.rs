@@ -102,28 +102,28 @@ fn golden_hackbench_on_cfs() {
         "v6.1",
         "hackbench -g 2 -f 4 --pipe --threads -l 2000",
         expect![[r#"
-            time 16703 us
-            switches 29396, voluntary 16166, involuntary 5264; migrations 789
-            wakeups 16247, local 11463, queued 8111; ipis 2363; messages 64000
-                49 switch: blocks: no room to write
-             16089 switch: blocks: nothing to read
-                 5 switch: blocks: pipe mutex
-                 7 switch: blocks: waits for a child
+            time 14303 us
+            switches 21092, voluntary 12683, involuntary 4094; migrations 862
+            wakeups 12764, local 6632, queued 4469; ipis 2472; messages 64000
+                42 switch: blocks: no room to write
+             12609 switch: blocks: nothing to read
+                 6 switch: blocks: pipe mutex
+                10 switch: blocks: waits for a child
                 16 switch: exits
-              7966 switch: idle: task woken
-              5264 switch: wakeup: vruntime beyond granularity
-                54 placement: idle CPU in scan
-                 6 placement: prev idle
-                 5 placement: recent_used_cpu idle
-              3194 placement: target (no scan)
-              4058 placement: target (nothing idle)
-               950 placement: target (scan limit)
-              6995 placement: target idle
-                54 migration: idle CPU in scan
-                22 migration: newidle balance, MC
-                 5 migration: recent_used_cpu idle
-                 4 migration: target (no scan)
-               704 migration: target (nothing idle)
+              4315 switch: idle: task woken
+              4094 switch: wakeup: vruntime beyond granularity
+               115 placement: idle CPU in scan
+                51 placement: prev idle
+                22 placement: recent_used_cpu idle
+              3825 placement: target (no scan)
+              3330 placement: target (nothing idle)
+              1199 placement: target (scan limit)
+              3607 placement: target idle
+               115 migration: idle CPU in scan
+                38 migration: newidle balance, MC
+                22 migration: recent_used_cpu idle
+                 7 migration: target (no scan)
+               680 migration: target (nothing idle)
         "#]],
     );
 }
@@ -135,27 +135,29 @@ fn golden_hackbench_on_eevdf() {
         "v6.12",
         "hackbench -g 2 -f 4 --pipe --threads -l 2000",
         expect![[r#"
-            time 8352 us
-            switches 2423, voluntary 1337, involuntary 849; migrations 507
-            wakeups 1362, local 937, queued 260; ipis 336; messages 64000
-               361 switch: blocks: no room to write
-               952 switch: blocks: nothing to read
-                 8 switch: blocks: waits for a child
+            time 8769 us
+            switches 2797, voluntary 1529, involuntary 1097; migrations 648
+            wakeups 1552, local 1001, queued 191; ipis 422; messages 64000
+               227 switch: blocks: no room to write
+              1270 switch: blocks: nothing to read
+                 4 switch: blocks: pipe mutex
+                12 switch: blocks: waits for a child
                 16 switch: exits
-               237 switch: idle: task woken
-               848 switch: wakeup: wakee is picked
+               171 switch: idle: task woken
+              1096 switch: wakeup: wakee is picked
                  1 switch: woken before it slept
-                19 placement: idle CPU in scan
-                36 placement: prev idle
-                 1 placement: recent_used_cpu idle
-               306 placement: target (no scan)
-               586 placement: target (nothing idle)
-                41 placement: target idle
-                19 migration: idle CPU in scan
-                11 migration: newidle balance, MC
-                 1 migration: recent_used_cpu idle
-               133 migration: target (no scan)
-               343 migration: target (nothing idle)
+                 7 placement: idle CPU in scan
+                31 placement: prev idle
+                 5 placement: recent_used_cpu idle
+               751 placement: target (no scan)
+               421 placement: target (nothing idle)
+                47 placement: target idle
+                 7 migration: idle CPU in scan
+                15 migration: newidle balance, MC
+                 1 migration: nohz idle balance, MC
+                 5 migration: recent_used_cpu idle
+               241 migration: target (no scan)
+               379 migration: target (nothing idle)
         "#]],
     );
 }

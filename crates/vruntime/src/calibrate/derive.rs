@@ -4,6 +4,7 @@ use super::fit::{FITTED, Fit, fit, path, scaled};
 use super::idle::Exit;
 use super::probe::Sample;
 use super::round::Round;
+use super::visits::Visits;
 use vruntime_machine::{Cost, Distance, MachineSpec, Source};
 
 /// Everything that was measured, ns.
@@ -13,23 +14,11 @@ pub struct Measured {
     /// One-way line transfers.
     pub lines: Vec<Line>,
     /// Visits to pipes that another CPU had before, by distance.
-    pub visits: Vec<Visit>,
+    pub visits: Vec<Visits>,
     /// Wakeup of a CPU that has been idle for a short time, by distance.
     pub wakeups: Vec<(Distance, Sample)>,
     /// Wakeups of one CPU after sleeps of growing length.
     pub exits: Vec<Exit>,
-}
-
-/// A visit to a pipe that another CPU had before.
-pub struct Visit {
-    /// How far away that is.
-    pub distance: Distance,
-    /// Messages of a visit.
-    pub messages: usize,
-    /// What the writer waits for, ns.
-    pub write: Sample,
-    /// What the reader waits for, ns.
-    pub read: Sample,
 }
 
 /// A cache line between two CPUs.
@@ -123,6 +112,21 @@ pub fn derive(base: &MachineSpec, m: &Measured, origin: &str) -> Derived {
         measured.push(format!("line_transfer.{}", format!("{distance:?}").to_lowercase()));
     }
 
+    if let Some((visits, line)) = beyond_a_core(m) {
+        let c = &mut spec.costs;
+        let slots = [
+            ("pipe_slot", &mut c.pipe_slot),
+            ("pipe_emptied", &mut c.pipe_emptied),
+            ("pipe_near_write", &mut c.pipe_near_write),
+            ("pipe_near_read", &mut c.pipe_near_read),
+            ("pipe_far_read", &mut c.pipe_far_read),
+        ];
+        for ((name, slot), share) in slots.into_iter().zip(visits.shares(line)) {
+            *slot = cost(&share, 1.0, 0.0, "what a visit to a pipe waits for beyond the mutex");
+            measured.push(name.into());
+        }
+    }
+
     let fit = fit(&spec, threads.mid);
     if let Some(found) = &fit {
         spec = scaled(&spec, found.factor);
@@ -150,6 +154,15 @@ pub fn derive(base: &MachineSpec, m: &Measured, origin: &str) -> Derived {
     spec.sources.push(Source { what: "costs that name it".into(), place: origin.into() });
     spec.sources.push(Source { what: "other costs".into(), place: "the inherited table".into() });
     Derived { spec, measured, fit }
+}
+
+/// The visits between the nearest CPUs that are no threads of one core, and their transfer; those
+/// of a core share its caches.
+fn beyond_a_core(m: &Measured) -> Option<(&Visits, f64)> {
+    let visits = m.visits.iter().find(|v| v.distance != Distance::Smt)?;
+    let lines = line_transfers(&m.lines);
+    let line = lines.iter().find(|(distance, ..)| *distance == visits.distance)?.2.mid;
+    (line > 0.0).then_some((visits, line))
 }
 
 /// The exit latency of a state is that of the shallowest, and what a wakeup takes longer after the

@@ -10,11 +10,12 @@ mod fit;
 mod idle;
 mod probe;
 mod round;
+mod visits;
 
 use crate::cli::CalibrateArgs;
 use crate::failure::{Done, Failure, writable};
 use crate::machine_choice::calibrated;
-use derive::{Derived, Line, Measured, Visit, derive, line_transfers};
+use derive::{Derived, Line, Measured, derive, line_transfers};
 use probe::Sample;
 use round::Round;
 use serde_json::{Value, json};
@@ -22,6 +23,7 @@ use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 use std::{fs, io};
+use visits::Visits;
 use vruntime_base::Cpu;
 use vruntime_formats::machine_file::sysfs_machine;
 use vruntime_machine::{Distance, IdleSpec, Topology};
@@ -84,10 +86,7 @@ fn measure(topo: &Topology, idle: &[IdleSpec]) -> io::Result<Measured> {
     let mut visits = Vec::new();
     let mut wakeups = Vec::new();
     for (distance, of_it) in &groups {
-        for messages in VISITS {
-            let (write, read) = probe::pipe_visits(of_it[0].0, of_it[0].1, messages)?;
-            visits.push(Visit { distance: *distance, messages, write, read });
-        }
+        visits.push(Visits::measure(*distance, of_it[0].0, of_it[0].1)?);
         let took = probe::wakeup(of_it[0].0, of_it[0].1, idle::SHORT_GAP, 2_000)?;
         wakeups.push((*distance, took));
     }
@@ -99,9 +98,6 @@ fn measure(topo: &Topology, idle: &[IdleSpec]) -> io::Result<Measured> {
         exits: nearest.map_or(Ok(vec![]), |(a, b)| idle::exits(a, b, idle))?,
     })
 }
-
-/// Messages of a visit to a pipe: read at once, in a short and in a long stream.
-const VISITS: [usize; 3] = [1, 5, 30];
 
 /// Two CPUs.
 type Pair = (usize, usize);
@@ -148,11 +144,7 @@ fn samples(m: &Measured) -> Vec<(String, Sample)> {
         let pairs = if n == 1 { String::new() } else { format!(", {n} pairs") };
         rows.push((format!("line transfer, {}{pairs}", name(&distance)), took));
     }
-    for v in &m.visits {
-        let of =
-            |end: &str| format!("visit of {} to a pipe, {end}, {}", v.messages, name(&v.distance));
-        rows.extend([(of("write"), v.write), (of("read"), v.read)]);
-    }
+    rows.extend(m.visits.iter().flat_map(Visits::samples));
     let us = |gap: Duration| format!("{:.0} us", gap.as_secs_f64() * 1e6);
     for (d, took) in &m.wakeups {
         rows.push((format!("wakeup after {}, {}", us(idle::SHORT_GAP), name(d)), *took));

@@ -277,55 +277,6 @@ pub fn line_transfer(a: usize, b: usize) -> io::Result<Sample> {
 /// Channels that are filled in turn.
 const CHANNELS: usize = 20;
 
-/// What it costs a visitor that another CPU had a pipe before, ns a visit: CPU `a` writes
-/// `messages` of 100 bytes to each of 20 pipes, in turn, then CPU `b` drains one after the other;
-/// nobody sleeps. Subtracted is the same on CPU `a` alone, with 20 pipes of its own.
-pub fn pipe_visits(a: usize, b: usize, messages: usize) -> io::Result<(Sample, Sample)> {
-    const ROUNDS: u64 = 201;
-    let make = || -> io::Result<(Vec<PipeReader>, Vec<PipeWriter>)> {
-        let pipes = (0..CHANNELS).map(|_| io::pipe()).collect::<io::Result<Vec<_>>>()?;
-        Ok(pipes.into_iter().unzip())
-    };
-    let ((mut readers, mut writers), (mut own_readers, mut own_writers)) = (make()?, make()?);
-    // Odd: the reader's turn.
-    let turn = AtomicU64::new(0);
-    let wait_for = |value: u64| while turn.load(Ordering::Acquire) != value {};
-    let (writes, reads) = std::thread::scope(|scope| {
-        // Each side waits for every turn of the other, so a failure must not end a loop.
-        let reader = scope.spawn(|| {
-            let pinned = pin(b);
-            let drained: Vec<io::Result<f64>> = (0..ROUNDS)
-                .map(|i| {
-                    wait_for(2 * i + 1);
-                    let took = drain(&mut readers, messages);
-                    turn.store(2 * i + 2, Ordering::Release);
-                    took
-                })
-                .collect();
-            pinned.and(drained.into_iter().collect::<io::Result<Vec<f64>>>())
-        });
-        let pinned = pin(a);
-        let filled: Vec<io::Result<(f64, f64, f64)>> = (0..ROUNDS)
-            .map(|i| {
-                let write = fill(&mut writers, messages);
-                turn.store(2 * i + 1, Ordering::Release);
-                wait_for(2 * i + 2);
-                let (own_write, own_read) =
-                    (fill(&mut own_writers, messages)?, drain(&mut own_readers, messages)?);
-                Ok((write?, own_write, own_read))
-            })
-            .collect();
-        let reads = reader.join().unwrap_or_else(|_| Err(io::Error::other("thread")))?;
-        pinned?;
-        Ok::<_, io::Error>((filled.into_iter().collect::<io::Result<Vec<_>>>()?, reads))
-    })?;
-    let a_visit = |more: f64| more / CHANNELS as f64;
-    Ok((
-        Sample::of(writes.iter().map(|&(write, own, _)| a_visit(write - own)).collect()),
-        Sample::of(writes.iter().zip(reads).map(|(w, read)| a_visit(read - w.2)).collect()),
-    ))
-}
-
 /// From before the `write` on CPU `a` until the reader that slept on CPU `b` is back in user mode.
 /// The reader has slept for `gap`; CPU `a` spins meanwhile.
 pub fn wakeup(a: usize, b: usize, gap: Duration, n: usize) -> io::Result<Sample> {
@@ -387,14 +338,6 @@ mod tests {
         let s = Sample::of((0..=100).rev().map(f64::from).collect());
         assert_eq!(s, Sample { low: 10.0, mid: 50.0, high: 90.0 });
         assert_eq!(Sample::of(vec![]).mid, 0.0);
-    }
-
-    #[test]
-    fn visits_pass_every_message_between_two_cpus() {
-        if std::thread::available_parallelism().is_ok_and(|n| n.get() > 1) {
-            let (write, read) = pipe_visits(0, 1, 2).unwrap();
-            assert!(write.low <= write.mid && read.mid <= read.high && write != read);
-        }
     }
 
     #[test]

@@ -66,7 +66,8 @@ fn machine_text(out: &mut String, spec: &MachineSpec, topo: &Topology) -> std::f
         let e = &s.exit_latency;
         writeln!(out, "{:10}  {} ({} … {})  {}", s.name, e.mid, e.low, e.high, e.source)?;
     }
-    writeln!(out, "\n{:26} {:>7} {:>7} {:>7}  source", "cost, ns", "low", "mid", "high")?;
+    let head = "cost, ns (shares, ‰)";
+    writeln!(out, "\n{head:26} {:>7} {:>7} {:>7}  source", "low", "mid", "high")?;
     for row in spec.costs.iter() {
         let c = row.cost;
         writeln!(out, "{:26} {:>7} {:>7} {:>7}  {}", row.name, c.low, c.mid, c.high, c.source)?;
