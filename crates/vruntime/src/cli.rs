@@ -436,6 +436,10 @@ pub struct BenchArgs {
     #[arg(long, value_name = "N", default_value_t = 100,
           allow_hyphen_values = true, value_parser = whole(1..=10_000))]
     pub percent: u64,
+    /// Time every case so often; the fastest counts
+    #[arg(long, value_name = "N", default_value_t = 3,
+          allow_hyphen_values = true, value_parser = whole(1..=1_000))]
+    pub repeat: u64,
     /// Print one JSON object
     #[arg(long)]
     pub json: bool,
