@@ -40,9 +40,8 @@ pub struct Event {
     pub cause: Option<&'static Cause>,
 }
 
-/// A task that is seen to run on a CPU where the switches recorded so far leave the idle task, or
-/// none was recorded: its own switch may be missing. Some kernels record none from the idle task;
-/// buffers run over. Where none was recorded, it may also have run since before the recording.
+/// A task that is seen to run on a CPU where the switches recorded so far leave the idle task: its
+/// own switch may be missing. Some kernels record none from the idle task; buffers run over.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SeenRunning {
     /// Since when, at the latest.

@@ -134,21 +134,17 @@ pub fn timeline_stats(timeline: &Timeline) -> TimelineStats {
     for e in timeline.iter() {
         while let Some(s) = seen.next_if(|s| s.since <= e.time) {
             let (cpu, task) = (u32::from(s.cpu.0), s.task.0);
-            let woken = memory.get_mut(task as usize).map(|known| &mut known.woken);
-            let on = match since.get(&cpu) {
-                Some(&(from, runs)) if idle(runs) => {
-                    let on = cpus.entry(cpu).or_default();
-                    on.idle_ns += s.since.0 - from;
-                    on.idle_unrecorded_ns += s.since.0 - from;
-                    on
-                }
-                // Its wakeup was recorded, its switch was not.
-                None if woken.as_ref().is_some_and(|w| w.is_some()) => cpus.entry(cpu).or_default(),
-                _ => continue,
+            let Some((from, runs)) = since.get_mut(&cpu).filter(|now| idle(now.1)) else {
+                continue;
             };
+            let on = cpus.entry(cpu).or_default();
+            on.idle_ns += s.since.0 - *from;
+            on.idle_unrecorded_ns += s.since.0 - *from;
             on.nr_unrecorded += 1;
-            since.insert(cpu, (s.since.0, task));
-            woken.map(Option::take);
+            (*from, *runs) = (s.since.0, task);
+            if let Some(known) = memory.get_mut(task as usize) {
+                known.woken = None;
+            }
         }
         *events.entry(name(e.kind)).or_default() += 1;
         let (t, cpu, task) = (e.time.0, u32::from(e.cpu.0), e.task.0);
@@ -298,26 +294,6 @@ mod tests {
         assert_eq!(times, [(2, 5), (1, 4)]);
         assert_eq!(stats.sched_delay.count, 0);
         assert_eq!((cpu.waited_ns, cpu.nr_switches), (2, 4));
-    }
-
-    /// CPU 0 has not switched yet. A is woken at 3, is seen there at 5 and leaves at 9; B was there
-    /// before the recording, and what it ran is not known.
-    #[test]
-    fn a_task_that_is_woken_and_seen_runs_on_a_cpu_without_switches() {
-        use vruntime_base::{Cpu, Event, Ns, SeenRunning, TaskRow};
-        let mut t = Timeline::default();
-        for (time, kind, a) in [(3, EventKind::WakeupNew, 0), (9, EventKind::Switch, 0)] {
-            let (time, cpu, task) = (Ns(time), Cpu(0), TaskId(1));
-            t.push(Event { time, cpu, kind, task, a, b: 1, cause: None });
-        }
-        t.name_tasks((0..3).map(|pid| TaskRow { pid, ..TaskRow::default() }).collect());
-        let at = |since, task| SeenRunning { since: Ns(since), cpu: Cpu(0), task: TaskId(task) };
-        t.note_seen(vec![at(2, 2), at(5, 1)]);
-        let stats = timeline_stats(&t);
-        let (cpu, task) = (&stats.cpus[0], &stats.tasks[0]);
-        assert_eq!((stats.tasks.len(), task.pid, task.run_time_ns), (1, 1, 4));
-        assert_eq!((cpu.busy_ns, cpu.unknown_ns, cpu.nr_unrecorded), (4, 0, 1));
-        assert_eq!((cpu.waited_ns, stats.sched_delay.count), (2, 0));
     }
 
     #[test]
