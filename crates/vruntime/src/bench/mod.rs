@@ -5,7 +5,7 @@
 //! by X, the time of one step of a dependent xorshift64 chain taken before and after on the same
 //! thread, so that figures of different machines can be compared. What is simulated is the same
 //! every time, and whatever else a machine does only adds to the time: of some repetitions the
-//! fastest counts, and the slowest shows how quiet the machine was.
+//! fastest run of each window counts, and the slowest shows how quiet the machine was.
 
 mod alloc;
 mod callgrind;
@@ -95,20 +95,24 @@ fn measure(
     repeat: u64,
     rows: &mut Vec<Row>,
 ) -> Result<(), Failure> {
-    let (mut x, mut fastest, mut slowest) = (f64::INFINITY, f64::INFINITY, 0.0_f64);
+    // Times in X. A difference of two runs is too small if the shorter one was disturbed, so the
+    // fastest of each kind are taken before they are subtracted.
+    let (mut x, mut least_short, mut least_long) = (f64::INFINITY, f64::INFINITY, f64::INFINITY);
+    let mut most_long = 0.0_f64;
     let mut pair = None;
     for _ in 0..repeat.max(1) {
         let before = xorshift_step_ns();
         let short = costed(case, kernel, Ns(window.0 / 4))?;
         let long = costed(case, kernel, Ns(window.0 / 4 + window.0))?;
         let around = (before + xorshift_step_ns()) / 2.0;
-        let in_x = (long.cpu_ns - short.cpu_ns) / around;
         x = x.min(around);
-        fastest = fastest.min(in_x);
-        slowest = slowest.max(in_x);
+        least_short = least_short.min(short.cpu_ns / around);
+        least_long = least_long.min(long.cpu_ns / around);
+        most_long = most_long.max(long.cpu_ns / around);
         pair = Some((short, long));
     }
     let Some((short, long)) = pair else { return Ok(()) };
+    let (fastest, slowest) = (least_long - least_short, most_long - least_short);
     let counters = |r: &RunRecord| {
         [r.counters.messages, r.events, r.counters.context_switches].map(|n| n as f64)
     };
