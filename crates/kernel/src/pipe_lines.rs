@@ -80,17 +80,18 @@ impl Pipe {
         transfer: impl Fn(Cpu, Cpu) -> Ns,
     ) -> Ns {
         let empty = self.is_empty();
-        let near = empty || self.holds_less_than(NEAR);
+        self.slot_unread |= empty;
         let lines = &mut self.mutex.lines;
         let before = std::mem::replace(&mut lines.writer, c);
-        self.slot_unread |= empty;
+        let reader = lines.reader;
         if before != c {
             share(transfer(before, c), costs.pipe_slot)
-        } else if !near {
-            Ns::ZERO
+        } else if empty {
+            share(transfer(reader, c), costs.pipe_emptied)
+        } else if self.holds_less_than(NEAR) {
+            share(transfer(reader, c), costs.pipe_near_write)
         } else {
-            let share_of = if empty { costs.pipe_emptied } else { costs.pipe_near_write };
-            share(transfer(lines.reader, c), share_of)
+            Ns::ZERO
         }
     }
     /// `c` has the mutex and is about to read from a pipe with data: what it waits for.

@@ -178,7 +178,7 @@ fn fill(writers: &mut [impl Write], n: usize) -> io::Result<f64> {
 }
 
 /// Reads `n` messages from each, one channel after the other; ns in all.
-fn drain(readers: &mut [impl Read], n: usize) -> io::Result<f64> {
+pub fn drain(readers: &mut [impl Read], n: usize) -> io::Result<f64> {
     let start = Instant::now();
     let mut message = [0u8; 100];
     for reader in readers {
@@ -275,7 +275,7 @@ pub fn line_transfer(a: usize, b: usize) -> io::Result<Sample> {
 }
 
 /// Channels that are filled in turn.
-const CHANNELS: usize = 20;
+pub const CHANNELS: usize = 20;
 
 /// From before the `write` on CPU `a` until the reader that slept on CPU `b` is back in user mode.
 /// The reader has slept for `gap`; CPU `a` spins meanwhile.

@@ -6,16 +6,13 @@
 //! lines farther ahead than about 1 KiB are fetched before they are wanted, nearer ones the two
 //! CPUs take from each other again and again.
 
-use super::probe::{Sample, pin};
+use super::probe::{CHANNELS, Sample, drain, pin};
 use std::fs::File;
-use std::io::{self, Read, Write};
+use std::io::{self, Write};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 use vruntime_machine::Distance;
-
-/// Pipes that are visited in turn.
-const PIPES: usize = 20;
 
 /// What the second CPU does after the first has written.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -121,7 +118,7 @@ impl Ends {
     /// With `held` messages in every pipe.
     fn new(scene: Scene) -> io::Result<Ends> {
         let (mut first, mut second, mut readers) = (Vec::new(), Vec::new(), Vec::new());
-        for _ in 0..PIPES {
+        for _ in 0..CHANNELS {
             let (reader, writer) = io::pipe()?;
             let (reader, writer) = (OwnedFd::from(reader), OwnedFd::from(writer));
             // A file of its own: threads that share one also hand its count to and fro.
@@ -151,18 +148,6 @@ fn fill(writers: &mut [File], n: usize) -> io::Result<f64> {
     Ok(start.elapsed().as_nanos() as f64)
 }
 
-/// Reads `n` messages from each, one pipe after the other; ns in all.
-fn drain(readers: &mut [File], n: usize) -> io::Result<f64> {
-    let start = Instant::now();
-    let mut message = [0u8; 100];
-    for reader in readers {
-        for _ in 0..n {
-            reader.read_exact(&mut message)?;
-        }
-    }
-    Ok(start.elapsed().as_nanos() as f64)
-}
-
 /// One turn of the second CPU.
 fn second_turn(files: &mut [File], scene: Scene) -> io::Result<f64> {
     match scene.second {
@@ -179,10 +164,10 @@ fn alone(own: &mut Ends, scene: Scene) -> io::Result<[f64; 2]> {
 }
 
 /// Where both have written, the readers take it out again.
-fn make_room(ends: &mut Ends, scene: Scene) -> io::Result<f64> {
+fn make_room(ends: &mut Ends, scene: Scene) -> io::Result<()> {
     match scene.second {
-        Second::Reads => Ok(0.0),
-        Second::Writes => drain(&mut ends.readers, 2 * scene.messages),
+        Second::Reads => Ok(()),
+        Second::Writes => drain(&mut ends.readers, 2 * scene.messages).map(drop),
     }
 }
 
@@ -218,7 +203,7 @@ fn waits(a: usize, b: usize, scene: Scene) -> io::Result<Waits> {
                 let took = fill(&mut pipes.first, scene.messages);
                 turn.store(2 * i + 1, Ordering::Release);
                 wait_for(2 * i + 2);
-                make_room(&mut pipes, scene).and_then(|_| waited(took, alone))
+                make_room(&mut pipes, scene).and_then(|()| waited(took, alone))
             })
             .collect();
         let seconds = second.join().unwrap_or_else(|_| Err(io::Error::other("thread")));
@@ -229,7 +214,7 @@ fn waits(a: usize, b: usize, scene: Scene) -> io::Result<Waits> {
 
 /// What a turn waited for, ns a visit.
 fn waited(took: io::Result<f64>, alone: io::Result<f64>) -> io::Result<f64> {
-    Ok((took? - alone?) / PIPES as f64)
+    Ok((took? - alone?) / CHANNELS as f64)
 }
 
 #[cfg(test)]
