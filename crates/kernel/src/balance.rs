@@ -71,9 +71,9 @@ impl Sim {
 
     pub(crate) fn balance_locked(&mut self, c: Cpu) {
         let rq = self.cpus[c.ix()].rq_wait;
-        self.update_rq_clock(rq, self.now);
-        self.lock_granted(c);
-        self.balance_next(c, self.now);
+        let at = self.lock_granted(c);
+        self.update_rq_clock(rq, at);
+        self.balance_next(c, at);
     }
 
     fn balance_next(&mut self, c: Cpu, at: Ns) {

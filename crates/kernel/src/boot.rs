@@ -17,6 +17,7 @@ use crate::frame::Frame;
 use crate::lazy_tlb::SharedMms;
 use crate::pipe::Pipe;
 use crate::program::{Builder, ChannelKind, ProgramId, Regs};
+use crate::queue_lines::QueueLines;
 use crate::record::RunSpec;
 use crate::sim::{Channel, Sim};
 use crate::stats::Stats;
@@ -170,6 +171,7 @@ impl Sim {
             programs: std::mem::take(&mut b.programs),
             shared_mms: SharedMms::default(),
             rq_locks: (0..nr_cpus).map(|c| Lock::new(Cpu::from_ix(c))).collect(),
+            queue_lines: QueueLines::new(nr_cpus),
             rq_queue: LockQueue::new(nr_cpus),
             stop_work: vec![Vec::new(); nr_cpus],
             core_busy: vec![0; nr_cores],

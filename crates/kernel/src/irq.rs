@@ -118,8 +118,8 @@ impl Sim {
     }
 
     pub(crate) fn tick_locked(&mut self, c: Cpu) {
-        self.lock_granted(c);
-        self.tick_with_lock(c, self.now);
+        let at = self.lock_granted(c);
+        self.tick_with_lock(c, at);
     }
 
     fn tick_with_lock(&mut self, c: Cpu, at: Ns) {

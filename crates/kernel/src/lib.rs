@@ -21,6 +21,7 @@ pub mod pipe;
 mod pipe_lines;
 mod pipe_ops;
 pub mod program;
+mod queue_lines;
 pub mod record;
 mod schedule;
 pub mod shadow;

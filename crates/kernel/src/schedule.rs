@@ -38,12 +38,16 @@ impl Sim {
     pub(crate) fn lock_rq(&mut self, c: Cpu, rq: Cpu, at: Ns, frame: Frame) -> Option<Ns> {
         self.cpus[c.ix()].irqs_off = true;
         if self.without.has(Knockout::RqLock) {
-            return Some(at + self.own_rq_line(c, rq));
+            let at = at + self.own_rq_line(c, rq);
+            return Some(at + self.fetch_queue(c, rq, frame));
         }
         let machine = &self.machine;
         let transfer = |a: Cpu, b: Cpu| machine.transfer(a, b);
         match self.rq_locks[rq.ix()].request(&mut self.rq_queue, c, self.now, transfer) {
-            Request::Granted { .. } => Some(at + self.own_rq_line(c, rq)),
+            Request::Granted { .. } => {
+                let at = at + self.own_rq_line(c, rq);
+                Some(at + self.fetch_queue(c, rq, frame))
+            }
             Request::Wait { grant_at } => {
                 let cpu = &mut self.cpus[c.ix()];
                 cpu.frames[cpu.level as usize] = frame;
@@ -61,17 +65,21 @@ impl Sim {
         self.waited(c, Func::RqLock, Resource::RqLine, cost)
     }
 
-    /// The lock that `c` waited for is granted now (called first by the frames named `…Locked`).
-    pub(crate) fn lock_granted(&mut self, c: Cpu) {
+    /// The lock that `c` waited for is granted now (called first by the frames named `…Locked`);
+    /// returns when the queue's lines are there.
+    pub(crate) fn lock_granted(&mut self, c: Cpu) -> Ns {
         let cpu = &mut self.cpus[c.ix()];
         let rq = std::mem::replace(&mut cpu.rq_wait, Cpu::NONE);
         let waited = self.now.saturating_sub(cpu.rq_wait_since);
-        if rq.is_some() {
-            self.rq_locks[rq.ix()].granted(&mut self.rq_queue, c, self.now);
-            // The hand-over itself was part of the grant's time.
-            self.machine.write(Line::Rq(rq), c);
-            self.waited(c, Func::RqLock, Resource::RqLock, waited);
+        if rq.is_none() {
+            return self.now;
         }
+        let frame = cpu.frames[cpu.level as usize];
+        self.rq_locks[rq.ix()].granted(&mut self.rq_queue, c, self.now);
+        // The hand-over itself was part of the grant's time.
+        self.machine.write(Line::Rq(rq), c);
+        self.waited(c, Func::RqLock, Resource::RqLock, waited);
+        self.now + self.fetch_queue(c, rq, frame)
     }
 
     /// `c` will release the lock of `rq` at `until`.
@@ -100,8 +108,8 @@ impl Sim {
     }
 
     pub(crate) fn schedule_locked(&mut self, c: Cpu) {
-        self.lock_granted(c);
-        self.schedule_with_lock(c, self.now);
+        let at = self.lock_granted(c);
+        self.schedule_with_lock(c, at);
     }
 
     fn schedule_with_lock(&mut self, c: Cpu, mut at: Ns) {
@@ -167,9 +175,9 @@ impl Sim {
     }
 
     pub(crate) fn schedule_again_locked(&mut self, c: Cpu) {
-        self.lock_granted(c);
-        self.update_rq_clock(c, self.now);
-        self.pick(c, self.now, false);
+        let at = self.lock_granted(c);
+        self.update_rq_clock(c, at);
+        self.pick(c, at, false);
     }
 
     fn go_idle(&mut self, c: Cpu, at: Ns) {
@@ -213,6 +221,7 @@ impl Sim {
                 self.set_busy(c, !next_idle);
             }
             if !next_idle {
+                at += self.fetch_woken(c, next);
                 self.sh.tasks[next.ix()].on_cpu_until = Ns::NEVER;
                 at = self.start_running(c, next, at);
                 if !self.sh.tasks[next.ix()].policy.is_fair() {

@@ -16,6 +16,7 @@ use crate::frame::{CpuSim, Frame};
 use crate::lazy_tlb::SharedMms;
 use crate::path::Pace;
 use crate::program::{ChannelId, Program};
+use crate::queue_lines::QueueLines;
 use crate::stats::Stats;
 use crate::stop::StopWork;
 use crate::task::KTask;
@@ -52,6 +53,7 @@ pub struct Sim {
     pub(crate) futexes: Vec<WaitQueue>,
     pub(crate) programs: Vec<Box<dyn Program>>,
     pub(crate) rq_locks: Vec<Lock>,
+    pub(crate) queue_lines: QueueLines,
     /// The address spaces that threads share.
     pub(crate) shared_mms: SharedMms,
     pub(crate) rq_queue: LockQueue,

@@ -59,8 +59,8 @@ impl Sim {
     }
 
     pub(crate) fn stop_locked(&mut self, c: Cpu) {
-        self.lock_granted(c);
-        self.stop_with_lock(c, self.now);
+        let at = self.lock_granted(c);
+        self.stop_with_lock(c, at);
     }
 
     fn stop_target(&self, c: Cpu, p: TaskId) -> Cpu {
@@ -111,15 +111,15 @@ impl Sim {
     }
 
     pub(crate) fn stop_both_locked(&mut self, c: Cpu) {
-        self.lock_granted(c);
+        let at = self.lock_granted(c);
         let p = self.cpus[c.ix()].wake.p;
         let to = self.stop_target(c, p);
         let active = self.stop_work[c.ix()][0] == StopWork::ActiveBalance;
         let t = &mut self.sh.tasks[p.ix()];
         t.cpu = to;
         t.wake_cpu = to;
-        self.update_rq_clock(to, self.now);
-        let ((), cost) = self.hook(c, self.now, |s, cx| {
+        self.update_rq_clock(to, at);
+        let ((), cost) = self.hook(c, at, |s, cx| {
             if active {
                 s.active_attach(cx, p);
             } else {
@@ -128,7 +128,7 @@ impl Sim {
                 s.wakeup_preempt(cx, to, p, WakeFlags::default());
             }
         });
-        let at = self.now + cost;
+        let at = at + cost;
         self.hold_rq(c, to, at);
         let at = self.carry_out_resched(c, at);
         self.stop_done(c, at);

@@ -181,8 +181,8 @@ impl Sim {
     }
 
     pub(crate) fn yield_locked(&mut self, c: Cpu) {
-        self.lock_granted(c);
-        self.yield_with_lock(c, self.now);
+        let at = self.lock_granted(c);
+        self.yield_with_lock(c, at);
     }
 
     fn yield_with_lock(&mut self, c: Cpu, at: Ns) {

@@ -134,6 +134,8 @@ pub struct KTask {
     pub footprint_kib: u16,
     /// CPU on which it last ran.
     pub last_cpu: Cpu,
+    /// CPU that enqueued it, until it runs.
+    pub enqueued_by: Cpu,
     /// The run ends with it.
     pub ends_run: bool,
     /// When its wakeup began; zero when it is not being woken.

@@ -20,8 +20,6 @@ use vruntime_sched::scheduler::{EnqueueFlags, WakeFlags};
 use vruntime_sched::task::TaskState;
 use vruntime_sched::ttwu_queue::ttwu_queue_cond;
 
-/// Lines of a remote run queue that an enqueue from outside moves (estimate: 6 to 10).
-const REMOTE_ENQUEUE_LINES: u64 = 8;
 /// How often a waker that spins for `p->on_cpu` looks again, in the model.
 const ON_CPU_LOOK: Ns = Ns(200);
 /// Lines of a task that its new CPU fetches from the waker's (estimate: 3 to 5).
@@ -206,15 +204,14 @@ impl Sim {
     }
 
     pub(crate) fn wake_locked(&mut self, c: Cpu) {
-        self.lock_granted(c);
-        self.wake_activate(c, self.now);
+        let at = self.lock_granted(c);
+        self.wake_activate(c, at);
     }
 
     /// `ttwu_do_activate` on the target's run queue, whose lock `c` holds.
     fn wake_activate(&mut self, c: Cpu, mut at: Ns) {
         let WakeOp { p, target, sync, migrated, new } = self.cpus[c.ix()].wake;
-        let lines = self.rq_lines(REMOTE_ENQUEUE_LINES, target, c);
-        at += self.waited(c, Func::EnqueueTask, Resource::RqLine, lines);
+        at += self.fetch_wakee(c, p);
         at = self.activate(c, target, p, migrated, new, sync, at);
         self.hold_rq(c, target, at);
         self.wake_done(c, at);
@@ -267,8 +264,8 @@ impl Sim {
     }
 
     pub(crate) fn wake_runnable_locked(&mut self, c: Cpu) {
-        self.lock_granted(c);
-        self.wake_runnable(c, self.now);
+        let at = self.lock_granted(c);
+        self.wake_runnable(c, at);
     }
 
     /// `ttwu_runnable`: the wakee is still queued; if it is still so under the lock, it only
@@ -288,6 +285,9 @@ impl Sim {
         let running = self.curr(target) == p;
         let skip = running && self.sh.release.ttwu_runnable_skip_curr;
         self.sh.tasks[p.ix()].state = TaskState::Running;
+        if delayed {
+            at += self.fetch_wakee(c, p);
+        }
         let ((), cost) = self.hook(c, at, |s, cx| {
             if delayed {
                 let flags = EnqueueFlags { delayed: true, ..EnqueueFlags::default() };
@@ -335,8 +335,8 @@ impl Sim {
     }
 
     pub(crate) fn flush_locked(&mut self, c: Cpu) {
-        self.lock_granted(c);
-        self.flush_with_lock(c, self.now);
+        let at = self.lock_granted(c);
+        self.flush_with_lock(c, at);
     }
 
     fn flush_with_lock(&mut self, c: Cpu, mut at: Ns) {

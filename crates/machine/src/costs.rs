@@ -287,6 +287,15 @@ cost_table! {
         pipe_near_read,
         /// Of a transfer, permille: a read of bytes that another CPU wrote some time ago.
         pipe_far_read,
+        /// Of a transfer, permille: working on another CPU's run queue, its lock's line besides.
+        queue_from_outside,
+        /// Of a transfer, permille: working on the own run queue again after another CPU did.
+        queue_back,
+        /// Of a transfer, permille: enqueueing a wakee that ran on another CPU, its state's line
+        /// besides.
+        wakee,
+        /// Of a transfer, permille: beginning to run when another CPU did the enqueueing.
+        wakee_back,
     }
     by_distance {
         /// One-way transfer of a cache line from the CPU that has it.

@@ -382,7 +382,8 @@ fn rt_fifo_by_priority() {
 
 /// Nine tasks: period 13.5 ms, slice 1.5 ms, so each tick switches. A to D start at 12 ms of
 /// vruntime, the others, which came after A began to run, 12 ms later. When W is done, D is at
-/// 19.2 and A at 19 ms: A is leftmost, but D, which W preempted, is within the granularity.
+/// 19.2 and A at 19 ms: A is leftmost, but D, which W preempted, is within the granularity. B and
+/// C are some ns apart after their first turns.
 #[test]
 fn cfs_the_last_buddy_goes_on_after_a_short_wakeup() {
     check(
@@ -398,7 +399,7 @@ fn cfs_the_last_buddy_goes_on_after_a_short_wakeup() {
         H on 0: run 40ms",
         expect![[r#"
                   0         10        20        30
-            cpu 0 .AAABBBBCCCCDDDDAAAABBBBCCCCDDDWDDDDAAAA
+            cpu 0 .AAABBBBCCCCDDDDAAAACCCCBBBBDDDWDDDDAAAA
             cpu 1 ........................................
                1.0 ms  cpu 0: . -> W: idle: task woken
                1.0 ms  cpu 0: W -> A: blocks: timer
@@ -406,9 +407,9 @@ fn cfs_the_last_buddy_goes_on_after_a_short_wakeup() {
                8.0 ms  cpu 0: B -> C: tick: slice used up
               12.0 ms  cpu 0: C -> D: tick: slice used up
               16.0 ms  cpu 0: D -> A: tick: slice used up
-              20.0 ms  cpu 0: A -> B: tick: slice used up
-              24.0 ms  cpu 0: B -> C: tick: slice used up
-              28.0 ms  cpu 0: C -> D: tick: slice used up
+              20.0 ms  cpu 0: A -> C: tick: slice used up
+              24.0 ms  cpu 0: C -> B: tick: slice used up
+              28.0 ms  cpu 0: B -> D: tick: slice used up
               31.2 ms  cpu 0: D -> W: wakeup: vruntime beyond granularity
               31.8 ms  cpu 0: W -> D: exits
               36.0 ms  cpu 0: D -> A: tick: slice used up

@@ -165,6 +165,7 @@ fn noticed_below() -> Vec<String> {
 const UNSEEN: &[(&str, &str)] = &[
     ("no rule `wake_affine: both idle`", "equivalent: the rule after it keeps an idle prev too"),
     ("no rule `wake_affine: sync waker's load`", "needs a queue with less load than its own task"),
+    ("ttwu_queue_within = never", "where a wakee waits; tests/queued.rs has the tests"),
     ("zero_vruntime", "another reference point of the same differences; only rounding shows"),
     ("ttwu_runnable_full", "no scenario yet: changes avg_idle by a wakeup of a queued task"),
     ("ttwu_runnable_skip_curr", "equivalent: a wakee that runs does not preempt itself"),

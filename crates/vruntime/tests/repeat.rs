@@ -102,28 +102,29 @@ fn golden_hackbench_on_cfs() {
         "v6.1",
         "hackbench -g 2 -f 4 --pipe --threads -l 2000",
         expect![[r#"
-            time 14303 us
-            switches 21092, voluntary 12683, involuntary 4094; migrations 862
-            wakeups 12764, local 6632, queued 4469; ipis 2472; messages 64000
-                42 switch: blocks: no room to write
-             12609 switch: blocks: nothing to read
-                 6 switch: blocks: pipe mutex
+            time 13972 us
+            switches 18482, voluntary 11277, involuntary 3431; migrations 761
+            wakeups 11380, local 5694, queued 3994; ipis 2343; messages 64000
+                55 switch: blocks: no room to write
+             11180 switch: blocks: nothing to read
+                16 switch: blocks: pipe mutex
                 10 switch: blocks: waits for a child
                 16 switch: exits
-              4315 switch: idle: task woken
-              4094 switch: wakeup: vruntime beyond granularity
-               115 placement: idle CPU in scan
-                51 placement: prev idle
-                22 placement: recent_used_cpu idle
-              3825 placement: target (no scan)
-              3330 placement: target (nothing idle)
-              1199 placement: target (scan limit)
-              3607 placement: target idle
-               115 migration: idle CPU in scan
-                38 migration: newidle balance, MC
-                22 migration: recent_used_cpu idle
-                 7 migration: target (no scan)
-               680 migration: target (nothing idle)
+              3774 switch: idle: task woken
+              3431 switch: wakeup: vruntime beyond granularity
+                46 placement: idle CPU in scan
+                 6 placement: prev idle
+                 2 placement: recent_used_cpu idle
+              2121 placement: target (no scan)
+              4863 placement: target (nothing idle)
+               527 placement: target (scan limit)
+              2627 placement: target idle
+                46 migration: idle CPU in scan
+                19 migration: newidle balance, MC
+                 2 migration: recent_used_cpu idle
+                 4 migration: target (no scan)
+               689 migration: target (nothing idle)
+                 1 migration: target (scan limit)
         "#]],
     );
 }
@@ -135,29 +136,27 @@ fn golden_hackbench_on_eevdf() {
         "v6.12",
         "hackbench -g 2 -f 4 --pipe --threads -l 2000",
         expect![[r#"
-            time 8769 us
-            switches 2797, voluntary 1529, involuntary 1097; migrations 648
-            wakeups 1552, local 1001, queued 191; ipis 422; messages 64000
-               227 switch: blocks: no room to write
-              1270 switch: blocks: nothing to read
-                 4 switch: blocks: pipe mutex
-                12 switch: blocks: waits for a child
+            time 9726 us
+            switches 3600, voluntary 1958, involuntary 1213; migrations 469
+            wakeups 1968, local 1467, queued 457; ipis 387; messages 64000
+               162 switch: blocks: no room to write
+              1767 switch: blocks: nothing to read
+                 2 switch: blocks: pipe mutex
+                11 switch: blocks: waits for a child
                 16 switch: exits
-               171 switch: idle: task woken
-              1096 switch: wakeup: wakee is picked
-                 1 switch: woken before it slept
-                 7 placement: idle CPU in scan
-                31 placement: prev idle
-                 5 placement: recent_used_cpu idle
-               751 placement: target (no scan)
-               421 placement: target (nothing idle)
-                47 placement: target idle
-                 7 migration: idle CPU in scan
-                15 migration: newidle balance, MC
-                 1 migration: nohz idle balance, MC
-                 5 migration: recent_used_cpu idle
-               241 migration: target (no scan)
-               379 migration: target (nothing idle)
+               429 switch: idle: task woken
+              1213 switch: wakeup: wakee is picked
+                20 placement: idle CPU in scan
+                48 placement: prev idle
+                 1 placement: recent_used_cpu idle
+               495 placement: target (no scan)
+               768 placement: target (nothing idle)
+               149 placement: target idle
+                20 migration: idle CPU in scan
+                20 migration: newidle balance, MC
+                 1 migration: recent_used_cpu idle
+                 9 migration: target (no scan)
+               419 migration: target (nothing idle)
         "#]],
     );
 }
