@@ -102,29 +102,28 @@ fn golden_hackbench_on_cfs() {
         "v6.1",
         "hackbench -g 2 -f 4 --pipe --threads -l 2000",
         expect![[r#"
-            time 13972 us
-            switches 18482, voluntary 11277, involuntary 3431; migrations 761
-            wakeups 11380, local 5694, queued 3994; ipis 2343; messages 64000
-                55 switch: blocks: no room to write
-             11180 switch: blocks: nothing to read
-                16 switch: blocks: pipe mutex
+            time 14936 us
+            switches 18793, voluntary 11853, involuntary 2948; migrations 856
+            wakeups 11923, local 5700, queued 4211; ipis 1999; messages 64000
+                73 switch: blocks: no room to write
+             11751 switch: blocks: nothing to read
+                 3 switch: blocks: pipe mutex
                 10 switch: blocks: waits for a child
                 16 switch: exits
-              3774 switch: idle: task woken
-              3431 switch: wakeup: vruntime beyond granularity
-                46 placement: idle CPU in scan
-                 6 placement: prev idle
-                 2 placement: recent_used_cpu idle
-              2121 placement: target (no scan)
-              4863 placement: target (nothing idle)
-               527 placement: target (scan limit)
-              2627 placement: target idle
-                46 migration: idle CPU in scan
+              3992 switch: idle: task woken
+              2948 switch: wakeup: vruntime beyond granularity
+                51 placement: idle CPU in scan
+                17 placement: prev idle
+                 3 placement: recent_used_cpu idle
+              3817 placement: target (no scan)
+              3271 placement: target (nothing idle)
+               801 placement: target (scan limit)
+              3113 placement: target idle
+                51 migration: idle CPU in scan
                 19 migration: newidle balance, MC
-                 2 migration: recent_used_cpu idle
-                 4 migration: target (no scan)
-               689 migration: target (nothing idle)
-                 1 migration: target (scan limit)
+                 3 migration: recent_used_cpu idle
+                96 migration: target (no scan)
+               687 migration: target (nothing idle)
         "#]],
     );
 }
@@ -136,27 +135,26 @@ fn golden_hackbench_on_eevdf() {
         "v6.12",
         "hackbench -g 2 -f 4 --pipe --threads -l 2000",
         expect![[r#"
-            time 9726 us
-            switches 3600, voluntary 1958, involuntary 1213; migrations 469
-            wakeups 1968, local 1467, queued 457; ipis 387; messages 64000
-               162 switch: blocks: no room to write
-              1767 switch: blocks: nothing to read
-                 2 switch: blocks: pipe mutex
-                11 switch: blocks: waits for a child
+            time 10157 us
+            switches 4135, voluntary 2164, involuntary 1063; migrations 468
+            wakeups 2172, local 1833, queued 930; ipis 198; messages 64000
+               104 switch: blocks: no room to write
+              2032 switch: blocks: nothing to read
+                12 switch: blocks: waits for a child
                 16 switch: exits
-               429 switch: idle: task woken
-              1213 switch: wakeup: wakee is picked
-                20 placement: idle CPU in scan
-                48 placement: prev idle
-                 1 placement: recent_used_cpu idle
-               495 placement: target (no scan)
-               768 placement: target (nothing idle)
-               149 placement: target idle
-                20 migration: idle CPU in scan
-                20 migration: newidle balance, MC
-                 1 migration: recent_used_cpu idle
-                 9 migration: target (no scan)
-               419 migration: target (nothing idle)
+               908 switch: idle: task woken
+              1063 switch: wakeup: wakee is picked
+                18 placement: idle CPU in scan
+                98 placement: prev idle
+                 2 placement: recent_used_cpu idle
+               366 placement: target (no scan)
+               647 placement: target (nothing idle)
+               646 placement: target idle
+                18 migration: idle CPU in scan
+                13 migration: newidle balance, MC
+                 2 migration: recent_used_cpu idle
+                29 migration: target (no scan)
+               406 migration: target (nothing idle)
         "#]],
     );
 }

@@ -5,6 +5,7 @@ use super::idle::Exit;
 use super::probe::Sample;
 use super::round::Round;
 use super::visits::Visits;
+use super::wakes::Wakes;
 use vruntime_machine::{Cost, Distance, MachineSpec, Source};
 
 /// Everything that was measured, ns.
@@ -15,6 +16,8 @@ pub struct Measured {
     pub lines: Vec<Line>,
     /// Visits to pipes that another CPU had before, by distance.
     pub visits: Vec<Visits>,
+    /// Wakeups by another CPU, of the nearest pair that are no threads of a core.
+    pub wakes: Option<Wakes>,
     /// Wakeup of a CPU that has been idle for a short time, by distance.
     pub wakeups: Vec<(Distance, Sample)>,
     /// Wakeups of one CPU after sleeps of growing length.
@@ -125,6 +128,18 @@ pub fn derive(base: &MachineSpec, m: &Measured, origin: &str) -> Derived {
             *slot = cost(&share, 1.0, 0.0, "what a visit to a pipe waits for beyond the mutex");
             measured.push(name.into());
         }
+        if let Some(wakes) = &m.wakes {
+            let slots = [
+                ("queue_from_outside", &mut c.queue_from_outside),
+                ("queue_back", &mut c.queue_back),
+                ("wakee", &mut c.wakee),
+                ("wakee_back", &mut c.wakee_back),
+            ];
+            for ((name, slot), share) in slots.into_iter().zip(wakes.shares(line)) {
+                *slot = cost(&share, 1.0, 0.0, "what a wakeup from another CPU waits for");
+                measured.push(name.into());
+            }
+        }
     }
 
     let fit = fit(&spec, threads.mid);
@@ -226,6 +241,7 @@ mod tests {
             },
             lines: [30.0, 50.0, 40.0].map(|ns| line(Distance::Llc, ns)).into(),
             visits: vec![],
+            wakes: None,
             wakeups: vec![(Distance::Llc, about(3_000.0))],
             exits: vec![exit(0, 3_000.0), exit(1, 9_000.0)],
         };

@@ -11,6 +11,7 @@ mod idle;
 mod probe;
 mod round;
 mod visits;
+mod wakes;
 
 use crate::cli::CalibrateArgs;
 use crate::failure::{Done, Failure, writable};
@@ -27,6 +28,7 @@ use visits::Visits;
 use vruntime_base::Cpu;
 use vruntime_formats::machine_file::sysfs_machine;
 use vruntime_machine::{Distance, IdleSpec, Topology};
+use wakes::Wakes;
 
 /// Measures, derives, writes, reports.
 pub fn calibrate(args: &CalibrateArgs) -> Result<Done, Failure> {
@@ -90,10 +92,13 @@ fn measure(topo: &Topology, idle: &[IdleSpec]) -> io::Result<Measured> {
         let took = probe::wakeup(of_it[0].0, of_it[0].1, idle::SHORT_GAP, 2_000)?;
         wakeups.push((*distance, took));
     }
+    let apart = groups.iter().find(|(distance, _)| *distance != Distance::Smt);
+    let wakes = apart.map(|(_, of_it)| Wakes::measure(of_it[0].0, of_it[0].1)).transpose()?;
     Ok(Measured {
         round: Round::typical()?,
         lines,
         visits,
+        wakes,
         wakeups,
         exits: nearest.map_or(Ok(vec![]), |(a, b)| idle::exits(a, b, idle))?,
     })
@@ -145,6 +150,7 @@ fn samples(m: &Measured) -> Vec<(String, Sample)> {
         rows.push((format!("line transfer, {}{pairs}", name(&distance)), took));
     }
     rows.extend(m.visits.iter().flat_map(Visits::samples));
+    rows.extend(m.wakes.iter().flat_map(Wakes::samples));
     let us = |gap: Duration| format!("{:.0} us", gap.as_secs_f64() * 1e6);
     for (d, took) in &m.wakeups {
         rows.push((format!("wakeup after {}, {}", us(idle::SHORT_GAP), name(d)), *took));
