@@ -4,12 +4,13 @@
 //! program. An expression names one and overrides fields:
 //!
 //! ```text
-//! v6.5    v6.10+preempt=full    v6.5+tg_load_avg_ratelimit-sis_util,hz=1000    ./mine.toml+hz=250
+//! v6.5    v6.10+ttwu_queue=l2    v6.5+tg_load_avg_ratelimit-sis_util,hz=1000    ./mine.toml+hz=250
 //! ```
 //!
 //! `+name` is true, `-name` false, `name=value` anything; comma, `+` and `-` separate. A `-` inside
 //! a value (`kthread_stacking=in-task`) separates only if a field name follows it.
 
+use crate::text_file::line_of;
 use serde::Deserialize;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -288,10 +289,6 @@ fn with_nearest(message: &str) -> String {
         Some(near) => format!("unknown key `{key}`, nearest is `{near}`"),
         None => format!("unknown key `{key}`"),
     }
-}
-
-fn line_of(text: &str, byte: usize) -> usize {
-    text.as_bytes()[..byte].iter().filter(|&&b| b == b'\n').count() + 1
 }
 
 #[cfg(test)]

@@ -15,7 +15,7 @@ mod sysfs;
 pub use shape::FROM_A_TABLE;
 pub use sysfs::sysfs_machine;
 
-use crate::text_file;
+use crate::text_file::{self, line_of};
 use serde::Deserialize;
 use std::fs::File;
 use std::io;
@@ -279,10 +279,6 @@ fn line_of_key(text: &str, path: &str) -> Option<usize> {
         }
     }
     best.map(|(_, line)| line)
-}
-
-fn line_of(text: &str, byte: usize) -> usize {
-    text.as_bytes()[..byte].iter().filter(|&&b| b == b'\n').count() + 1
 }
 
 /// The architecture that `uname -m` calls `name`.

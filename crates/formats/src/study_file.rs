@@ -58,6 +58,13 @@ pub struct Study {
     pub questions: Vec<StudyQuestion>,
 }
 
+/// Seeds of an effort at the most.
+const MOST_SEEDS: u64 = 1_000;
+/// Milliseconds at the most: a day.
+const MOST_MS: u64 = 86_400_000;
+/// Knock-outs that a question may take apart: each doubles the runs.
+const MOST_SPLIT: usize = 6;
+
 /// How much to simulate: [`Effort::span`] from the benchmark's start, with this many seeds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -89,13 +96,21 @@ pub enum Span {
 impl Effort {
     /// What is simulated, or what is wrong with the table.
     fn checked(&self) -> Result<Span, String> {
-        if self.seeds == 0 {
-            return Err("seeds = 0: expected 1 or more".into());
+        let ranges = [
+            ("seeds", Some(self.seeds), MOST_SEEDS),
+            ("warmup_ms", self.warmup_ms, MOST_MS),
+            ("window_ms", self.window_ms, MOST_MS),
+        ];
+        for (name, value, most) in ranges {
+            let low = u64::from(name != "warmup_ms");
+            if value.is_some_and(|v| !(low..=most).contains(&v)) {
+                let value = value.unwrap_or_default();
+                return Err(format!("{name} = {value}: expected {low} to {most}"));
+            }
         }
         match (self.loops_divided_by, self.warmup_ms, self.window_ms, self.time) {
             (Some(0), ..) => Err("loops_divided_by = 0: expected 1 or more".into()),
             (Some(by), None, None, None) => Ok(Span::Shortened(by)),
-            (None, _, Some(0), _) => Err("window_ms = 0: expected 1 or more".into()),
             (None, Some(warmup_ms), Some(window_ms), Some(time)) => {
                 Ok(Span::Window { warmup_ms, window_ms, time })
             }
@@ -308,10 +323,10 @@ pub fn study_str(text: &str, origin: &str) -> Result<Study, StudyError> {
         line,
         message,
     };
-    let line_of = |byte: usize| text.as_bytes()[..byte].iter().filter(|&&b| b == b'\n').count() + 1;
     let line_with = |word: &str| text.lines().position(|l| l.contains(word)).map(|at| at + 1);
-    let mut s: Study = toml::from_str(text)
-        .map_err(|e| wrong(e.span().map(|s| line_of(s.start)), e.message().trim().to_string()))?;
+    let mut s: Study = toml::from_str(text).map_err(|e| {
+        wrong(e.span().map(|s| text_file::line_of(text, s.start)), e.message().trim().to_string())
+    })?;
     if s.schema != STUDY_SCHEMA {
         let message = format!("schema = `{}`, expected {STUDY_SCHEMA}", s.schema);
         return Err(wrong(line_with("schema"), message));
@@ -327,16 +342,7 @@ pub fn study_str(text: &str, origin: &str) -> Result<Study, StudyError> {
             }
         }
     }
-    let has = |id: &str| s.cases.iter().any(|c| c.id == id);
-    let named = s.rows.iter().map(|r| (&r.id, &r.case));
-    for (id, case) in named.chain(s.questions.iter().map(|q| (&q.id, &q.case))) {
-        if !has(case) {
-            let near = nearest_name(case, s.cases.iter().map(|c| c.id.as_str()));
-            let near = near.map(|n| format!(", nearest is `{n}`")).unwrap_or_default();
-            let quoted = format!("\"{id}\"");
-            return Err(wrong(line_with(&quoted), format!("`{id}`: no case `{case}`{near}")));
-        }
-    }
+    check_names(&s).map_err(|(place, message)| wrong(line_with(&place), message))?;
     let (low, high) = s.fitted.as_ref().map_or((0, 0), |f| (f.low, f.high));
     if s.fitted.is_some() && (low == 0 || low > high) {
         let message = format!("factors from {low} to {high}: expected 1 or more, ascending");
@@ -356,6 +362,56 @@ pub fn study_str(text: &str, origin: &str) -> Result<Study, StudyError> {
         }
     }
     Ok(s)
+}
+
+/// A place in the text, and what is wrong there.
+type Wrong = (String, String);
+
+/// Every name that one table has of another is one, and none is given twice.
+fn check_names(s: &Study) -> Result<(), Wrong> {
+    let quoted = |word: &str| format!("\"{word}\"");
+    let one_of = |known: &[&str], what: &str, by: &str, name: &str| {
+        if known.contains(&name) {
+            return Ok(());
+        }
+        let near = nearest_name(name, known.iter().copied());
+        let near = near.map(|n| format!(", nearest is `{n}`")).unwrap_or_default();
+        Err((quoted(name), format!("`{by}`: no {what} `{name}`{near}")))
+    };
+    let cases: Vec<&str> = s.cases.iter().map(|c| c.id.as_str()).collect();
+    let rows: Vec<&str> = s.rows.iter().map(|r| r.id.as_str()).collect();
+    let questions: Vec<&str> = s.questions.iter().map(|q| q.id.as_str()).collect();
+    for (what, ids) in [("case", &cases), ("row", &rows), ("question", &questions)] {
+        if let Some((_, twice)) = ids.iter().enumerate().find(|(i, id)| ids[..*i].contains(id)) {
+            return Err((quoted(twice), format!("two {what}s have the id `{twice}`")));
+        }
+    }
+    for row in &s.rows {
+        one_of(&cases, "case", &row.id, &row.case)?;
+    }
+    for q in &s.questions {
+        one_of(&cases, "case", &q.id, &q.case)?;
+        if !(1..=MOST_SPLIT).contains(&q.split) {
+            let message = format!("`{}`: split = {}: expected 1 to {MOST_SPLIT}", q.id, q.split);
+            return Err((quoted(&q.id), message));
+        }
+        if q.seeds.is_some_and(|n| !(1..=MOST_SEEDS).contains(&n)) {
+            return Err((quoted(&q.id), format!("`{}`: seeds: expected 1 to {MOST_SEEDS}", q.id)));
+        }
+    }
+    let metrics: Vec<&str> = s.rows.iter().map(|r| r.metric.as_str()).collect();
+    for metric in s.neutral_pct.keys() {
+        one_of(&metrics, "row with metric", "neutral_pct", metric)
+            .map_err(|(_, message)| (metric.clone(), message))?;
+    }
+    let machines: Vec<&str> = s.cases.iter().map(|c| c.machine.as_str()).collect();
+    for fit in &s.fits {
+        one_of(&machines, "case on machine", "[[fit]]", &fit.machine)?;
+        for row in &fit.rows {
+            one_of(&rows, "row", "[[fit]]", row)?;
+        }
+    }
+    Ok(())
 }
 
 /// `kernel` with the name that it begins with written out.
@@ -391,7 +447,22 @@ mod tests {
         assert!(e.to_string().starts_with("my.toml:"), "{e}");
         assert!(e.to_string().contains("warmup"), "{e}");
         for (old, new, what) in [
-            ("seeds = ", "seeds = 0 #", "[full]: seeds = 0: expected 1 or more"),
+            ("seeds = ", "seeds = 0 #", "[full]: seeds = 0: expected 1 to 1000"),
+            ("seeds = ", "seeds = 99999999999 #", "[full]: seeds = 99999999999: expected 1 to"),
+            ("warmup_ms = ", "warmup_ms = 18446744073710 #", "[explain]: warmup_ms = 18446744"),
+            (
+                "machine = \"genoa-2s\"\nrows",
+                "machine = \"genoa\"\nrows",
+                "no case on machine `genoa`",
+            ),
+            ("nolimit.g10.time\",\n", "nolimit.g11.time\",\n", "no row `l2-queued-wakeups.spr-no"),
+            (
+                "rq_spin = 15",
+                "rq_spins = 15",
+                "no row with metric `rq_spins`, nearest is `rq_spin`",
+            ),
+            ("split = ", "split = 7 #", "split = 7: expected 1 to 6"),
+            ("id = \"spr-nolimit.g20\"", "id = \"spr-nolimit.g10\"", "two cases have the id"),
             ("loops_divided_by = ", "#", "[full]: expected loops_divided_by, or else warmup_ms"),
             ("loops_divided_by = ", "loops_divided_by = 0 #", "loops_divided_by = 0"),
             ("window_ms = ", "window_ms = 0 #", "[explain]: window_ms = 0"),

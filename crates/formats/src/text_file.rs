@@ -17,3 +17,8 @@ pub(crate) fn read(path: &Path) -> io::Result<String> {
     }
     Ok(text)
 }
+
+/// The line of `text`, from 1, that `byte` is in.
+pub(crate) fn line_of(text: &str, byte: usize) -> usize {
+    text.as_bytes()[..byte].iter().filter(|&&b| b == b'\n').count() + 1
+}

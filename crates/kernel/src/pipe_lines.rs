@@ -85,11 +85,11 @@ impl Pipe {
         let before = std::mem::replace(&mut lines.writer, c);
         let reader = lines.reader;
         if before != c {
-            share(transfer(before, c), costs.pipe_slot)
+            transfer(before, c).permille(costs.pipe_slot)
         } else if empty {
-            share(transfer(reader, c), costs.pipe_emptied)
+            transfer(reader, c).permille(costs.pipe_emptied)
         } else if self.holds_less_than(NEAR) {
-            share(transfer(reader, c), costs.pipe_near_write)
+            transfer(reader, c).permille(costs.pipe_near_write)
         } else {
             Ns::ZERO
         }
@@ -107,14 +107,8 @@ impl Pipe {
         lines.reader = c;
         let of_slot = if std::mem::take(&mut self.slot_unread) { costs.pipe_slot } else { 0 };
         let of_data = if near { costs.pipe_near_read } else { costs.pipe_far_read };
-        share(transfer(lines.writer, c), of_slot + of_data)
+        transfer(lines.writer, c).permille(of_slot + of_data)
     }
-}
-
-/// So many permille of `transfer`.
-#[inline(always)]
-fn share(transfer: Ns, permille: u32) -> Ns {
-    Ns(transfer.0 * u64::from(permille) / 1000)
 }
 
 #[cfg(test)]

@@ -6,8 +6,9 @@
 //! *Source.* Linux 6.1.192 and 6.12.117, kernel/sched/core.c `__schedule`, `context_switch`.
 //! *Equations.* A switch counts as voluntary if the task blocks, as involuntary otherwise; nothing
 //! is counted if the same task goes on.
-//! *Departures.* D1: the lock is held until the end of the switch; the few instructions after
-//! `finish_task_switch` are part of the switch. D2: signals do not exist.
+//! *Departures.* D1: the lock is held until the end of the switch, and longer than that: until the
+//! next task's lines and its cold cache are there; the few instructions after `finish_task_switch`
+//! are part of the switch. D2: signals do not exist.
 //! *Example.* A reader finds its pipe empty: `Block` → `Schedule` → dequeue, pick, switch.
 
 use crate::frame::Frame;

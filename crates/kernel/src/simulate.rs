@@ -56,8 +56,8 @@ pub fn run_with(
 fn drive(mut sim: Sim, spec: &RunSpec, progress: &Progress) -> RunRecord {
     let control = sim.cpus.len();
     sim.events.set(control, CHECK);
-    let mut watch =
-        Watch { progress, sampling: spec.sampling, checker: spec.checks.then(Checker::default) };
+    let checker = spec.checks.then(Checker::default);
+    let mut watch = Watch { progress, sampling: spec.sampling, warm: false, checker };
     sim.run(&mut watch);
     let checks = watch.checker.map(|k| k.report);
     sim.into_record(spec, checks)
@@ -67,6 +67,8 @@ fn drive(mut sim: Sim, spec: &RunSpec, progress: &Progress) -> RunRecord {
 pub(crate) struct Watch<'a> {
     progress: &'a Progress,
     sampling: Sampling,
+    /// The warm-up is over.
+    warm: bool,
     checker: Option<Checker>,
 }
 
@@ -86,12 +88,12 @@ impl Sim {
             self.check(k, t);
         }
         let mut next = t + CHECK;
+        // From the benchmark's start, in case it is over before the warm-up is.
+        if self.stats.mark_start.is_some() && self.stats.window.is_none() {
+            self.open_window(t);
+        }
         match w.sampling {
             Sampling::Full { limit } => {
-                if let (Some(start), None) = (self.stats.mark_start, &self.stats.window) {
-                    let _ = start;
-                    self.open_window(t, t);
-                }
                 if t >= limit {
                     return true;
                 }
@@ -99,21 +101,16 @@ impl Sim {
             }
             Sampling::Window { warmup, window } => {
                 if let Some(start) = self.stats.mark_start {
-                    let from = start + warmup;
-                    if self.stats.window.is_none() {
-                        if t >= from {
-                            self.open_window(t, t);
-                        } else {
-                            next = next.min(from);
-                        }
+                    if !w.warm && t >= start + warmup {
+                        w.warm = true;
+                        self.open_window(t);
                     }
-                    if let Some(s) = &self.stats.window {
-                        let to = s.at + window;
-                        if t >= to {
-                            return true;
-                        }
-                        next = next.min(to);
+                    let opened = self.stats.window.as_ref().map_or(t, |s| s.at);
+                    let due = if w.warm { opened + window } else { start + warmup };
+                    if t >= due {
+                        return true;
                     }
+                    next = next.min(due);
                 }
             }
         }
@@ -126,8 +123,8 @@ impl Sim {
         self.cpus.iter().all(|c| c.is_stopped() && c.ipi_at >= Ns::NEVER && c.timer_at >= Ns::NEVER)
     }
 
-    fn open_window(&mut self, at: Ns, now: Ns) {
-        self.settle_all(now);
+    fn open_window(&mut self, at: Ns) {
+        self.settle_all(at);
         let s = &mut self.stats;
         s.wakeup_latency = Histogram::default();
         s.sched_delay = Histogram::default();
@@ -156,9 +153,9 @@ impl Sim {
         let end = self.now;
         self.settle_all(end);
         if self.stats.window.is_none() {
-            // The benchmark was over before the window began: the whole run is the window.
+            // The benchmark was over before anybody looked: the whole run is the window.
             self.stats.window = Some(Snapshot {
-                at: self.stats.mark_start.unwrap_or(Ns::ZERO),
+                at: Ns::ZERO,
                 count: Default::default(),
                 switches: Default::default(),
                 placements: Default::default(),

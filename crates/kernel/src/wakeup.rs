@@ -6,7 +6,8 @@
 //! *Source.* Linux 6.1.192 and 6.12.117, kernel/sched/core.c `try_to_wake_up`, `ttwu_queue`.
 //! *Equations.* Wake list or remote lock: see `vruntime_sched::ttwu_queue`.
 //! *Departures.* D1: a wakee on its way off a CPU whose wake list may not be used is spun for in
-//! one step. D2: `pi_lock` is part of the wakee's lines. D3: the choice of the waker's own CPU and
+//! one step once that CPU has chosen its next task; until then the waker begins anew every 200 ns.
+//! D2: `pi_lock` is part of the wakee's lines. D3: the choice of the waker's own CPU and
 //! the enqueue there are one event.
 //! *Example.* A write to a pipe whose reader sleeps on an idle CPU of the same LLC: choose
 //! (reader's CPU), wake list, the idle CPU leaves its loop, enqueues, switches.

@@ -41,3 +41,30 @@ fn every_message_arrives() {
         }
     }
 }
+
+/// Counters, ledger and causes are those of the benchmark then, not of boot and benchmark.
+#[test]
+fn a_benchmark_that_ends_in_the_warm_up_is_measured_whole() {
+    let with = |sampling| {
+        let kind = ChannelKind::Pipe;
+        let spec = RunSpec {
+            machine: Arc::new(machine_file::builtin_machine("uma-2").unwrap()),
+            release: Arc::new(kernel_file::kernel("v6.1").unwrap().release),
+            workload: Arc::new(Messaging { groups: 1, fds: 10, loops: 300, bytes: 100, kind }),
+            seed: 1,
+            sampling,
+            checks: false,
+            variation: Default::default(),
+            timeline: 0,
+        };
+        run(&spec).unwrap()
+    };
+    let whole = with(Sampling::Full { limit: Ns::from_ms(60_000) });
+    let window = with(Sampling::Window { warmup: Ns::from_ms(50_000), window: Ns::from_ms(1_000) });
+    assert!(whole.complete && whole.window.0 > Ns::ZERO);
+    assert_eq!((window.window, window.time), (whole.window, whole.time));
+    assert_eq!(window.counters, whole.counters);
+    assert_eq!(window.switches, whole.switches);
+    assert_eq!(window.cpu_time, whole.cpu_time);
+    assert_eq!(window.sched_delay.count(), whole.sched_delay.count());
+}

@@ -163,8 +163,6 @@ cost_table! {
         wait_queue_wake,
         /// Slow path of a sleeping mutex from the failed spin to schedule().
         mutex_sleep,
-        /// Unlocking a sleeping mutex with a waiter, without the wakeup.
-        mutex_handoff,
         /// unix_stream_sendmsg of a small message, without wakeup.
         unix_send,
         /// unix_stream_recvmsg of a small message, data present.
@@ -221,8 +219,6 @@ cost_table! {
         flush_task,
         /// From pick of the idle task to the idle instruction, tick kept.
         idle_enter,
-        /// Leaving the polling loop and reaching schedule().
-        idle_poll_exit,
         /// newidle_balance up to the first domain.
         newidle_base,
         /// Reading the statistics of one CPU in a balance pass, lines local.
@@ -255,20 +251,6 @@ cost_table! {
         interrupt,
         /// Taking and dropping a reference to an address space around a kernel thread, line local.
         mm_refcount,
-        /// One cond_resched() that finds nothing to do.
-        cond_resched,
-        /// Accounting one pressure-stall level at a task state change.
-        psi_level,
-        /// A minor page fault of a fresh anonymous page.
-        page_fault,
-        /// queue_work on a workqueue, without the wakeup of a worker.
-        queue_work,
-        /// A worker's loop around one work item, without the item.
-        work_item,
-        /// Submitting one block request.
-        block_submit,
-        /// Completing one block request in its handler, without wakeups.
-        block_complete,
     }
     signals {
         /// Extra for each further sharer whose copy a write invalidates.

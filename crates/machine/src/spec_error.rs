@@ -48,11 +48,12 @@ impl fmt::Display for SpecError {
 
 impl std::error::Error for SpecError {}
 
-/// The candidate with the smallest edit distance to `name`, unless all differ in more than half
-/// of its letters.
+/// The shortest candidate that begins with `name`, else the one with the smallest edit distance,
+/// unless all differ in more than half of its letters.
 pub fn nearest_name<'a>(name: &str, candidates: impl Iterator<Item = &'a str>) -> Option<&'a str> {
-    let best = candidates.map(|c| (edits(name, c), c)).min_by_key(|&(d, _)| d)?;
-    (best.0 <= name.len() / 2).then_some(best.1)
+    let rank = |c: &str| (name.is_empty() || !c.starts_with(name), edits(name, c));
+    let ((differs, distance), best) = candidates.map(|c| (rank(c), c)).min_by_key(|&(r, _)| r)?;
+    (!differs || distance <= name.len() / 2).then_some(best)
 }
 
 /// Levenshtein distance in bytes.

@@ -52,6 +52,8 @@ pub struct Checks {
     pub nr_running_wrong: u64,
     /// The longest time that a task waited while a CPU of its LLC was idle.
     pub idle_beside_waiting_ns: u64,
+    /// The longest time that an RT task waited on a CPU that ran something of less importance.
+    pub rt_beside_lower_ns: u64,
     /// The largest gap of the ledger.
     pub ledger_gap_ns: u64,
 }
@@ -153,6 +155,7 @@ impl From<&RunRecord> for RunJson {
             checks: r.checks.as_ref().map(|c| Checks {
                 nr_running_wrong: c.nr_running_wrong,
                 idle_beside_waiting_ns: c.idle_beside_waiting.0,
+                rt_beside_lower_ns: c.rt_beside_lower.0,
                 ledger_gap_ns: c.ledger_gap,
             }),
         }

@@ -116,7 +116,7 @@ fn run_in_order(
         .build()
         .map_err(|e| Failure::Usage(format!("threads: {e}")))?;
     let results: Vec<OnceLock<RunRecord>> = specs.iter().map(|_| OnceLock::new()).collect();
-    let refused: Mutex<Option<SetupError>> = Mutex::new(None);
+    let refused: Mutex<Option<(SetupError, usize)>> = Mutex::new(None);
     let next = AtomicUsize::new(0);
     pool.broadcast(|_| {
         while let Some(i) = Some(next.fetch_add(1, Ordering::Relaxed)).filter(|i| *i < specs.len())
@@ -136,17 +136,17 @@ fn run_in_order(
                 }
                 Ok(_) => {}
                 Err(e) => {
-                    *refused.lock().unwrap_or_else(PoisonError::into_inner) = Some(e);
+                    *refused.lock().unwrap_or_else(PoisonError::into_inner) = Some((e, i));
                     next.store(specs.len(), Ordering::Relaxed);
                 }
             }
         }
     });
     match refused.into_inner().unwrap_or_else(PoisonError::into_inner) {
-        Some(SetupError::Machine(e)) => {
-            Err(Failure::Input(format!("machine {}: {e}", specs[0].machine.name)))
+        Some((SetupError::Machine(e), i)) => {
+            Err(Failure::Input(format!("machine {}: {e}", specs[i].machine.name)))
         }
-        Some(e) => Err(Failure::Usage(e.to_string())),
+        Some((e, _)) => Err(Failure::Usage(e.to_string())),
         None => Ok(results.into_iter().map(OnceLock::into_inner).collect()),
     }
 }

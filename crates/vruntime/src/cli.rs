@@ -157,7 +157,7 @@ pub struct ExplainArgs {
     pub kernel: Vec<String>,
     /// Run the seeds 1 to N
     #[arg(long, value_name = "N", default_value_t = 4,
-          value_parser = whole(1..=1_000))]
+          allow_hyphen_values = true, value_parser = whole(1..=1_000))]
     pub seeds: u64,
     /// What differs: a metric of `compare`
     #[arg(long, value_name = "METRIC", default_value = "time")]
@@ -169,7 +169,8 @@ pub struct ExplainArgs {
     #[arg(long, value_name = "N", default_value_t = 3,
           value_parser = clap::value_parser!(u8).range(1..=6))]
     pub split: u8,
-    /// Add this many ns to a cost under the second kernel, as in --plant ttwu=500: a control
+    /// Add this many ns (of a share, permille) to a cost under the second kernel, as in --plant
+    /// ttwu=500: a control
     #[arg(long, value_name = "COST=NS", value_delimiter = ',', value_parser = planted)]
     pub plant: Vec<(String, u32)>,
 }
@@ -183,7 +184,7 @@ pub struct StudyArgs {
     #[arg(long)]
     pub quick: bool,
     /// Fit one number for each machine on the figures before the change, and print it
-    #[arg(long)]
+    #[arg(long, conflicts_with_all = ["uncertainty", "explain", "page", "json"])]
     pub fit: bool,
     /// Draw cost tables between low and high, and count in how many each effect stays; a draw is as
     /// rough as --quick
@@ -197,7 +198,7 @@ pub struct StudyArgs {
     #[arg(long, conflicts_with = "json")]
     pub page: bool,
     /// Run the seeds 1 to N instead of what the study says
-    #[arg(long, value_name = "N", value_parser = whole(1..=1_000))]
+    #[arg(long, value_name = "N", allow_hyphen_values = true, value_parser = whole(1..=1_000))]
     pub seeds: Option<u64>,
     /// Threads; 0 for one per CPU. The result does not depend on it
     #[arg(short = 'j', long, value_name = "N", default_value_t = 0,

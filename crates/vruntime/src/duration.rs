@@ -19,7 +19,8 @@ pub fn parse(text: &str) -> Result<Ns, String> {
     let mut digit = unit;
     for c in part.chars() {
         digit = Some(digit / 10).filter(|d| *d > 0).ok_or_else(wrong)?;
-        ns += digit * u64::from(c.to_digit(10).ok_or_else(wrong)?);
+        let value = digit * u64::from(c.to_digit(10).ok_or_else(wrong)?);
+        ns = ns.checked_add(value).ok_or_else(wrong)?;
     }
     if ns >= Ns::NEVER.0 {
         return Err(format!("`{text}`: longer than 52 days"));
@@ -51,7 +52,18 @@ mod tests {
         assert_eq!(parse("500ms"), Ok(Ns::from_ms(500)));
         assert_eq!(parse("1.25s"), Ok(Ns::from_ms(1_250)));
         assert_eq!(parse("0s"), Ok(Ns::ZERO));
-        for bad in ["", "5", "ms", "1m", "-1s", "1.2.3s", "0.5ns", "99999999999999s", "9e3s"] {
+        for bad in [
+            "",
+            "5",
+            "ms",
+            "1m",
+            "-1s",
+            "1.2.3s",
+            "0.5ns",
+            "99999999999999s",
+            "9e3s",
+            "18446744073.7096s",
+        ] {
             assert!(parse(bad).is_err(), "{bad}");
         }
     }

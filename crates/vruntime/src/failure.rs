@@ -21,7 +21,7 @@ pub const INTERRUPTED: u8 = 130;
 pub struct Done {
     /// For stdout.
     pub stdout: String,
-    /// [`DONE`], [`FINDING`] or [`INTERRUPTED`].
+    /// [`DONE`], [`FINDING`] or [`INTERRUPTED`]; another if only a part is missing.
     pub code: u8,
 }
 
@@ -29,6 +29,10 @@ impl Done {
     /// A result without findings.
     pub fn new(stdout: String) -> Done {
         Done { stdout, code: DONE }
+    }
+    /// The same result with this code.
+    pub fn but(self, code: u8) -> Done {
+        Done { code, ..self }
     }
     /// The same result, after ^C if `interrupted`.
     pub fn interrupted(mut self, interrupted: bool) -> Done {

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use vruntime_base::Ns;
 use vruntime_formats::kernel_file::kernel;
 use vruntime_formats::study_file::{
-    Case, Effect as Published, Effort, FittedCosts, PublishedRow, Span, Study, TimeFrom,
+    Case, Effect as Published, Effort, Fitted, FittedCosts, PublishedRow, Span, Study, TimeFrom,
 };
 use vruntime_kernel::program::{Shortened, Workload};
 use vruntime_kernel::record::{RunRecord, RunSpec, Sampling, Variation};
@@ -195,56 +195,75 @@ impl Lab<'_> {
         };
         let mut out = String::new();
         for name in self.machines.keys().cloned().collect::<Vec<_>>() {
-            let mut base: Vec<(Key, f64, Vec<String>)> = Vec::new();
-            for r in self.study.rows.iter().filter(|r| r.metric == "time" && r.scored) {
-                let case = self.case(&r.case);
-                let k = key(case, false);
-                match base.iter_mut().find(|b| b.0 == k) {
-                    _ if case.machine != name => {}
-                    Some(b) => b.2.push(r.id.clone()),
-                    None => base.push((k, r.before, vec![r.id.clone()])),
+            match self.fit_machine(&name, &fitted) {
+                // What is fitted has taken long enough.
+                Err(Failure::Interrupted) if !out.is_empty() => {
+                    return Ok(Done::new(out).interrupted(true));
                 }
+                text => out += &text?,
             }
-            if base.is_empty() {
-                continue;
-            }
-            let plain = Arc::clone(&self.machines[&name]);
-            let keys: Vec<Key> = base.iter().map(|b| b.0.clone()).collect();
-            let (mut low, mut high) = (fitted.low, fitted.high);
-            let mut best = (0, f64::INFINITY);
-            for _ in 0..FIT_ROUNDS {
-                // Times grow with costs, so the sign of the mean error says where to go on.
-                let permille = low.midpoint(high);
-                let mut spec = (*plain).clone();
-                multiply(&mut spec, fitted.costs, permille);
-                self.machines.insert(name.clone(), Arc::new(spec));
-                let records = self.run(&keys, &self.effort, &Variation::default())?;
-                let mut logs = Vec::new();
-                for (k, published, _) in &base {
-                    let no_time = "fit: a group made no progress, or a benchmark was given up";
-                    let of_key = records.get(k).ok_or(Failure::Interrupted)?;
-                    let got = Self::value(of_key, &self.effort, "time");
-                    let got = got.ok_or_else(|| Failure::Usage(no_time.into()))?;
-                    logs.push((published / got).ln());
-                }
-                let mean = logs.iter().sum::<f64>() / logs.len() as f64;
-                let squares = logs.iter().map(|x| x * x).sum::<f64>() / logs.len() as f64;
-                let residual = 100.0 * squares.sqrt();
-                if residual < best.1 {
-                    best = (permille, residual);
-                }
-                *(if mean > 0.0 { &mut low } else { &mut high }) = permille;
-            }
-            let (permille, residual) = best;
-            let ids: Vec<String> =
-                base.iter().flat_map(|b| &b.2).map(|id| format!("\"{id}\"")).collect();
-            out += &format!(
-                "[[fit]]\nmachine = \"{name}\"\nrows = [{}]\npermille = {permille}\n\
-                 residual_pct = {residual:.1}\n",
-                ids.join(", ")
-            );
         }
         Ok(Done::new(out))
+    }
+
+    /// The fit of one machine, as the file has it; nothing if no base row is of that machine.
+    fn fit_machine(&mut self, name: &str, fitted: &Fitted) -> Result<String, Failure> {
+        let mut base: Vec<(Key, f64, Vec<String>)> = Vec::new();
+        for r in self.study.rows.iter().filter(|r| r.metric == "time" && r.scored) {
+            let case = self.case(&r.case);
+            let k = key(case, false);
+            match base.iter_mut().find(|b| b.0 == k) {
+                _ if case.machine != name => {}
+                Some(b) => b.2.push(r.id.clone()),
+                None => base.push((k, r.before, vec![r.id.clone()])),
+            }
+        }
+        if base.is_empty() {
+            return Ok(String::new());
+        }
+        let plain = Arc::clone(&self.machines[name]);
+        let keys: Vec<Key> = base.iter().map(|b| b.0.clone()).collect();
+        let (mut low, mut high) = (fitted.low, fitted.high);
+        let mut best = (0, f64::INFINITY);
+        for _ in 0..FIT_ROUNDS {
+            // Times grow with costs, so the sign of the mean error says where to go on.
+            let permille = low.midpoint(high);
+            let mut spec = (*plain).clone();
+            multiply(&mut spec, fitted.costs, permille);
+            self.machines.insert(name.into(), Arc::new(spec));
+            let records = self.run(&keys, &self.effort, &Variation::default())?;
+            let mut logs = Vec::new();
+            for (k, published, _) in &base {
+                let no_time = "fit: a group made no progress, or a benchmark was given up";
+                let of_key = records.get(k).ok_or(Failure::Interrupted)?;
+                let got = Self::value(of_key, &self.effort, "time");
+                let got = got.ok_or_else(|| Failure::Usage(no_time.into()))?;
+                logs.push((published / got).ln());
+            }
+            let mean = logs.iter().sum::<f64>() / logs.len() as f64;
+            let squares = logs.iter().map(|x| x * x).sum::<f64>() / logs.len() as f64;
+            let residual = 100.0 * squares.sqrt();
+            if !self.quiet {
+                let factor = f64::from(permille) / 1000.0;
+                let off = 100.0 * ((-mean).exp() - 1.0);
+                eprintln!(
+                    "fit: {name}, times {factor:.3}: {off:+.1} % on average, \
+                         residual {residual:.1} %"
+                );
+            }
+            if residual < best.1 {
+                best = (permille, residual);
+            }
+            *(if mean > 0.0 { &mut low } else { &mut high }) = permille;
+        }
+        let (permille, residual) = best;
+        let ids: Vec<String> =
+            base.iter().flat_map(|b| &b.2).map(|id| format!("\"{id}\"")).collect();
+        Ok(format!(
+            "[[fit]]\nmachine = \"{name}\"\nrows = [{}]\npermille = {permille}\n\
+                 residual_pct = {residual:.1}\n",
+            ids.join(", ")
+        ))
     }
 }
 

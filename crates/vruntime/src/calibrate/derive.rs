@@ -112,7 +112,7 @@ pub fn derive(base: &MachineSpec, m: &Measured, origin: &str) -> Derived {
         };
         let how = format!("half a round trip of a flag, {pairs} pairs of CPUs");
         *slot = cost(&sample, 1.0, 0.0, &how);
-        measured.push(format!("line_transfer.{}", format!("{distance:?}").to_lowercase()));
+        measured.push(format!("line_transfer.{}", distance.name()));
     }
 
     if let Some((visits, line)) = beyond_a_core(m) {
@@ -180,13 +180,13 @@ fn beyond_a_core(m: &Measured) -> Option<(&Visits, f64)> {
     (line > 0.0).then_some((visits, line))
 }
 
-/// The exit latency of a state is that of the shallowest, and what a wakeup takes longer after the
-/// longest sleep in this state than after the shortest sleep of all.
+/// The exit latency of a state is that of the state that the shortest sleep ended in, and what a
+/// wakeup takes longer after the longest sleep in this state than after that.
 fn exit_latencies(spec: &mut MachineSpec, m: &Measured, origin: &str) {
     let Some((first, longer)) = m.exits.split_first() else { return };
-    let shallow = f64::from(spec.idle[0].exit_latency.mid);
+    let shallow = f64::from(spec.idle[first.state].exit_latency.mid);
     // A longer sleep in the same state comes later and overrules a shorter one.
-    for exit in longer.iter().filter(|e| e.state > 0) {
+    for exit in longer.iter().filter(|e| e.state > first.state) {
         let extra = |took: f64| whole(shallow + (took - first.took.mid).max(0.0));
         let (slept, short) = (exit.gap.as_micros(), first.gap.as_micros());
         spec.idle[exit.state].exit_latency = Cost {

@@ -92,8 +92,9 @@ fn measure(topo: &Topology, idle: &[IdleSpec]) -> io::Result<Measured> {
         let took = probe::wakeup(of_it[0].0, of_it[0].1, idle::SHORT_GAP, 2_000)?;
         wakeups.push((*distance, took));
     }
-    let apart = groups.iter().find(|(distance, _)| *distance != Distance::Smt);
-    let wakes = apart.map(|(_, of_it)| Wakes::measure(of_it[0].0, of_it[0].1)).transpose()?;
+    // CPUs of different caches enqueue for themselves; nobody takes their locks.
+    let near = groups.iter().find(|(d, _)| matches!(d, Distance::L2 | Distance::Llc));
+    let wakes = near.map(|(_, of_it)| Wakes::measure(of_it[0].0, of_it[0].1)).transpose()?;
     Ok(Measured {
         round: Round::typical()?,
         lines,
@@ -144,16 +145,15 @@ fn samples(m: &Measured) -> Vec<(String, Sample)> {
         ("round trip, 2 threads, 1 CPU".into(), m.round.threads),
         ("round trip, 2 processes, 1 CPU".into(), m.round.processes),
     ]);
-    let name = |d: &Distance| format!("{d:?}").to_lowercase();
     for (distance, n, took) in line_transfers(&m.lines) {
         let pairs = if n == 1 { String::new() } else { format!(", {n} pairs") };
-        rows.push((format!("line transfer, {}{pairs}", name(&distance)), took));
+        rows.push((format!("line transfer, {}{pairs}", distance.name()), took));
     }
     rows.extend(m.visits.iter().flat_map(Visits::samples));
     rows.extend(m.wakes.iter().flat_map(Wakes::samples));
     let us = |gap: Duration| format!("{:.0} us", gap.as_secs_f64() * 1e6);
     for (d, took) in &m.wakeups {
-        rows.push((format!("wakeup after {}, {}", us(idle::SHORT_GAP), name(d)), *took));
+        rows.push((format!("wakeup after {}, {}", us(idle::SHORT_GAP), d.name()), *took));
     }
     for exit in &m.exits {
         rows.push((format!("wakeup from {} ({})", exit.name, us(exit.gap)), exit.took));
@@ -202,7 +202,7 @@ fn report_json(path: &Path, m: &Measured, d: &Derived, load: f64) -> Value {
         "load_average": load,
         "measured": samples(m).into_iter().map(sample).collect::<Vec<_>>(),
         "line_transfers": m.lines.iter().map(|l| {
-            json!({"a": l.a, "b": l.b, "distance": format!("{:?}", l.distance).to_lowercase(),
+            json!({"a": l.a, "b": l.b, "distance": l.distance.name(),
                    "low": l.took.low, "median": l.took.mid, "high": l.took.high})
         }).collect::<Vec<_>>(),
         "costs": d.spec.costs.iter()

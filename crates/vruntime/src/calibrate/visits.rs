@@ -73,9 +73,7 @@ impl Visits {
     /// Name and value of everything measured. What the first of two writers waits for is not used:
     /// the reader that makes room again is on its own CPU.
     pub fn samples(&self) -> Vec<(String, Sample)> {
-        let of = |what: &str, s: Scene| {
-            format!("{what}, {}, {}", s.name, format!("{:?}", self.distance).to_lowercase())
-        };
+        let of = |what: &str, s: Scene| format!("{what}, {}, {}", s.name, self.distance.name());
         vec![
             (of("write", EMPTIED), self.emptied.first),
             (of("read", EMPTIED), self.emptied.second),

@@ -16,6 +16,11 @@ pub fn explain(args: &ExplainArgs) -> Result<Done, Failure> {
     if args.kernel.len() != 2 {
         return Err(Failure::Usage("explain: give -k twice, the first is the base".into()));
     }
+    if let Some((_, twice)) =
+        args.tries.iter().enumerate().find(|(i, k)| args.tries[..*i].contains(k))
+    {
+        return Err(Failure::Usage(format!("explain: --try names `{twice}` twice")));
+    }
     let batch = super::batch(s, &args.kernel, (1..=args.seeds).collect())?;
     let tries = if args.tries.is_empty() { Knockout::ALL } else { &args.tries };
     let e = explanation(&batch, &args.metric, tries, usize::from(args.split), &args.plant)?;

@@ -66,6 +66,10 @@ fn machine_text(out: &mut String, spec: &MachineSpec, topo: &Topology) -> std::f
         let e = &s.exit_latency;
         writeln!(out, "{:10}  {} ({} … {})  {}", s.name, e.mid, e.low, e.high, e.source)?;
     }
+    writeln!(out, "\nthreads of a core busy, speed of each in 1/1024 (low … high)  source")?;
+    for (busy, s) in (1..).zip(&spec.smt_speed) {
+        writeln!(out, "{busy:10}  {} ({} … {})  {}", s.mid, s.low, s.high, s.source)?;
+    }
     let head = "cost, ns (shares, ‰)";
     writeln!(out, "\n{head:26} {:>7} {:>7} {:>7}  source", "low", "mid", "high")?;
     for row in spec.costs.iter() {

@@ -3,14 +3,16 @@
 use super::explain::explanation;
 use crate::batch::Batch;
 use crate::cli::StudyArgs;
-use crate::failure::{Done, Failure};
+use crate::commands::workload;
+use crate::failure::{DONE, Done, Failure, INPUT};
 use crate::interrupt;
 use crate::lab::{Lab, Part, part, window};
+use crate::machine_choice::machine;
 use serde_json::json;
 use std::sync::Arc;
 use vruntime_formats::kernel_file::kernel;
 use vruntime_formats::study_file::{
-    Case, Effort, Fit, FittedCosts, Span, StudyQuestion, TimeFrom, study as read_study,
+    Case, Effort, Fit, FittedCosts, Span, Study, StudyQuestion, TimeFrom, study as read_study,
 };
 use vruntime_kernel::record::{Knockout, Variation};
 use vruntime_machine::nearest_name;
@@ -28,21 +30,39 @@ pub fn study(args: &StudyArgs) -> Result<Done, Failure> {
     }
     let study = read_study(&args.name)
         .map_err(|e| if e.is_usage() { Failure::Usage } else { Failure::Input }(e.to_string()))?;
-    let metrics = study.rows.iter().map(|r| (&r.id, r.metric.as_str()));
-    if let Some((id, metric)) = metrics.into_iter().find(|(_, m)| !METRICS.contains(m)) {
-        let near =
-            nearest_name(metric, METRICS.iter().copied()).map(|n| format!(", nearest is `{n}`"));
-        let near = near.unwrap_or_default();
-        return Err(Failure::Input(format!(
-            "study `{}`, `{id}`: no metric `{metric}`{near}",
-            study.name
-        )));
-    }
+    check(&study)?;
     let mut lab = Lab::new(&study, args)?;
     if args.fit {
         return lab.fit();
     }
     report(&lab, args)
+}
+
+/// Everything that the study names exists; better known before hours of runs than after them.
+fn check(study: &Study) -> Result<(), Failure> {
+    let wrong =
+        |id: &str, what: String| Failure::Input(format!("study `{}`, `{id}`: {what}", study.name));
+    for r in &study.rows {
+        if !METRICS.contains(&r.metric.as_str()) {
+            let near = nearest_name(&r.metric, METRICS.iter().copied());
+            let near = near.map(|n| format!(", nearest is `{n}`")).unwrap_or_default();
+            return Err(wrong(&r.id, format!("no metric `{}`{near}", r.metric)));
+        }
+    }
+    for c in &study.cases {
+        let of_case = |e: Failure| wrong(&c.id, e.to_string());
+        machine(&c.machine).map_err(of_case)?;
+        workload(&c.workload).map_err(of_case)?;
+        for expression in [&c.before, &c.after] {
+            kernel(expression).map_err(|e| wrong(&c.id, e.to_string()))?;
+        }
+    }
+    study.questions.iter().try_for_each(|q| knockouts(q).map(drop).map_err(|e| wrong(&q.id, e)))
+}
+
+/// The knock-outs that a question tries.
+fn knockouts(q: &StudyQuestion) -> Result<Vec<Knockout>, String> {
+    q.knockouts.iter().map(|word| crate::cli::knockout(word)).collect()
 }
 
 /// Figures, answers and draws, as asked for; after ^C what is complete.
@@ -53,11 +73,17 @@ fn report(lab: &Lab, args: &StudyArgs) -> Result<Done, Failure> {
     }
     let mut rows = lab.rows(&records, &lab.effort);
     let mut answers = Vec::new();
+    let mut unanswered = DONE;
     if args.explain {
         for q in &lab.study.questions {
             match answer(lab, q) {
+                Ok(answer) => answers.push(answer),
                 Err(Failure::Interrupted) => break,
-                answer => answers.push(answer?),
+                Err(e) => {
+                    // The figures are there, and other questions may have answers.
+                    eprintln!("vruntime: study `{}`, `{}`: {e}", lab.study.name, q.id);
+                    unanswered = INPUT;
+                }
             }
         }
     }
@@ -88,7 +114,7 @@ fn report(lab: &Lab, args: &StudyArgs) -> Result<Done, Failure> {
             "answers": super::to_json(&answers.iter().map(|a| &a.2).collect::<Vec<_>>())?,
             "interrupted": interrupted,
         });
-        return Ok(Done::json(&report).interrupted(interrupted));
+        return Ok(Done::json(&report).but(unanswered).interrupted(interrupted));
     }
     let cases: Vec<(String, String)> =
         lab.study.cases.iter().map(|c| (c.id.clone(), settings(lab, c))).collect();
@@ -115,18 +141,20 @@ fn report(lab: &Lab, args: &StudyArgs) -> Result<Done, Failure> {
         answers: &answers,
     };
     let text = if args.page { study_page(&report) } else { study_text(&report) };
-    Ok(Done::new(text).interrupted(interrupted))
+    Ok(Done::new(text).but(unanswered).interrupted(interrupted))
 }
 
 /// Workload, machine and kernels, those that the study names by their names.
 fn settings(lab: &Lab, c: &Case) -> String {
     let short = |expression: &str| {
-        let named =
-            lab.study.kernels.iter().filter(|(_, whole)| expression.starts_with(whole.as_str()));
-        match named.max_by_key(|(_, whole)| whole.len()) {
-            Some((name, whole)) => format!("{name}{}", &expression[whole.len()..]),
-            None => expression.to_string(),
-        }
+        let of = |name: &String, whole: &String| {
+            let rest = expression.strip_prefix(whole.as_str())?;
+            // `v6.1` is no beginning of `v6.12`.
+            let ends = rest.is_empty() || rest.starts_with(['+', '-', ',']);
+            ends.then(|| (whole.len(), format!("{name}{rest}")))
+        };
+        let named = lab.study.kernels.iter().filter_map(|(name, whole)| of(name, whole));
+        named.max().map_or_else(|| expression.to_string(), |(_, short)| short)
     };
     format!("{} on {}, {} against {}", c.workload, c.machine, short(&c.after), short(&c.before))
 }
@@ -175,12 +203,7 @@ fn describe_fits(lab: &Lab) -> String {
 /// Question, command line that repeats its answer, answer.
 fn answer(lab: &Lab, q: &StudyQuestion) -> Result<(String, String, Explanation), Failure> {
     let (case, effort) = (lab.case(&q.case), &lab.study.explain);
-    let tries: Vec<Knockout> = q
-        .knockouts
-        .iter()
-        .map(|word| crate::cli::knockout(word))
-        .collect::<Result<_, _>>()
-        .map_err(|e| Failure::Input(format!("study `{}`, `{}`: {e}", lab.study.name, q.id)))?;
+    let tries = knockouts(q).map_err(Failure::Input)?;
     let Part { workload, sampling, .. } = part(&case.workload, effort)?;
     let batch = Batch {
         timeline: 0,

@@ -21,9 +21,10 @@ use surroundings::Surroundings;
 /// Records, then prints the figures of what was recorded.
 pub fn record(args: &RecordArgs) -> Result<Done, Failure> {
     recorder::program(&args.command[0])?;
+    // What is there goes only when something can take its place.
+    let recorder = Recorder::find(args.with)?;
     fresh(&args.output, args.force)?;
     let at = |e: io::Error| Failure::Input(format!("{}: {e}", args.output.display()));
-    let recorder = Recorder::find(args.with)?;
     fs::create_dir_all(&args.output).map_err(at)?;
     let surroundings = Surroundings::of_this_machine();
     for (name, text) in &surroundings.files {
