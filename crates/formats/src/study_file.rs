@@ -399,11 +399,6 @@ fn check_names(s: &Study) -> Result<(), Wrong> {
             return Err((quoted(&q.id), format!("`{}`: seeds: expected 1 to {MOST_SEEDS}", q.id)));
         }
     }
-    let metrics: Vec<&str> = s.rows.iter().map(|r| r.metric.as_str()).collect();
-    for metric in s.neutral_pct.keys() {
-        one_of(&metrics, "row with metric", "neutral_pct", metric)
-            .map_err(|(_, message)| (metric.clone(), message))?;
-    }
     let machines: Vec<&str> = s.cases.iter().map(|c| c.machine.as_str()).collect();
     for fit in &s.fits {
         one_of(&machines, "case on machine", "[[fit]]", &fit.machine)?;
@@ -456,11 +451,6 @@ mod tests {
                 "no case on machine `genoa`",
             ),
             ("nolimit.g10.time\",\n", "nolimit.g11.time\",\n", "no row `l2-queued-wakeups.spr-no"),
-            (
-                "rq_spin = 15",
-                "rq_spins = 15",
-                "no row with metric `rq_spins`, nearest is `rq_spin`",
-            ),
             ("split = ", "split = 7 #", "split = 7: expected 1 to 6"),
             ("id = \"spr-nolimit.g20\"", "id = \"spr-nolimit.g10\"", "two cases have the id"),
             ("loops_divided_by = ", "#", "[full]: expected loops_divided_by, or else warmup_ms"),

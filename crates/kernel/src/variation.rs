@@ -39,7 +39,7 @@ macro_rules! knockouts {
 
 knockouts! {
     RqLock "rq_lock" "waiting for run queue locks",
-    RqLine "rq_line" "fetching lines of run queues that others worked on: loads, wake lists, enqueues, the way back",
+    RqLine "rq_line" "fetching lines of run queues: loads, wake lists, enqueues, and back",
     TgLoadAvg "tg_load_avg" "reading and writing tg->load_avg",
     LlcShared "sd_llc_shared" "reading and writing sd_llc_shared",
     PipeMutex "pipe_mutex" "waiting for pipe mutexes, and their lines",
@@ -50,7 +50,7 @@ knockouts! {
     Ipi "ipi" "interrupts between CPUs: sending, delivery, entry",
     IdleExit "idle_exit" "the exit latency of idle states",
     ColdCache "cold_cache" "refilling cold caches after a move",
-    Scan "scan" "looking for an idle CPU: examining CPUs, and fetching the first line of run queues",
+    Scan "scan" "looking for an idle CPU: examining CPUs, the first line of queues",
     Smt "smt" "the slow-down by a busy sibling",
     TtwuPending "ttwu_pending" "seeing that a CPU has wakees on its list (ttwu_pending=nowhere)",
     ScanLimit "scan_limit" "the limit of idle scans by utilisation (sis_util=off)",

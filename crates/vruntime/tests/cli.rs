@@ -302,6 +302,44 @@ fn a_study_sets_published_and_modelled_figures_side_by_side() {
     assert_eq!(v["score"]["fitted_parameters"], 1);
     assert_eq!(v["rows"][0]["fitted"], true);
 
+    // Wrong names are known before anything runs.
+    for (right, wrong, words) in [
+        ("machine = \"uma-8\"", "machine = \"uma-9\"", ["`c`", "no machine named `uma-9`"]),
+        ("old+ttwu_queue=l2", "old+ttwu_queu=l2", ["`c`", "ttwu_queue"]),
+        ("hackbench -g", "hackbensh -g", ["`c`", "hackbench"]),
+        ("\"rq_lock\"", "\"rq_lok\"", ["`q`", "rq_lock"]),
+        ("metric = \"time\"", "metric = \"tim\"", ["`c.time`", "`time`"]),
+        ("{ time = 2.5", "{ tyme = 2.5", ["`neutral_pct`", "`time`"]),
+    ] {
+        std::fs::write(&path, small_study().replace(right, wrong)).unwrap();
+        fails(&["study", file, "-q"], 3, &words);
+    }
+    // A question's metric is known when its runs are there: the figures stay.
+    std::fs::write(&path, small_study().replace("messages_per_second", "messages")).unwrap();
+    let output = vruntime(&["study", file, "-q", "--explain"]).output().unwrap();
+    let (out, error) =
+        (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert_eq!(output.status.code(), Some(3), "{error}");
+    assert!(out.contains("improves") && error.contains("`q`"), "{out}{error}");
+    fails(&["study", file, "--fit", "--explain"], 2, &["--explain"]);
+    fails(
+        &[
+            "explain",
+            "-m",
+            "uma-2",
+            "-k",
+            "v6.1",
+            "-k",
+            "v6.12",
+            "-w",
+            HACKBENCH,
+            "--try",
+            "rq_lock,ipi,rq_lock",
+        ],
+        2,
+        &["`rq_lock` twice"],
+    );
+
     fails(&["study", "l2-queued-wakeup"], 2, &["l2-queued-wakeups"]);
     fails(&["study", "no.toml"], 3, &["no.toml"]);
     std::fs::write(&path, "schema = \"study/1\"\nnam = 3\n").unwrap();

@@ -35,6 +35,23 @@ fn a_directory_with_other_things_in_it_is_left_alone() {
     }
 }
 
+/// Without a program to record with, what was recorded before is not lost.
+#[test]
+fn an_old_recording_stays_if_none_can_take_its_place() {
+    let dir = tempfile::tempdir().unwrap();
+    for name in ["command.txt", "summary.json", "perf.data"] {
+        std::fs::write(dir.path().join(name), "old").unwrap();
+    }
+    let to = dir.path().to_str().unwrap();
+    let output = Command::new(env!("CARGO_BIN_EXE_vruntime"))
+        .args(["record", "--force", "--with", "perf", "-o", to, "--", "/bin/true"])
+        .env("PATH", "/nonexistent")
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(3), "{}", stderr(&output));
+    assert!(dir.path().join("perf.data").exists());
+}
+
 /// Records `sh -c 'exit 3'` and reads it back; returns false if this machine does not record.
 fn records(with: &str, file: &str) -> bool {
     let dir = tempfile::tempdir().unwrap();

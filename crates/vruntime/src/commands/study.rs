@@ -42,11 +42,12 @@ pub fn study(args: &StudyArgs) -> Result<Done, Failure> {
 fn check(study: &Study) -> Result<(), Failure> {
     let wrong =
         |id: &str, what: String| Failure::Input(format!("study `{}`, `{id}`: {what}", study.name));
-    for r in &study.rows {
-        if !METRICS.contains(&r.metric.as_str()) {
-            let near = nearest_name(&r.metric, METRICS.iter().copied());
+    let of_rows = study.rows.iter().map(|r| (r.id.as_str(), &r.metric));
+    for (id, metric) in of_rows.chain(study.neutral_pct.keys().map(|m| ("neutral_pct", m))) {
+        if !METRICS.contains(&metric.as_str()) {
+            let near = nearest_name(metric, METRICS.iter().copied());
             let near = near.map(|n| format!(", nearest is `{n}`")).unwrap_or_default();
-            return Err(wrong(&r.id, format!("no metric `{}`{near}", r.metric)));
+            return Err(wrong(id, format!("no metric `{metric}`{near}")));
         }
     }
     for c in &study.cases {

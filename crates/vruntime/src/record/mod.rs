@@ -21,10 +21,13 @@ use surroundings::Surroundings;
 /// Records, then prints the figures of what was recorded.
 pub fn record(args: &RecordArgs) -> Result<Done, Failure> {
     recorder::program(&args.command[0])?;
-    // What is there goes only when something can take its place.
-    let recorder = Recorder::find(args.with)?;
-    fresh(&args.output, args.force)?;
     let at = |e: io::Error| Failure::Input(format!("{}: {e}", args.output.display()));
+    let replaces = replaces(&args.output, args.force)?;
+    let recorder = Recorder::find(args.with)?;
+    // The old recording goes only when something can take its place.
+    if replaces {
+        fs::remove_dir_all(&args.output).map_err(at)?;
+    }
     fs::create_dir_all(&args.output).map_err(at)?;
     let surroundings = Surroundings::of_this_machine();
     for (name, text) in &surroundings.files {
@@ -69,15 +72,15 @@ pub fn record(args: &RecordArgs) -> Result<Done, Failure> {
     Ok(done)
 }
 
-/// Fails if `dir` holds something already, unless it may go.
-fn fresh(dir: &Path, force: bool) -> Result<(), Failure> {
+/// Whether a recording in `dir` is to be replaced; fails if there is something that may not go.
+fn replaces(dir: &Path, force: bool) -> Result<bool, Failure> {
     let at = |e: io::Error| Failure::Input(format!("{}: {e}", dir.display()));
     if !dir.exists() {
-        return Ok(());
+        return Ok(false);
     }
     let is_empty = dir.is_dir() && fs::read_dir(dir).map_err(at)?.next().is_none();
     if is_empty {
-        return Ok(());
+        return Ok(false);
     }
     if !force {
         return Err(Failure::Usage(format!(
@@ -92,5 +95,5 @@ fn fresh(dir: &Path, force: bool) -> Result<(), Failure> {
             dir.display()
         )));
     }
-    fs::remove_dir_all(dir).map_err(at)
+    Ok(true)
 }
