@@ -56,7 +56,9 @@ impl Lab<'_> {
             if machines.contains_key(&case.machine) {
                 continue;
             }
-            let mut spec = machine(&case.machine)?;
+            let mut spec = machine(&case.machine).map_err(|e| {
+                Failure::Input(format!("study `{}`, `{}`: {e}", study.name, case.id))
+            })?;
             if let (Some(fitted), Some(fit), false) =
                 (&study.fitted, study.fit_of(&case.machine), args.fit)
             {

@@ -16,7 +16,7 @@ pub struct Measured {
     pub lines: Vec<Line>,
     /// Visits to pipes that another CPU had before, by distance.
     pub visits: Vec<Visits>,
-    /// Wakeups by another CPU, of the nearest pair that are no threads of a core.
+    /// Wakeups by another CPU, of the nearest pair that share a cache and are no threads of a core.
     pub wakes: Option<Wakes>,
     /// Wakeup of a CPU that has been idle for a short time, by distance.
     pub wakeups: Vec<(Distance, Sample)>,
@@ -117,28 +117,29 @@ pub fn derive(base: &MachineSpec, m: &Measured, origin: &str) -> Derived {
 
     if let Some((visits, line)) = beyond_a_core(m) {
         let c = &mut spec.costs;
-        let slots = [
+        let mut put = |slots: &mut [(&str, &mut Cost)], shares: &[Sample], how: &str| {
+            for ((name, slot), share) in slots.iter_mut().zip(shares) {
+                **slot = cost(share, 1.0, 0.0, how);
+                measured.push((*name).into());
+            }
+        };
+        let mut slots = [
             ("pipe_slot", &mut c.pipe_slot),
             ("pipe_emptied", &mut c.pipe_emptied),
             ("pipe_near_write", &mut c.pipe_near_write),
             ("pipe_near_read", &mut c.pipe_near_read),
             ("pipe_far_read", &mut c.pipe_far_read),
         ];
-        for ((name, slot), share) in slots.into_iter().zip(visits.shares(line)) {
-            *slot = cost(&share, 1.0, 0.0, "what a visit to a pipe waits for beyond the mutex");
-            measured.push(name.into());
-        }
+        let how = "what a visit to a pipe waits for beyond the mutex";
+        put(&mut slots, &visits.shares(line), how);
         if let Some(wakes) = &m.wakes {
-            let slots = [
+            let mut slots = [
                 ("queue_from_outside", &mut c.queue_from_outside),
                 ("queue_back", &mut c.queue_back),
                 ("wakee", &mut c.wakee),
                 ("wakee_back", &mut c.wakee_back),
             ];
-            for ((name, slot), share) in slots.into_iter().zip(wakes.shares(line)) {
-                *slot = cost(&share, 1.0, 0.0, "what a wakeup from another CPU waits for");
-                measured.push(name.into());
-            }
+            put(&mut slots, &wakes.shares(line), "what a wakeup from another CPU waits for");
         }
     }
 
