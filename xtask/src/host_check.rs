@@ -1,15 +1,19 @@
 //! Sets real benchmarks on this machine beside the model of it and writes `docs/host-check.md`.
 //!
-//! The machine file is what `vruntime calibrate` last wrote; the kernel is the newest there is a
-//! file of. `VRUNTIME` names the program; the default builds it. `VRUNTIME_RUNS` is a number of
-//! runs for all benchmarks.
+//! The speed of a shared machine changes by a half within minutes. So it is measured in rounds:
+//! each calibrates, runs every benchmark a few times, and simulates it on what was calibrated; a
+//! difference is the mean of the rounds' differences, and its error follows from their spread. The
+//! kernel is the newest there is a file of. `VRUNTIME` names the program; the default builds it.
+//! `VRUNTIME_ROUNDS` is the number of rounds.
 
+use nix::sys::resource::{Usage, UsageWho, getrusage};
+use nix::sys::time::TimeValLike;
 use serde_json::Value;
 use std::fmt::Write;
 use std::path::Path;
 use std::process::Command;
 
-/// A command line, and how often it is run here and simulated.
+/// A command line, and how often each round runs and simulates it.
 struct Benchmark {
     command: &'static str,
     /// To CPU 0.
@@ -21,28 +25,40 @@ const fn benchmark(command: &'static str, pinned: bool, runs: usize) -> Benchmar
     Benchmark { command, pinned, runs }
 }
 
-/// Switches per message vary between runs by a third of their mean and more. About 5 minutes.
+/// Switches per message vary between runs of a second by a fifth of their mean.
 const BENCHMARKS: [Benchmark; 6] = [
-    benchmark("taskset -c 0 hackbench --pipe -g 1 -l 500", true, 30),
-    benchmark("taskset -c 0 hackbench --pipe --threads -g 1 -l 500", true, 30),
-    benchmark("taskset -c 0 perf bench sched pipe -l 50000", true, 30),
-    benchmark("taskset -c 0 perf bench sched messaging -g 1 -l 500", true, 30),
-    benchmark("hackbench --pipe -g 1 -l 500", false, 30),
-    benchmark("perf bench sched pipe -l 50000", false, 10),
+    benchmark("taskset -c 0 hackbench --pipe -g 1 -l 5000", true, 4),
+    benchmark("taskset -c 0 hackbench --pipe --threads -g 1 -l 5000", true, 4),
+    benchmark("taskset -c 0 perf bench sched pipe -l 50000", true, 4),
+    benchmark("taskset -c 0 perf bench sched messaging -g 1 -l 2000", true, 4),
+    benchmark("hackbench --pipe -g 1 -l 5000", false, 4),
+    benchmark("perf bench sched pipe -l 50000", false, 2),
 ];
+
+/// About a minute each.
+const ROUNDS: usize = 10;
 
 /// CPUs' worth of other work above which a machine is busy.
 const BUSY: f64 = 0.05;
 
-/// What is compared.
+/// What is compared: values of single runs.
 #[derive(Default)]
 struct Figures {
     /// The benchmark's own time.
     seconds: Vec<f64>,
     /// CPU time that it used.
     cpu_seconds: Vec<f64>,
+    /// Switches away from its tasks, voluntary and involuntary, a message.
     switches: Vec<f64>,
     migrations: Vec<f64>,
+}
+
+/// One benchmark in one round.
+struct Pair {
+    machine: Figures,
+    model: Figures,
+    /// CPUs that others used meanwhile.
+    others: f64,
 }
 
 /// Measures, simulates, writes the page. `note` goes below the tables.
@@ -58,27 +74,32 @@ pub fn run(root: &Path, note: Option<&str>) -> bool {
 
 fn page(root: &Path, note: Option<&str>) -> Result<String, String> {
     let kernel = newest_kernel(root)?;
-    let mut out = String::from("# The model beside the machine\n\n");
-    let mut tables = String::new();
-    let mut busiest: f64 = 0.0;
-    for pinned in [true, false] {
-        tables += if pinned { "## On one CPU\n" } else { "\n## On all CPUs\n" };
-        tables += HEAD;
-        for benchmark in BENCHMARKS.iter().filter(|b| b.pinned == pinned) {
+    let rounds = rounds()?;
+    let machine_file = std::env::temp_dir().join(format!("host-check-{}.toml", std::process::id()));
+    let machine = machine_file.to_str().ok_or("the folder for temporary files is not UTF-8")?;
+    let mut pairs: Vec<Vec<Pair>> = BENCHMARKS.iter().map(|_| Vec::new()).collect();
+    for round in 0..rounds {
+        eprintln!("host-check: round {} of {rounds}: calibrates", round + 1);
+        vruntime(&["calibrate", "-o", machine])?;
+        for (benchmark, pairs) in BENCHMARKS.iter().zip(&mut pairs) {
             eprintln!("host-check: {}", benchmark.command);
-            let (rows, others) = compare(&kernel, benchmark)?;
-            tables += &rows;
-            busiest = busiest.max(others);
+            pairs.push(pair(&kernel, machine, benchmark, round)?);
         }
     }
+    // What it says is in the page.
+    let _ = std::fs::remove_file(&machine_file);
+    let busiest = pairs.iter().flatten().map(|p| p.others).fold(0.0, f64::max);
+
+    let mut out = String::from("# The model beside the machine\n\n");
     let host = |words: &[&str]| output(words).map(|(stdout, _)| stdout.trim().to_string());
     let mut line = |text: String| writeln!(out, "{text}").expect("a string grows");
     line(format!(
         "Written by `cargo run -p xtask -- host-check`. Machine: {}, {} CPUs,\n\
-         Linux {}; model: `-m host` as `vruntime calibrate` left it, `-k {kernel}`.\n\
-         Means ± their standard errors, over as many runs as seeds. Counts and CPU time are\n\
-         of runs under `perf stat`, which lengthens every switch; times are of runs by\n\
-         themselves. While a benchmark ran, other work took {busiest:.2} CPUs at the most.\n",
+         Linux {}; model: `-k {kernel}` on what `vruntime calibrate` measured in each of {rounds} rounds,\n\
+         just before that round's benchmarks. Means ± their standard errors, over as many runs as\n\
+         seeds; differences are those of the rounds. Switches and CPU time are `getrusage`'s, which slows\n\
+         nothing; migrations are from runs under `perf stat`. While a benchmark ran, other work took\n\
+         {busiest:.2} CPUs at the most.\n",
         cpu_model(),
         host(&["nproc"])?,
         host(&["uname", "-r"])?,
@@ -89,11 +110,23 @@ fn page(root: &Path, note: Option<&str>) -> Result<String, String> {
              preempted: this page shows the form of the comparison, not its result.\n",
         ));
     }
-    out += &tables;
+    for (pinned, title) in [(true, "## On one CPU\n"), (false, "\n## On all CPUs\n")] {
+        out += title;
+        out += HEAD;
+        for (b, pairs) in BENCHMARKS.iter().zip(&pairs).filter(|(b, _)| b.pinned == pinned) {
+            out += &rows(b, pairs);
+        }
+    }
     if let Some(note) = note {
         writeln!(out, "\n{note}").expect("a string grows");
     }
     Ok(out)
+}
+
+fn rounds() -> Result<usize, String> {
+    let Ok(n) = std::env::var("VRUNTIME_ROUNDS") else { return Ok(ROUNDS) };
+    let number = n.parse().ok().filter(|n| *n > 1);
+    number.ok_or_else(|| format!("VRUNTIME_ROUNDS={n}: expected a whole number from 2"))
 }
 
 const HEAD: &str = "
@@ -101,44 +134,55 @@ const HEAD: &str = "
 |---|---|---:|---:|---:|---:|---:|
 ";
 
-/// The rows of one benchmark, and how many CPUs others used while it ran here.
-fn compare(kernel: &str, benchmark: &Benchmark) -> Result<(String, f64), String> {
-    let command = benchmark.command;
-    let runs = match std::env::var("VRUNTIME_RUNS") {
-        Ok(n) => n
-            .parse()
-            .ok()
-            .filter(|n| *n > 1)
-            .ok_or_else(|| format!("VRUNTIME_RUNS={n}: expected a whole number from 2"))?,
-        Err(_) => benchmark.runs,
-    };
+/// One benchmark, here and simulated.
+fn pair(kernel: &str, machine: &str, benchmark: &Benchmark, round: usize) -> Result<Pair, String> {
     let before = Ticks::now()?;
-    let real = measure(command, runs)?;
+    let real = measure(benchmark)?;
     let others = before.others_until(&Ticks::now()?);
-    let (model, messages) = simulate(kernel, command, runs)?;
-    let row = |name: &str, who: &str, f: &Figures, others: &str| {
+    let model = simulate(kernel, machine, benchmark, round)?;
+    Ok(Pair { machine: real, model, others })
+}
+
+/// The rows of a benchmark.
+fn rows(benchmark: &Benchmark, pairs: &[Pair]) -> String {
+    let row = |name: &str, who: &str, of: fn(&Pair) -> &Figures, others: &str| {
+        let mean = |figure: fn(&Figures) -> &Vec<f64>| {
+            Mean::of(&pairs.iter().flat_map(|p| figure(of(p)).clone()).collect::<Vec<_>>())
+        };
         format!(
             "| {name} | {who} | {} | {} | {} | {} | {others} |\n",
-            Mean::of(&f.switches).times(1.0 / messages).text(4),
-            Mean::of(&f.migrations).text(1),
-            Mean::of(&f.seconds).times(1e3).text(1),
-            Mean::of(&f.cpu_seconds).times(1e3).text(1)
+            mean(|f| &f.switches).text(4),
+            mean(|f| &f.migrations).text(1),
+            mean(|f| &f.seconds).times(1e3).text(1),
+            mean(|f| &f.cpu_seconds).times(1e3).text(1)
         )
     };
-    let mut rows =
-        row(&format!("`{command}`, {runs} runs"), "machine", &real, &format!("{others:.2}"));
-    rows += &row("", "model", &model, "");
-    let percent = |real: &[f64], model: &[f64]| Mean::of(model).percent_over(&Mean::of(real));
-    let (m, r) = (Mean::of(&model.migrations), Mean::of(&real.migrations));
+    let others = pairs.iter().map(|p| p.others).sum::<f64>() / pairs.len() as f64;
+    let name = format!("`{}`, {} runs", benchmark.command, benchmark.runs * pairs.len());
+    let mut rows = row(&name, "machine", |p| &p.machine, &format!("{others:.2}"));
+    rows += &row("", "model", |p| &p.model, "");
+    let percent = |figure: fn(&Figures) -> &Vec<f64>| {
+        percent_over(pairs.iter().map(|p| (figure(&p.machine), figure(&p.model))))
+    };
     rows += &format!(
-        "| | model − machine | {} | {:+.1} ± {:.1} | {} | {} | |\n",
-        percent(&real.switches, &model.switches),
-        m.mean - r.mean,
-        m.error.hypot(r.error),
-        percent(&real.seconds, &model.seconds),
-        percent(&real.cpu_seconds, &model.cpu_seconds)
+        "| | model − machine | {} | | {} | {} | |\n",
+        percent(|f| &f.switches),
+        percent(|f| &f.seconds),
+        percent(|f| &f.cpu_seconds)
     );
-    Ok((rows, others))
+    rows
+}
+
+/// How many percent more the second of each pair is than the first: the mean of the pairs'
+/// logarithms, so that neither side counts more, and its standard error.
+fn percent_over<'a>(pairs: impl Iterator<Item = (&'a Vec<f64>, &'a Vec<f64>)>) -> String {
+    let logs: Vec<f64> = pairs.map(|(a, b)| (Mean::of(b).mean / Mean::of(a).mean).ln()).collect();
+    if !logs.iter().all(|l| l.is_finite()) {
+        return "–".into();
+    }
+    let log = Mean::of(&logs);
+    let quotient = log.mean.exp();
+    format!("{:+.1} ± {:.1} %", (quotient - 1.0) * 100.0, quotient * log.error * 100.0)
 }
 
 /// A mean and its standard error.
@@ -160,15 +204,6 @@ impl Mean {
     }
     fn text(self, digits: usize) -> String {
         format!("{:.digits$} ± {:.digits$}", self.mean, self.error)
-    }
-    /// How many percent more it is than `base`; errors of a quotient add up as squares.
-    fn percent_over(self, base: &Mean) -> String {
-        if base.mean == 0.0 || self.mean == 0.0 {
-            return "–".into();
-        }
-        let quotient = self.mean / base.mean;
-        let error = quotient * (self.error / self.mean).hypot(base.error / base.mean);
-        format!("{:+.1} ± {:.1} %", (quotient - 1.0) * 100.0, error * 100.0)
     }
 }
 
@@ -227,28 +262,49 @@ fn newest_kernel(root: &Path) -> Result<String, String> {
     newest.map(|(_, name)| name).ok_or_else(|| "kernels: no file such as v6.12.toml".into())
 }
 
-/// The benchmark on this machine: its time by itself, then its counts under `perf stat`, which
-/// lengthens every switch.
-fn measure(command: &str, runs: usize) -> Result<Figures, String> {
-    let events = "context-switches,cpu-migrations,task-clock";
+/// The benchmark on this machine: by itself, then its migrations under `perf stat`.
+fn measure(benchmark: &Benchmark) -> Result<Figures, String> {
+    let command: Vec<&str> = benchmark.command.split(' ').collect();
+    let messages = messages(&command)?;
     let mut figures = Figures::default();
-    for _ in 0..runs {
-        let alone: Vec<&str> = command.split(' ').collect();
-        let (stdout, _) = output(&alone)?;
-        figures.seconds.push(own_time(&stdout).ok_or_else(|| format!("{command}: {stdout}"))?);
-        let mut counted = vec!["perf", "stat", "-x", ",", "-e", events, "--"];
-        counted.extend(&alone);
-        let (_, stderr) = output(&counted)?;
-        let count = |name: &str| {
-            let row = stderr.lines().find(|l| l.contains(name));
-            let value = row.and_then(|l| l.split(',').next()?.parse::<f64>().ok());
-            value.ok_or_else(|| format!("{command}: perf stat counts no {name}: {stderr}"))
-        };
-        figures.switches.push(count("context-switches")?);
-        figures.migrations.push(count("cpu-migrations")?);
-        figures.cpu_seconds.push(count("task-clock")? / 1e3);
+    for _ in 0..benchmark.runs {
+        let before = children()?;
+        let (stdout, _) = output(&command)?;
+        let after = children()?;
+        let switches =
+            |u: &Usage| u.voluntary_context_switches() + u.involuntary_context_switches();
+        let cpu_time = |u: &Usage| (u.user_time() + u.system_time()).num_microseconds() as f64;
+        let seconds =
+            own_time(&stdout).ok_or_else(|| format!("{}: {stdout}", command.join(" ")))?;
+        figures.seconds.push(seconds);
+        figures.switches.push((switches(&after) - switches(&before)) as f64 / messages);
+        figures.cpu_seconds.push((cpu_time(&after) - cpu_time(&before)) / 1e6);
     }
+    let mut counted = vec!["perf", "stat", "-x", ",", "-e", "cpu-migrations", "--"];
+    counted.extend(&command);
+    let (_, stderr) = output(&counted)?;
+    let row = stderr.lines().find(|l| l.contains("cpu-migrations"));
+    let count = row.and_then(|l| l.split(',').next()?.parse().ok());
+    figures
+        .migrations
+        .push(count.ok_or_else(|| format!("perf stat counts no migrations: {stderr}"))?);
     Ok(figures)
+}
+
+/// What the children used that this process has waited for, and theirs.
+fn children() -> Result<Usage, String> {
+    getrusage(UsageWho::RUSAGE_CHILDREN).map_err(|e| format!("getrusage: {e}"))
+}
+
+/// Messages of one run: 20 senders a group send each loop's to 20 receivers; in `perf bench sched
+/// pipe` two tasks send one each.
+fn messages(command: &[&str]) -> Result<f64, String> {
+    let option = |name: &str| {
+        let value = command.iter().skip_while(|w| **w != name).nth(1);
+        value.and_then(|v| v.parse::<f64>().ok())
+    };
+    let loops = option("-l").ok_or_else(|| format!("{}: no -l", command.join(" ")))?;
+    Ok(loops * option("-g").map_or(2.0, |groups| groups * 400.0))
 }
 
 /// The seconds in `Time: 0.107` (hackbench) or `Total time: 0.066 [sec]` (perf bench).
@@ -257,33 +313,44 @@ fn own_time(text: &str) -> Option<f64> {
     line.split_once(':')?.1.split_whitespace().next()?.parse().ok()
 }
 
-/// The model of the same, and the messages of one run.
-fn simulate(kernel: &str, command: &str, runs: usize) -> Result<(Figures, f64), String> {
+/// The model of the same; every round has its own seeds.
+fn simulate(
+    kernel: &str,
+    machine: &str,
+    benchmark: &Benchmark,
+    round: usize,
+) -> Result<Figures, String> {
+    let (command, seeds) = (benchmark.command, benchmark.runs.to_string());
+    let kernel = format!("{kernel}+seed_offset={}", round * benchmark.runs);
+    let mut words = vec!["run", "-q", "--json", "--full", "-m", machine, "-k", &kernel];
+    words.extend(["--seeds", &seeds, "-w", command]);
+    let json: Value =
+        serde_json::from_str(&vruntime(&words)?).map_err(|e| format!("{command}: {e}"))?;
+    let mut figures = Figures::default();
+    for run in json["runs"].as_array().into_iter().flatten() {
+        let number = |v: &Value, what: &str| {
+            v.as_f64().ok_or_else(|| format!("{command}: the model gives no {what}"))
+        };
+        let counter = |name: &str| number(&run["counters"][name], name);
+        let switches = counter("voluntary_switches")? + counter("involuntary_switches")?;
+        figures.seconds.push(number(&run["time_ns"], "time")? / 1e9);
+        figures.switches.push(switches / counter("messages")?);
+        figures.migrations.push(counter("cpu_migrations")?);
+        let busy = run["cpu_time"].as_object().into_iter().flatten().filter(|(f, _)| *f != "idle");
+        figures.cpu_seconds.push(busy.filter_map(|(_, v)| v.as_f64()).sum::<f64>() / 1e9);
+    }
+    Ok(figures)
+}
+
+/// Stdout of the program.
+fn vruntime(args: &[&str]) -> Result<String, String> {
     let program = std::env::var("VRUNTIME").unwrap_or_default();
     let mut words: Vec<&str> = match program.as_str() {
         "" => ["cargo", "run", "--release", "-q", "-p", "vruntime", "--"].to_vec(),
         path => vec![path],
     };
-    let seeds = runs.to_string();
-    words.extend(["run", "-q", "--json", "--full", "-m", "host", "-k", kernel]);
-    words.extend(["--seeds", &seeds, "-w", command]);
-    let (stdout, _) = output(&words)?;
-    let json: Value = serde_json::from_str(&stdout).map_err(|e| format!("{command}: {e}"))?;
-    let mut figures = Figures::default();
-    let mut messages = 0.0;
-    for run in json["runs"].as_array().into_iter().flatten() {
-        let number = |v: &Value, what: &str| {
-            v.as_f64().ok_or_else(|| format!("{command}: the model gives no {what}"))
-        };
-        let counters = &run["counters"];
-        figures.seconds.push(number(&run["time_ns"], "time")? / 1e9);
-        figures.switches.push(number(&counters["context_switches"], "switches")?);
-        figures.migrations.push(number(&counters["cpu_migrations"], "migrations")?);
-        let busy = run["cpu_time"].as_object().into_iter().flatten().filter(|(f, _)| *f != "idle");
-        figures.cpu_seconds.push(busy.filter_map(|(_, v)| v.as_f64()).sum::<f64>() / 1e9);
-        messages = number(&counters["messages"], "messages")?;
-    }
-    Ok((figures, messages))
+    words.extend(args);
+    Ok(output(&words)?.0)
 }
 
 fn cpu_model() -> String {
@@ -319,10 +386,25 @@ mod tests {
         // The variance is 2, that of the mean of two is 1.
         let m = Mean::of(&[9.0, 11.0]);
         assert_eq!((m.mean, m.error), (10.0, 1.0));
-        let (base, more) = (Mean { mean: 10.0, error: 0.3 }, Mean { mean: 20.0, error: 0.8 });
-        // 3 % and 4 % are 5 % together, of a quotient of 2.
-        assert_eq!(more.percent_over(&base), "+100.0 ± 10.0 %");
-        assert_eq!(Mean { mean: 0.0, error: 0.0 }.percent_over(&base), "–");
+    }
+
+    /// Twice as much in one round, eight times in the other: four times, a factor of two at most
+    /// in either direction; whatever else changed between the rounds does not count.
+    #[test]
+    fn differences_are_those_of_rounds() {
+        let rounds = [(vec![9.0, 11.0], vec![20.0]), (vec![100.0], vec![700.0, 900.0])];
+        let text = percent_over(rounds.iter().map(|(a, b)| (a, b)));
+        assert_eq!(text, format!("+300.0 ± {:.1} %", 400.0 * 2f64.ln()));
+        let none = [(vec![0.0], vec![1.0])];
+        assert_eq!(percent_over(none.iter().map(|(a, b)| (a, b))), "–");
+    }
+
+    #[test]
+    fn messages_of_both_tools() {
+        let of = |command: &str| messages(&command.split(' ').collect::<Vec<_>>());
+        assert_eq!(of("taskset -c 0 hackbench --pipe -g 2 -l 5000"), Ok(4e6));
+        assert_eq!(of("perf bench sched pipe -l 50000"), Ok(1e5));
+        assert_eq!(of("hackbench --pipe"), Err("hackbench --pipe: no -l".into()));
     }
 
     #[test]
