@@ -9,6 +9,7 @@
 //! *Example.* A tick during a system call: level 0 keeps what is left of the call, level 2 runs the
 //! tick, level 1 balances if the tick asked for it, then level 0 goes on.
 
+use crate::cold::Asids;
 use crate::program::ChannelId;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -188,6 +189,8 @@ pub struct CpuSim {
     pub switch_cause: Option<&'static Cause>,
     /// KiB of footprint brought in by all tasks that ran here.
     pub kib_clock: u32,
+    /// Address spaces whose translations are here.
+    pub asids: Asids,
 }
 
 impl CpuSim {
@@ -245,6 +248,7 @@ impl CpuSim {
             rest: Ns::ZERO,
             switch_cause: None,
             kib_clock: 0,
+            asids: Asids::default(),
         }
     }
     /// When the next interrupt will be served.

@@ -14,8 +14,7 @@
 
 use crate::frame::Frame;
 use crate::sim::Sim;
-use crate::task::KTask;
-use vruntime_base::{Cpu, Func, Ns, Resource, TaskId};
+use vruntime_base::{Cpu, Func, Ns, Resource};
 use vruntime_machine::idle;
 
 impl Sim {
@@ -192,21 +191,5 @@ impl Sim {
         } else {
             self.sh.ledger.unbook(c, func, Resource::None, left - scaled);
         }
-    }
-
-    /// What it takes to warm the caches of `c` for `p`, which begins to run there.
-    pub(crate) fn cold_cache(&mut self, c: Cpu, p: TaskId) -> Ns {
-        let KTask { last_cpu, kib_stamp, footprint_kib, .. } = self.tasks[p.ix()];
-        let clock = self.cpus[c.ix()].kib_clock;
-        let kib = u32::from(footprint_kib);
-        self.cpus[c.ix()].kib_clock = clock.wrapping_add(kib);
-        let from = if last_cpu.is_none() {
-            return Ns::ZERO;
-        } else if last_cpu != c {
-            self.machine.topo.distance(last_cpu, c)
-        } else {
-            self.machine.caches.pushed_to(kib, clock.wrapping_sub(kib_stamp))
-        };
-        self.machine.refill(kib, from)
     }
 }

@@ -9,6 +9,7 @@ mod act;
 mod balance;
 mod boot;
 mod checks;
+mod cold;
 mod event;
 mod fork;
 mod frame;

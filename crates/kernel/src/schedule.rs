@@ -250,7 +250,7 @@ impl Sim {
         self.carry_out_resched(c, at + cost)
     }
 
-    /// Books and counts that `next` begins to run; returns when its cache is warm.
+    /// Books and counts that `next` begins to run; returns when what it needs first is there.
     fn start_running(&mut self, c: Cpu, next: TaskId, at: Ns) -> Ns {
         let k = &mut self.tasks[next.ix()];
         if k.woken_at.0 != 0 {
@@ -258,9 +258,7 @@ impl Sim {
             k.woken_at = Ns::ZERO;
         }
         self.stats.sched_delay.record(at.saturating_sub(k.runnable_since));
-        let cold = self.cold_cache(c, next);
-        self.waited(c, Func::ColdCache, Resource::None, cold);
-        at + cold
+        self.warm_up(c, next, at)
     }
 
     /// The task goes on with what is left of its operation, from `at` on.

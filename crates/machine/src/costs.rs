@@ -201,8 +201,10 @@ cost_table! {
         schedule_base,
         /// Whole switch to a thread with the same address space.
         switch_same_mm,
-        /// Whole switch to a thread with another address space, TLB and PCID effects included.
+        /// Whole switch to a thread with another address space whose translations are still there.
         switch_other_mm,
+        /// What a switch takes more to an address space whose translations are not there.
+        switch_new_asid,
         /// scheduler_tick and the rest of the tick handler, without timer_irq and levels.
         tick_base,
         /// One hierarchy level in the tick, without `pelt`.

@@ -117,9 +117,9 @@ fn a_wakeup_is_moved_to_an_idle_cpu() {
             cpu 6 ................................................
             cpu 7 ................................................
                1.1 ms  cpu 1: . -> C: idle: task woken
-               1.1 ms  cpu 1: C -> .: blocks: timer
                1.1 ms  cpu 0: . -> A: idle: task woken
                1.1 ms  cpu 0: A -> B: blocks: timer
+               1.1 ms  cpu 1: C -> .: blocks: timer
                1.1 ms  cpu 0: B -> .: blocks: timer
               10.1 ms  cpu 1: . -> C: idle: task woken
               10.1 ms  cpu 0: . -> B: idle: task woken
@@ -153,8 +153,8 @@ fn an_idle_core_is_preferred() {
             cpu 6 ................................................
             cpu 7 ................................................
                1.1 ms  cpu 1: . -> C: idle: task woken
-               1.1 ms  cpu 1: C -> .: blocks: timer
                1.1 ms  cpu 0: . -> A: idle: task woken
+               1.1 ms  cpu 1: C -> .: blocks: timer
                1.1 ms  cpu 0: A -> B: blocks: timer
                1.1 ms  cpu 0: B -> .: blocks: timer
               10.1 ms  cpu 1: . -> C: idle: task woken
@@ -193,8 +193,8 @@ fn without_an_idle_core_the_sibling_of_prev_is_taken() {
                1.1 ms  cpu 1: C -> .: blocks: timer
                1.1 ms  cpu 3: D -> .: blocks: timer
                1.1 ms  cpu 0: B -> .: blocks: timer
-              10.1 ms  cpu 1: . -> C: idle: task woken
               10.1 ms  cpu 0: . -> B: idle: task woken
+              10.1 ms  cpu 1: . -> C: idle: task woken
               31.0 ms  A moved 0 -> 3: idle CPU seen in core search
               31.1 ms  cpu 3: . -> A: idle: task woken
               31.9 ms  cpu 3: A -> .: blocks: timer
@@ -389,13 +389,15 @@ fn a_wide_waker_leaves_the_wakee_on_prev() {
             cpu 1 ....BBB..
                1.1 ms  cpu 1: . -> B: idle: task woken
                1.1 ms  cpu 0: . -> A: idle: task woken
-               1.1 ms  cpu 1: B -> .: blocks: timer
-               1.1 ms  cpu 0: A -> C: blocks: timer
-               1.1 ms  cpu 0: C -> D: blocks: futex
+               1.1 ms  C moved 0 -> 1: newidle balance, NUMA
+               1.1 ms  cpu 1: B -> C: blocks: timer
+               1.1 ms  cpu 0: A -> D: blocks: timer
+               1.1 ms  cpu 1: C -> .: blocks: futex
                1.1 ms  cpu 0: D -> .: blocks: futex
                2.1 ms  cpu 0: . -> A: idle: task woken
-               2.1 ms  cpu 0: A -> C: blocks: nothing to read
-               2.1 ms  cpu 0: C -> .: exits
+               2.1 ms  cpu 0: A -> .: blocks: nothing to read
+               2.1 ms  cpu 1: . -> C: idle: task woken
+               2.2 ms  cpu 1: C -> .: exits
                4.1 ms  cpu 1: . -> B: idle: task woken
                4.1 ms  cpu 0: . -> D: idle: task woken
                4.2 ms  cpu 0: D -> .: exits
@@ -404,8 +406,8 @@ fn a_wide_waker_leaves_the_wakee_on_prev() {
                7.1 ms  cpu 1: B -> .: exits
             placed 2 x pinned
             placed 3 x slow path: local group idlest
-            placed 1 x target (no cache domain)
-            placed 3 x target idle
+            placed 4 x target idle
+            migrated 1 x newidle balance, NUMA
         "#]],
     )
 }

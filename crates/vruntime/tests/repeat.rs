@@ -102,28 +102,28 @@ fn golden_hackbench_on_cfs() {
         "v6.1",
         "hackbench -g 2 -f 4 --pipe --threads -l 2000",
         expect![[r#"
-            time 14936 us
-            switches 18793, voluntary 11853, involuntary 2948; migrations 856
-            wakeups 11923, local 5700, queued 4211; ipis 1999; messages 64000
-                73 switch: blocks: no room to write
-             11751 switch: blocks: nothing to read
+            time 17065 us
+            switches 27680, voluntary 18720, involuntary 3137; migrations 1178
+            wakeups 18816, local 7634, queued 6222; ipis 2467; messages 64000
+                72 switch: blocks: no room to write
+             18622 switch: blocks: nothing to read
                  3 switch: blocks: pipe mutex
-                10 switch: blocks: waits for a child
+                 7 switch: blocks: waits for a child
                 16 switch: exits
-              3992 switch: idle: task woken
-              2948 switch: wakeup: vruntime beyond granularity
-                51 placement: idle CPU in scan
-                17 placement: prev idle
-                 3 placement: recent_used_cpu idle
-              3817 placement: target (no scan)
-              3271 placement: target (nothing idle)
-               801 placement: target (scan limit)
-              3113 placement: target idle
-                51 migration: idle CPU in scan
-                19 migration: newidle balance, MC
-                 3 migration: recent_used_cpu idle
-                96 migration: target (no scan)
-               687 migration: target (nothing idle)
+              5823 switch: idle: task woken
+              3137 switch: wakeup: vruntime beyond granularity
+               302 placement: idle CPU in scan
+                 4 placement: prev idle
+               118 placement: recent_used_cpu idle
+              5588 placement: target (no scan)
+              5163 placement: target (nothing idle)
+              2275 placement: target (scan limit)
+              4497 placement: target idle
+               302 migration: idle CPU in scan
+                43 migration: newidle balance, MC
+               118 migration: recent_used_cpu idle
+                 1 migration: target (no scan)
+               714 migration: target (nothing idle)
         "#]],
     );
 }
@@ -135,26 +135,26 @@ fn golden_hackbench_on_eevdf() {
         "v6.12",
         "hackbench -g 2 -f 4 --pipe --threads -l 2000",
         expect![[r#"
-            time 10157 us
-            switches 4135, voluntary 2164, involuntary 1063; migrations 468
-            wakeups 2172, local 1833, queued 930; ipis 198; messages 64000
-               104 switch: blocks: no room to write
-              2032 switch: blocks: nothing to read
-                12 switch: blocks: waits for a child
+            time 8384 us
+            switches 2371, voluntary 1306, involuntary 856; migrations 640
+            wakeups 1313, local 979, queued 235; ipis 230; messages 64000
+               169 switch: blocks: no room to write
+              1111 switch: blocks: nothing to read
+                10 switch: blocks: waits for a child
                 16 switch: exits
-               908 switch: idle: task woken
-              1063 switch: wakeup: wakee is picked
-                18 placement: idle CPU in scan
-                98 placement: prev idle
-                 2 placement: recent_used_cpu idle
-               366 placement: target (no scan)
-               647 placement: target (nothing idle)
-               646 placement: target idle
-                18 migration: idle CPU in scan
-                13 migration: newidle balance, MC
-                 2 migration: recent_used_cpu idle
-                29 migration: target (no scan)
-               406 migration: target (nothing idle)
+               209 switch: idle: task woken
+               856 switch: wakeup: wakee is picked
+                19 placement: idle CPU in scan
+                38 placement: prev idle
+                 1 placement: recent_used_cpu idle
+               278 placement: target (no scan)
+               606 placement: target (nothing idle)
+                51 placement: target idle
+                19 migration: idle CPU in scan
+                22 migration: newidle balance, MC
+                 1 migration: recent_used_cpu idle
+               180 migration: target (no scan)
+               418 migration: target (nothing idle)
         "#]],
     );
 }

@@ -63,7 +63,7 @@ pub struct Derived {
 /// Puts into `base` what `m` determines. `origin` becomes the source of those costs.
 pub fn derive(base: &MachineSpec, m: &Measured, origin: &str) -> Derived {
     let mut spec = base.clone();
-    let Round { one, two, send, recv, backlog, threads, processes } = &m.round;
+    let Round { one, two, send, recv, backlog, threads, of_two, of_many, .. } = &m.round;
     let mut measured = Vec::new();
     let cost = |of: &Sample, part: f64, minus: f64, how: &str| Cost {
         low: whole(of.low * part - minus),
@@ -153,17 +153,24 @@ pub fn derive(base: &MachineSpec, m: &Measured, origin: &str) -> Derived {
             measured.push(name.into());
         }
     }
-    // Two threads make four calls in a round trip that cost them more than two processes.
-    let four = 4.0 * f64::from(spec.costs.file_count.mid + spec.costs.cancellation_point.mid);
-    let (same, other) = (spec.costs.switch_same_mm.mid, &mut spec.costs.switch_other_mm);
-    let extra = |p: f64, t: f64| f64::from(same) + ((p - (t - four)) / 2.0).max(0.0);
-    *other = Cost {
-        low: whole(extra(processes.low, threads.mid)),
-        mid: whole(extra(processes.mid, threads.mid)),
-        high: whole(extra(processes.high, threads.mid)),
-        source: format!("{origin}: switch_same_mm and half of what processes' switches take more"),
+    // A thread makes two calls a hop that cost it more than a process.
+    let calls = 2.0 * f64::from(spec.costs.file_count.mid + spec.costs.cancellation_point.mid);
+    let same = f64::from(spec.costs.switch_same_mm.mid);
+    let extra = |more: f64| whole(same + (more + calls).max(0.0));
+    spec.costs.switch_other_mm = Cost {
+        low: extra(of_two.low),
+        mid: extra(of_two.mid),
+        high: extra(of_two.high),
+        source: format!("{origin}: switch_same_mm and what processes' switches take more"),
     };
     measured.push("switch_other_mm".into());
+    spec.costs.switch_new_asid = Cost {
+        low: whole(of_many.low - of_two.mid),
+        mid: whole(of_many.mid - of_two.mid),
+        high: whole(of_many.high - of_two.mid),
+        source: format!("{origin}: what processes' hops take more in a ring of 8 than of 2"),
+    };
+    measured.push("switch_new_asid".into());
 
     exit_latencies(&mut spec, m, origin);
     spec.sources.retain(|s| s.what != "costs");
@@ -239,6 +246,10 @@ mod tests {
                 backlog: about(2_000.0),
                 threads: about(4_000.0),
                 processes: about(5_000.0),
+                many_threads: about(20_000.0),
+                many_processes: about(28_000.0),
+                of_two: about(500.0),
+                of_many: about(1_000.0),
             },
             lines: [30.0, 50.0, 40.0].map(|ns| line(Distance::Llc, ns)).into(),
             visits: vec![],
@@ -256,6 +267,8 @@ mod tests {
         assert_eq!(c.line_transfer.llc.mid, 40);
         assert_eq!((c.file_count.mid, c.cancellation_point.mid), (20, 80));
         assert_eq!(c.switch_other_mm.mid, c.switch_same_mm.mid + 500 + 2 * (20 + 80));
+        // Processes' hops take 1 us more than threads' among eight, 0.5 us more between two.
+        assert_eq!(c.switch_new_asid.mid, 500);
         assert_eq!((c.line_transfer.llc.low, c.line_transfer.llc.high), (27, 60));
         // C6 was not reached.
         assert_eq!(d.spec.idle[1].exit_latency.mid, 6_000 + d.spec.idle[0].exit_latency.mid);

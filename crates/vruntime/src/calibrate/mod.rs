@@ -18,7 +18,7 @@ use crate::failure::{Done, Failure, writable};
 use crate::machine_choice::calibrated;
 use derive::{Derived, Line, Measured, derive, line_transfers};
 use probe::Sample;
-use round::Round;
+use round::{CROWD, Round};
 use serde_json::{Value, json};
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
@@ -144,6 +144,8 @@ fn samples(m: &Measured) -> Vec<(String, Sample)> {
         ("both, 20 sockets of 250 messages".into(), m.round.backlog),
         ("round trip, 2 threads, 1 CPU".into(), m.round.threads),
         ("round trip, 2 processes, 1 CPU".into(), m.round.processes),
+        (format!("round trip, {CROWD} threads, 1 CPU"), m.round.many_threads),
+        (format!("round trip, {CROWD} processes, 1 CPU"), m.round.many_processes),
     ]);
     for (distance, n, took) in line_transfers(&m.lines) {
         let pairs = if n == 1 { String::new() } else { format!(", {n} pairs") };

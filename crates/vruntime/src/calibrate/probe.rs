@@ -5,11 +5,12 @@
 
 use nix::fcntl::{FcntlArg, fcntl};
 use nix::sched::{CpuSet, sched_setaffinity};
-use nix::unistd::{Pid, getppid};
+use nix::unistd::{Pid, getppid, read, write};
 use serde::{Deserialize, Serialize};
 use std::io::{self, PipeReader, PipeWriter, Read, Write};
+use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
@@ -189,52 +190,68 @@ pub fn drain(readers: &mut [impl Read], n: usize) -> io::Result<f64> {
     Ok(start.elapsed().as_nanos() as f64)
 }
 
-/// Round trips of 4 bytes until `writer` fails or enough batches are done.
-fn ping(cpu: usize, writer: &mut impl Write, reader: &mut impl Read) -> io::Result<Sample> {
-    const N: usize = 500;
+/// `n` round trips of 4 bytes a batch.
+fn ping(cpu: usize, n: usize, to: impl AsFd, from: impl AsFd) -> io::Result<Sample> {
     let mut word = [0u8; 4];
-    repeat(cpu, 201, N, || {
-        for _ in 0..N {
-            writer.write_all(&word)?;
-            reader.read_exact(&mut word)?;
+    repeat(cpu, 201, n, || {
+        for _ in 0..n {
+            write(&to, &word)?;
+            if read(&from, &mut word)? == 0 {
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            }
         }
         Ok(())
     })
 }
 
-/// Sends back what comes in, until there is no more.
-pub fn echo(cpu: usize, mut reader: impl Read, mut writer: impl Write) -> io::Result<()> {
+/// Passes on what comes in, until there is no more. The bare calls: every page that a process
+/// touches here is looked up again after a switch that flushes, as in any other small program.
+pub fn echo(cpu: usize, from: impl AsFd, to: impl AsFd) -> io::Result<()> {
     pin(cpu)?;
     let mut word = [0u8; 4];
-    while reader.read_exact(&mut word).is_ok() {
-        writer.write_all(&word)?;
-        writer.flush()?;
+    while read(&from, &mut word)? != 0 {
+        write(&to, &word)?;
     }
     Ok(())
 }
 
-/// Round trip between two threads on one CPU: two writes, two reads, two switches.
-pub fn threads_round_trip(cpu: usize) -> io::Result<Sample> {
-    let ((to_other, mut to), (mut from, from_other)) = (io::pipe()?, io::pipe()?);
+/// How many round trips of a ring of so many tasks are a batch.
+fn batch_of(tasks: usize) -> usize {
+    1_000 / tasks
+}
+
+/// Once round a ring of threads on one CPU: each makes a write, a read, and is switched to.
+pub fn threads_round_trip(cpu: usize, threads: usize) -> io::Result<Sample> {
+    let (mut last, first) = io::pipe()?;
     std::thread::scope(|scope| {
-        scope.spawn(move || echo(cpu, to_other, from_other));
-        let sample = ping(cpu, &mut to, &mut from);
-        drop(to);
+        for _ in 1..threads {
+            let (from, to) = io::pipe()?;
+            let from = std::mem::replace(&mut last, from);
+            scope.spawn(move || echo(cpu, from, to));
+        }
+        let sample = ping(cpu, batch_of(threads), &first, &last);
+        drop(first);
         sample
     })
 }
 
-/// The same between two processes: this program once more.
-pub fn processes_round_trip(cpu: usize) -> io::Result<Sample> {
-    let ((to_other, mut to), (mut from, from_other)) = (io::pipe()?, io::pipe()?);
-    let mut child = Command::new(std::env::current_exe()?)
-        .args(["calibrate", "--echo", &cpu.to_string()])
-        .stdin(Stdio::from(to_other))
-        .stdout(Stdio::from(from_other))
-        .spawn()?;
-    let sample = ping(cpu, &mut to, &mut from);
-    drop(to);
-    child.wait()?;
+/// The same of processes: this one, and this program so many times less one.
+pub fn processes_round_trip(cpu: usize, processes: usize) -> io::Result<Sample> {
+    let (mut last, first) = io::pipe()?;
+    let mut children = Vec::new();
+    for _ in 1..processes {
+        let (from, to) = io::pipe()?;
+        let from = std::mem::replace(&mut last, from);
+        let mut child = Command::new(std::env::current_exe()?);
+        child.args(["calibrate", "--echo", &cpu.to_string()]).stdin(from).stdout(to);
+        children.push(child.spawn()?);
+    }
+    let sample = ping(cpu, batch_of(processes), &first, &last);
+    // Each child passes the end on to the next one.
+    drop(first);
+    for mut child in children {
+        child.wait()?;
+    }
     sample
 }
 

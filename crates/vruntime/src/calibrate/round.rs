@@ -28,22 +28,46 @@ pub struct Round {
     pub threads: Sample,
     /// Round trip of two processes.
     pub processes: Sample,
+    /// Once round [`CROWD`] threads.
+    pub many_threads: Sample,
+    /// Once round [`CROWD`] processes.
+    pub many_processes: Sample,
+    /// What a hop takes longer between two processes than between two threads.
+    pub of_two: Sample,
+    /// The same in rings of [`CROWD`].
+    pub of_many: Sample,
 }
+
+/// More address spaces than the six that an x86 CPU keeps translations of.
+pub const CROWD: usize = 8;
 
 impl Round {
     /// One round. The first calls must be those of a program with one thread.
     pub fn measure(cpu: usize) -> io::Result<Round> {
-        let processes = probe::processes_round_trip(cpu)?;
         let one = probe::calls(cpu)?;
         let (send, recv) = probe::socket(cpu)?;
+        let backlog = probe::socket_backlog(cpu)?;
+        // Close together, as they are compared; processes first, while this one has one thread.
+        let processes = probe::processes_round_trip(cpu, 2)?;
+        let many_processes = probe::processes_round_trip(cpu, CROWD)?;
+        let threads = probe::threads_round_trip(cpu, 2)?;
+        let many_threads = probe::threads_round_trip(cpu, CROWD)?;
+        let more = |p: &Sample, t: &Sample, hops: usize| {
+            let of = |ns: f64| (ns - t.mid) / hops as f64;
+            Sample { low: of(p.low), mid: of(p.mid), high: of(p.high) }
+        };
         Ok(Round {
             one,
-            processes,
+            two: probe::beside_a_thread(|| probe::calls(cpu))?,
             send,
             recv,
-            backlog: probe::socket_backlog(cpu)?,
-            threads: probe::threads_round_trip(cpu)?,
-            two: probe::beside_a_thread(|| probe::calls(cpu))?,
+            backlog,
+            of_two: more(&processes, &threads, 2),
+            of_many: more(&many_processes, &many_threads, CROWD),
+            threads,
+            processes,
+            many_threads,
+            many_processes,
         })
     }
 
@@ -82,6 +106,10 @@ fn median(rounds: &[Round]) -> Round {
         backlog: of(&|r| r.backlog),
         threads: of(&|r| r.threads),
         processes: of(&|r| r.processes),
+        many_threads: of(&|r| r.many_threads),
+        many_processes: of(&|r| r.many_processes),
+        of_two: of(&|r| r.of_two),
+        of_many: of(&|r| r.of_many),
     }
 }
 
@@ -97,7 +125,19 @@ mod tests {
             let calls = Calls { getppid: s, fcntl: s, write: s, read: s };
             let send = Sample { mid: send, ..s };
             let (one, two) = (calls, calls);
-            Round { one, two, send, recv: s, backlog: s, threads: s, processes: s }
+            Round {
+                one,
+                two,
+                send,
+                recv: s,
+                backlog: s,
+                threads: s,
+                processes: s,
+                many_threads: s,
+                many_processes: s,
+                of_two: s,
+                of_many: s,
+            }
         };
         let rounds = [(50.0, 9.0), (99.0, 5.0), (100.0, 7.0), (101.0, 6.0), (500.0, 8.0)];
         let m = median(&rounds.map(|(ns, send)| round(ns, send)));
