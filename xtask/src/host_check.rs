@@ -89,12 +89,7 @@ fn page(root: &Path, note: Option<&str>) -> Result<String, String> {
     }
     // What it says is in the page.
     let _ = std::fs::remove_file(&machine_file);
-    let dropped = pairs.iter().flatten().filter(|p| p.others > BUSY).count();
-    for of_one in &mut pairs {
-        if of_one.iter().filter(|p| p.others <= BUSY).count() > 1 {
-            of_one.retain(|p| p.others <= BUSY);
-        }
-    }
+    let dropped: usize = pairs.iter_mut().map(drop_disturbed).sum();
     let busiest = pairs.iter().flatten().map(|p| p.others).fold(0.0, f64::max);
 
     let mut out = String::from("# The model beside the machine\n\n");
@@ -130,6 +125,16 @@ fn page(root: &Path, note: Option<&str>) -> Result<String, String> {
         writeln!(out, "\n{note}").expect("a string grows");
     }
     Ok(out)
+}
+
+/// Drops the rounds of a benchmark that other work disturbed, unless fewer than two were calm;
+/// returns how many.
+fn drop_disturbed(pairs: &mut Vec<Pair>) -> usize {
+    let all = pairs.len();
+    if pairs.iter().filter(|p| p.others <= BUSY).count() > 1 {
+        pairs.retain(|p| p.others <= BUSY);
+    }
+    all - pairs.len()
 }
 
 fn rounds() -> Result<usize, String> {
@@ -406,6 +411,20 @@ mod tests {
         assert_eq!(text, format!("+300.0 ± {:.1} %", 400.0 * 2f64.ln()));
         let none = [(vec![0.0], vec![1.0])];
         assert_eq!(percent_over(none.iter().map(|(a, b)| (a, b))), "–");
+    }
+
+    /// What is kept because nothing better is there does not count as dropped.
+    #[test]
+    fn disturbed_rounds_are_dropped_if_others_are_left() {
+        let dropped = |others: &[f64]| {
+            let pair =
+                |&others| Pair { others, machine: Figures::default(), model: Figures::default() };
+            let mut pairs: Vec<Pair> = others.iter().map(pair).collect();
+            (drop_disturbed(&mut pairs), pairs.len())
+        };
+        assert_eq!(dropped(&[0.0, 0.05, 0.06, 0.3]), (2, 2));
+        assert_eq!(dropped(&[0.0, 0.06, 0.3]), (0, 3));
+        assert_eq!(dropped(&[]), (0, 0));
     }
 
     #[test]

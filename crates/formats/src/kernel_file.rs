@@ -15,7 +15,7 @@ use serde::Deserialize;
 use std::io;
 use std::path::{Path, PathBuf};
 use toml::{Table, Value};
-use vruntime_machine::nearest_name;
+use vruntime_machine::{hint, nearest_name};
 use vruntime_sched::limits;
 use vruntime_sched::release::Release;
 
@@ -41,7 +41,8 @@ pub struct KernelChoice {
 #[non_exhaustive]
 pub enum KernelError {
     /// No kernel of that name inside the program.
-    #[error("no kernel named `{name}`{}; there are: {}; a file ends in .toml", near(.nearest),
+    #[error("no kernel named `{name}`{}; there are: {}; a file ends in .toml",
+        hint(.nearest.as_deref()),
         names())]
     UnknownKernel {
         /// The name.
@@ -51,7 +52,7 @@ pub enum KernelError {
     },
     /// An override of a field that does not exist.
     #[error("kernel `{expression}`: no feature or tunable named `{name}`{}; `vruntime list \
-        features` shows all", near(.nearest))]
+        features` shows all", hint(.nearest.as_deref()))]
     UnknownField {
         /// The whole expression.
         expression: String,
@@ -102,10 +103,6 @@ pub enum KernelError {
 
 fn names() -> String {
     KERNELS.iter().map(|&(name, _)| name).collect::<Vec<_>>().join(", ")
-}
-
-fn near(name: &Option<String>) -> String {
-    name.as_ref().map(|n| format!(", nearest is `{n}`")).unwrap_or_default()
 }
 
 impl KernelError {

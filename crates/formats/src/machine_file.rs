@@ -21,7 +21,7 @@ use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 use toml::{Table, Value};
-use vruntime_machine::{Arch, CostSpec, MachineSpec, SCHEMA, SpecError, nearest_name};
+use vruntime_machine::{Arch, CostSpec, MachineSpec, SCHEMA, SpecError, hint, nearest_name};
 
 include!(concat!(env!("OUT_DIR"), "/machines.rs"));
 
@@ -62,8 +62,7 @@ pub enum FileError {
         source: SpecError,
     },
     /// A name that nothing has.
-    #[error("{origin}: no {kind} named `{name}`{}", nearest.as_ref()
-        .map(|n| format!(", nearest is `{n}`")).unwrap_or_default())]
+    #[error("{origin}: no {kind} named `{name}`{}", hint(.nearest.as_deref()))]
     Unknown {
         /// Who names it.
         origin: String,

@@ -8,7 +8,7 @@ use crate::text_file;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use vruntime_machine::nearest_name;
+use vruntime_machine::{hint, nearest_name};
 
 include!(concat!(env!("OUT_DIR"), "/studies.rs"));
 
@@ -259,8 +259,8 @@ impl Study {
 #[non_exhaustive]
 pub enum StudyError {
     /// No study of that name.
-    #[error("no study named `{name}`{}; `vruntime list studies` shows all", nearest.as_ref()
-        .map(|n| format!(", nearest is `{n}`")).unwrap_or_default())]
+    #[error("no study named `{name}`{}; `vruntime list studies` shows all",
+        hint(.nearest.as_deref()))]
     Unknown {
         /// The name.
         name: String,
@@ -375,8 +375,7 @@ fn check_names(s: &Study) -> Result<(), Wrong> {
             return Ok(());
         }
         let near = nearest_name(name, known.iter().copied());
-        let near = near.map(|n| format!(", nearest is `{n}`")).unwrap_or_default();
-        Err((quoted(name), format!("`{by}`: no {what} `{name}`{near}")))
+        Err((quoted(name), format!("`{by}`: no {what} `{name}`{}", hint(near))))
     };
     let cases: Vec<&str> = s.cases.iter().map(|c| c.id.as_str()).collect();
     let rows: Vec<&str> = s.rows.iter().map(|r| r.id.as_str()).collect();

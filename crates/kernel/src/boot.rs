@@ -25,7 +25,7 @@ use crate::task::{Step, WaitsFor};
 use crate::unix::UnixSock;
 use crate::wait::WaitQueue;
 use vruntime_base::{Cpu, CpuMask, Ledger, Noise, Ns, Stream, TaskId};
-use vruntime_machine::{Lock, LockQueue, SpecError, Topology};
+use vruntime_machine::{Lock, LockQueue, SpecError, Topology, hint};
 use vruntime_sched::cx::Shared;
 use vruntime_sched::domains::Domains;
 use vruntime_sched::registry;
@@ -72,7 +72,7 @@ impl std::fmt::Display for SetupError {
         match self {
             SetupError::Machine(e) => write!(f, "machine: {e}"),
             SetupError::Cost { name, nearest } => {
-                let near = nearest.map(|n| format!(", nearest is `{n}`")).unwrap_or_default();
+                let near = hint(*nearest);
                 write!(f, "no cost named `{name}`{near}; `vruntime show machine` has all")
             }
             SetupError::Scheduler(name) => {

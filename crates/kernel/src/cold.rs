@@ -40,11 +40,11 @@ impl Asids {
 
 impl Sim {
     /// `p` begins to run on `c` at `at`; returns when what it needs first is there.
-    pub(crate) fn warm_up(&mut self, c: Cpu, p: TaskId, at: Ns) -> Ns {
+    pub(crate) fn warm_up(&mut self, c: Cpu, p: TaskId, mut at: Ns) -> Ns {
         let mm = self.sh.tasks[p.ix()].mm;
-        let flush = mm != 0 && self.cpus[c.ix()].asids.load(mm);
-        let ns = if flush { self.machine.costs.switch_new_asid } else { 0 };
-        let at = at + self.work(c, Func::ContextSwitch, ns);
+        if mm != 0 && self.cpus[c.ix()].asids.load(mm) {
+            at += self.work(c, Func::ContextSwitch, self.machine.costs.switch_new_asid);
+        }
         let data = self.cold_cache(c, p);
         at + self.waited(c, Func::ColdCache, Resource::None, data)
     }

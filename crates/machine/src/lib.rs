@@ -36,6 +36,6 @@ pub use line::{Line, LineKind};
 pub use lines::{LineCost, Lines};
 pub use lock::{HANDOVER, Lock, LockQueue, Request};
 pub use machine::{Machine, MachineSpec, SCHEMA, Source};
-pub use spec_error::{SpecError, nearest_name};
+pub use spec_error::{SpecError, hint, nearest_name};
 pub use topology::{Arch, Distance, LlcId, NodeId, PackageId, Topology, TopologyMasks};
 pub use topology_spec::{Masks, NodeSpec, Nodes, Numbering, Regular, TopologySpec, parse_cpulist};

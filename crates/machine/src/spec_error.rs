@@ -56,6 +56,11 @@ pub fn nearest_name<'a>(name: &str, candidates: impl Iterator<Item = &'a str>) -
     (!differs || distance <= name.len() / 2).then_some(best)
 }
 
+/// How a message about an unknown name goes on: `, nearest is …`, or nothing.
+pub fn hint(nearest: Option<&str>) -> String {
+    nearest.map(|n| format!(", nearest is `{n}`")).unwrap_or_default()
+}
+
 /// Levenshtein distance in bytes.
 fn edits(a: &str, b: &str) -> usize {
     let b = b.as_bytes();

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use vruntime_formats::machine_file::{
     FROM_A_TABLE, builtin, builtin_machine, load_machine, sysfs_machine,
 };
-use vruntime_machine::{MachineSpec, nearest_name};
+use vruntime_machine::{MachineSpec, hint, nearest_name};
 
 /// The machine that this program runs on.
 pub const HOST: &str = "host";
@@ -26,11 +26,10 @@ pub fn machine(word: &str) -> Result<MachineSpec, Failure> {
     if path.exists() {
         return described(path);
     }
-    let near = nearest_name(word, names()).map(|n| format!(", nearest is `{n}`"));
     Err(Failure::Usage(format!(
         "no machine named `{word}`{}; `vruntime list machines` shows all; a file may be \
          TOML, hwloc XML, `lscpu -J`, or a copy of /sys",
-        near.unwrap_or_default()
+        hint(nearest_name(word, names()))
     )))
 }
 

@@ -5,6 +5,7 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use vruntime_kernel::shadow::explain::Explained;
+use vruntime_machine::{hint, nearest_name};
 
 /// Decisions about one moment: those of the same task this far around it, ns.
 const AROUND: u64 = 2_000_000;
@@ -76,8 +77,7 @@ pub fn select<'a>(e: &'a Explanation, q: &Question) -> Result<Vec<&'a Explained>
         let mut names: Vec<&str> = e.names.values().map(String::as_str).collect();
         names.sort_unstable();
         names.dedup();
-        let near = vruntime_machine::nearest_name(t, names.iter().copied());
-        let near = near.map_or(String::new(), |n| format!(", nearest is `{n}`"));
+        let near = hint(nearest_name(t, names.iter().copied()));
         return Err(format!("no decision is about a task `{t}`{near}"));
     }
     let Some(at) = q.at else { return Ok(all) };

@@ -164,12 +164,8 @@ pub fn derive(base: &MachineSpec, m: &Measured, origin: &str) -> Derived {
         source: format!("{origin}: switch_same_mm and what processes' switches take more"),
     };
     measured.push("switch_other_mm".into());
-    spec.costs.switch_new_asid = Cost {
-        low: whole(of_many.low - of_two.mid),
-        mid: whole(of_many.mid - of_two.mid),
-        high: whole(of_many.high - of_two.mid),
-        source: format!("{origin}: what processes' hops take more in a ring of 8 than of 2"),
-    };
+    let how = "what processes' hops take more in a ring of 8 than of 2";
+    spec.costs.switch_new_asid = cost(of_many, 1.0, of_two.mid, how);
     measured.push("switch_new_asid".into());
 
     exit_latencies(&mut spec, m, origin);

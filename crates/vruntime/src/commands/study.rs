@@ -14,7 +14,7 @@ use vruntime_formats::study_file::{
     Case, Effort, Fit, FittedCosts, Span, Study, StudyQuestion, TimeFrom, study as read_study,
 };
 use vruntime_kernel::record::{Knockout, Variation};
-use vruntime_machine::nearest_name;
+use vruntime_machine::{hint, nearest_name};
 use vruntime_measure::explain::Explanation;
 use vruntime_measure::study::{METRICS, score};
 use vruntime_report::study::{StudyReport, study_page, study_text};
@@ -45,8 +45,7 @@ fn check(study: &Study) -> Result<(), Failure> {
     let of_rows = study.rows.iter().map(|r| (r.id.as_str(), &r.metric));
     for (id, metric) in of_rows.chain(study.neutral_pct.keys().map(|m| ("neutral_pct", m))) {
         if !METRICS.contains(&metric.as_str()) {
-            let near = nearest_name(metric, METRICS.iter().copied());
-            let near = near.map(|n| format!(", nearest is `{n}`")).unwrap_or_default();
+            let near = hint(nearest_name(metric, METRICS.iter().copied()));
             return Err(wrong(id, format!("no metric `{metric}`{near}")));
         }
     }
