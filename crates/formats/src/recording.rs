@@ -102,9 +102,10 @@ impl Meta {
         };
         let isolated = take("cmdline.txt")?.and_then(|t| isolated(&t.text));
         let features = take("features.txt")?.map_or(String::new(), |t| t.text);
-        let tunables = take("sched-tunables.txt")?.map_or(BTreeMap::new(), |t| pairs(&t.text));
+        let tunables = take("sched-tunables.txt")?;
         let summary = take("summary.json")?.map_or(String::new(), |t| t.text);
         let readme = take("README.md")?.map_or(String::new(), |t| t.text);
+        let tunables = tunables.map_or(BTreeMap::new(), |t| pairs(&t, diagnostics));
         Ok(Meta {
             version: version(&summary, &readme),
             features: features.split_whitespace().map(str::to_owned).collect(),
@@ -174,11 +175,21 @@ fn leading_number(s: &str) -> &str {
 }
 
 /// Lines `name: value`.
-fn pairs(text: &str) -> BTreeMap<String, String> {
-    text.lines()
-        .filter_map(|l| l.split_once(':'))
-        .map(|(k, v)| (k.trim().to_owned(), v.trim().to_owned()))
-        .collect()
+fn pairs(of: &Text, diagnostics: &mut Vec<Diagnostic>) -> BTreeMap<String, String> {
+    let mut out = BTreeMap::new();
+    for (i, line) in of.text.lines().enumerate().filter(|(_, l)| !l.trim().is_empty()) {
+        match line.split_once(':') {
+            Some((name, value)) => {
+                out.insert(name.trim().to_owned(), value.trim().to_owned());
+            }
+            None => diagnostics.push(Diagnostic {
+                path: of.path.clone(),
+                line: i as u64 + 1,
+                text: format!("\"{line}\" is no `name: value`; line left out"),
+            }),
+        }
+    }
+    out
 }
 
 /// A point release after `"kernel":` in the summary, or on the line `Kernel:` of the README.

@@ -23,7 +23,7 @@ pub mod trace_diff;
 pub use causes::{CauseTables, CpuTime};
 pub use compare::{Comparison, Row, compare};
 pub use interval::Sig;
-pub use metrics::{Better, Counting, Metric, metrics};
+pub use metrics::{Better, Counting, METRICS, Metric, metrics};
 pub use run::RunJson;
 pub use timeline_causes::timeline_causes;
 pub use timeline_queues::wakeups_by;

@@ -94,6 +94,29 @@ pub fn group_rates(r: &RunRecord) -> Option<GroupRates> {
     }
 }
 
+/// All names that [`metrics`] gives.
+pub const METRICS: [&str; 19] = [
+    "time",
+    "context_switches",
+    "voluntary_switches",
+    "involuntary_switches",
+    "migrations",
+    "wakeup_latency_p50",
+    "wakeup_latency_p99",
+    "sched_delay_p99",
+    "switches_per_message",
+    "migrations_per_message",
+    "messages_per_second",
+    "user",
+    "syscall",
+    "scheduler",
+    "irq",
+    "rq_lock_wait",
+    "tg_load_avg",
+    "pipe_mutex_wait",
+    "idle",
+];
+
 /// The metrics of one run in the order of reports. What the run cannot tell (the time of a run that
 /// was given up, latencies without a wakeup, ratios per message without messages) is absent.
 pub fn metrics(r: &RunRecord, counting: Counting) -> Vec<Metric> {
@@ -172,6 +195,14 @@ mod tests {
 
     fn value(m: &[Metric], name: &str) -> Option<f64> {
         m.iter().find(|m| m.name == name).map(|m| m.value)
+    }
+
+    /// The record has messages, latencies and a time: no metric is absent.
+    #[test]
+    fn all_names_are_known() {
+        let found: Vec<&str> =
+            metrics(&record("a", 1, 2.0), Counting::Totals).iter().map(|m| m.name).collect();
+        assert_eq!(found, METRICS);
     }
 
     #[test]

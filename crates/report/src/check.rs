@@ -59,6 +59,8 @@ pub struct CheckReport {
     pub rare_rules: BTreeMap<String, u64>,
     /// Recording by recording.
     pub recordings: Vec<RecordingCheck>,
+    /// Why others are not among them.
+    pub refused: Vec<String>,
 }
 
 impl CheckReport {
@@ -75,7 +77,13 @@ impl CheckReport {
         let count = |r: &str| placement.and_then(|k| k.rules.get(r)).copied().unwrap_or(0);
         let rare_rules =
             rules.iter().map(|&r| (r.to_owned(), count(r))).filter(|r| r.1 < RARE).collect();
-        CheckReport { schema: "vruntime/trace-check/1", kinds, rare_rules, recordings }
+        CheckReport {
+            schema: "vruntime/trace-check/1",
+            kinds,
+            rare_rules,
+            recordings,
+            refused: vec![],
+        }
     }
 
     /// Sum of one kind, from the kernel's own state.

@@ -39,14 +39,22 @@ pub struct Given<'a> {
     pub topology: Option<&'a Topology>,
 }
 
-/// Checks the recordings in `paths`: directories, or files of plain traces.
+/// Checks the recordings in `paths`: directories, or files of plain traces. The report names those
+/// that cannot be checked; it is an error if none can.
 pub fn trace_check(paths: &[PathBuf], given: Given) -> Result<CheckReport, FormatError> {
-    let mut checks = Vec::new();
+    let (mut checks, mut refused) = (vec![], vec![]);
     for path in paths {
-        checks.push(Found::open(path)?.check(given)?);
+        match Found::open(path).and_then(|found| found.check(given)) {
+            Ok(check) => checks.push(check),
+            Err(e) => refused.push(e),
+        }
+    }
+    if checks.is_empty() && !refused.is_empty() {
+        return Err(refused.remove(0));
     }
     let rules: Vec<&str> = idle_sibling::RULES.iter().map(|c| c.name).collect();
-    Ok(CheckReport::new(checks, &rules))
+    let refused = refused.iter().map(ToString::to_string).collect();
+    Ok(CheckReport { refused, ..CheckReport::new(checks, &rules) })
 }
 
 /// One recording, read.
@@ -192,7 +200,7 @@ impl Found {
             release: setting.expression,
             kinds: found.kinds,
             disagreements: found.disagreements,
-            assumptions: assumptions(&self.meta, affinity),
+            assumptions: assumptions(&self.meta, release, affinity),
             diagnostics: self.diagnostics,
             sources,
         })
@@ -337,10 +345,7 @@ fn expression_of(path: &Path, meta: &Meta, nr_cpus: usize) -> Result<String, For
         .map_err(|e| FormatError::syntax(path, 0, e.to_string(), "a kernel of this series"))?;
     let mut expression = series;
     for f in &meta.features {
-        let (name, on) = match f.strip_prefix("NO_") {
-            Some(n) => (n.to_lowercase(), false),
-            None => (f.to_lowercase(), true),
-        };
+        let (name, on) = feature(f);
         if field(&base.release, &name).is_some_and(|v| v != on.to_string()) {
             expression += &format!("{}{name}", if on { '+' } else { '-' });
         }
@@ -357,19 +362,34 @@ fn expression_of(path: &Path, meta: &Meta, nr_cpus: usize) -> Result<String, For
     Ok(expression)
 }
 
+/// The switch that a feature is called in a release, and whether it is on.
+fn feature(word: &str) -> (String, bool) {
+    let off = word.strip_prefix("NO_");
+    (off.unwrap_or(word).to_lowercase(), off.is_none())
+}
+
 /// The value of a field of `r`, as text.
 fn field(r: &Release, name: &str) -> Option<String> {
     let all = serde_json::to_value(r).ok()?;
     Some(all.get(name)?.to_string())
 }
 
-fn assumptions(meta: &Meta, affinity: bool) -> Vec<String> {
+fn assumptions(meta: &Meta, release: &Release, affinity: bool) -> Vec<String> {
     let mut v = vec![];
     if !affinity {
         v.push("affinity is not recorded; wakees are taken to be free of it".to_owned());
     }
     if meta.features.is_empty() {
         v.push("features are not recorded; the release's defaults are used".to_owned());
+    } else if !meta.features.iter().any(|f| field(release, &feature(f).0).is_some()) {
+        let first = &meta.features[0];
+        v.push(format!("features.txt names none of the release's ({first}, …); its own are used"));
+    }
+    for (name, value) in &meta.tunables {
+        let is_number = |v: &String| v.parse::<u64>().is_ok();
+        if field(release, name).as_ref().is_some_and(is_number) && !is_number(value) {
+            v.push(format!("{name} is `{value}`, no number; the release's is used"));
+        }
     }
     if let (Some(first), Some(last)) = (meta.cpu_numbers.first(), meta.cpu_numbers.last()) {
         let n = meta.cpu_numbers.len();

@@ -191,6 +191,31 @@ fn folder(name: &str, files: &[&str]) -> PathBuf {
 }
 
 #[test]
+fn a_wrong_file_beside_a_recording_is_told() {
+    let dir = folder("beside", &["README.md", "topology.txt.xz", "state.csv.xz"]);
+    fs::write(dir.join("features.txt"), "FOO BAR\n").unwrap();
+    fs::write(dir.join("sched-tunables.txt"), "sched_base_slice=7\nnr_migrate: many\n").unwrap();
+    let text = trace_check(&[dir], Given::default()).unwrap().text();
+    for told in [
+        "features.txt names none of the release's (FOO, …)",
+        "sched-tunables.txt:1: \"sched_base_slice=7\" is no `name: value`",
+        "nr_migrate is `many`, no number",
+    ] {
+        assert!(text.contains(told), "{told}: {text}");
+    }
+}
+
+/// A recording that cannot be checked takes nothing from the others.
+#[test]
+fn a_recording_that_cannot_be_checked_is_named_beside_the_others() {
+    let paths = [recording(V6_1), PathBuf::from("no/such"), recording(V6_12)];
+    let report = trace_check(&paths, Given::default()).unwrap();
+    assert_eq!(report.recordings.len(), 2);
+    assert!(report.refused[0].starts_with("no/such: "), "{:?}", report.refused);
+    assert!(trace_check(&paths[1..2], Given::default()).is_err());
+}
+
+#[test]
 fn a_plain_trace_is_judged_with_what_stands_beside_it() {
     let dir = folder("plain", &["ftrace.txt.xz", "README.md", "topology.txt.xz"]);
     let of_dir = trace_check(std::slice::from_ref(&dir), Given::default()).unwrap();

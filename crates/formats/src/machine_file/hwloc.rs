@@ -11,8 +11,15 @@ use std::path::Path;
 use vruntime_base::{Cpu, CpuMask, MAX_CPUS};
 use vruntime_machine::MachineSpec;
 
+/// Elements within one another: a machine has some fifteen levels.
+const DEPTH_MAX: usize = 100;
+
 /// Reads the text of `path`.
 pub(super) fn hwloc_machine(path: &Path, text: &str) -> Result<MachineSpec, FileError> {
+    if let Some(line) = too_deep(text) {
+        let found = format!("more than {DEPTH_MAX} elements within one another");
+        return Err(wrong(path, Some(line), found, "XML written by hwloc"));
+    }
     // hwloc names its DTD, which is never fetched.
     let options = ParsingOptions { allow_dtd: true, nodes_limit: 4 << 20 };
     let doc = Document::parse_with_options(text, options).map_err(|e| {
@@ -29,6 +36,51 @@ pub(super) fn hwloc_machine(path: &Path, text: &str) -> Result<MachineSpec, File
         return Err(file.wrong(root, found, expected));
     }
     file.machine()
+}
+
+/// The line where elements lie deeper than in any machine: the parser calls itself for each.
+fn too_deep(text: &str) -> Option<usize> {
+    let (mut at, mut depth) = (0, 0usize);
+    while let Some(n) = text[at..].find('<') {
+        at += n;
+        let rest = &text[at..];
+        let until = |end: &str| rest.find(end).map_or(rest.len(), |n| n + end.len());
+        at += match rest.as_bytes() {
+            [_, b'!', b'-', b'-', ..] => until("-->"),
+            [_, b'!', b'[', ..] => until("]]>"),
+            [_, b'?', ..] => until("?>"),
+            [_, b'!', ..] => 2,
+            [_, b'/', ..] => {
+                depth = depth.saturating_sub(1);
+                until(">")
+            }
+            _ => {
+                let length = tag_length(rest);
+                depth += usize::from(!rest[..length].ends_with("/>"));
+                if depth > DEPTH_MAX {
+                    return Some(1 + text[..at].matches('\n').count());
+                }
+                length
+            }
+        };
+    }
+    None
+}
+
+/// Bytes of the tag at the start of `text`, whose values may hold a `>`.
+fn tag_length(text: &str) -> usize {
+    let mut quote = None;
+    let end = text.bytes().position(|b| match quote {
+        Some(q) => {
+            quote = quote.filter(|_| b != q);
+            false
+        }
+        None => {
+            quote = Some(b).filter(|b| matches!(b, b'"' | b'\''));
+            b == b'>'
+        }
+    });
+    end.map_or(text.len(), |n| n + 1)
 }
 
 struct File<'a> {

@@ -23,7 +23,9 @@ const PIPE_HEADER: u64 = 16;
 /// No event is described by more bytes, and no text of a feature is longer.
 const ENTRY_MAX: usize = 1 << 16;
 /// No recorder asks for more kinds of events.
-const EVENTS_MAX: u64 = 1 << 14;
+const EVENTS_MAX: u64 = 1 << 12;
+/// Ids of all events together: a million.
+const IDS_BYTES: u64 = 8 << 20;
 
 /// What the header and its like say.
 pub(super) struct State {
@@ -118,18 +120,21 @@ impl State {
         if count > EVENTS_MAX {
             self.notes.at(32, format!("{count} events; expected {EVENTS_MAX} at the most"));
         }
-        for i in 0..count.min(EVENTS_MAX) {
-            let from = at.saturating_add(i * entry_size);
-            let bytes = input.get(from, entry).to_vec();
-            if bytes.len() < entry {
-                self.notes.at(from, "the table of events is cut short");
-                return;
-            }
-            let attr = Bytes { of: &bytes, big };
+        let wanted = count.min(EVENTS_MAX);
+        let table = input.get(at, wanted as usize * entry).to_vec();
+        let whole = table.chunks_exact(entry);
+        if (whole.len() as u64) < wanted {
+            let end = at.saturating_add((whole.len() * entry) as u64);
+            self.notes.at(end, "the table of events is cut short");
+        }
+        let mut room = IDS_BYTES;
+        for (i, attr) in whole.enumerate() {
+            let from = at.saturating_add((i * entry) as u64);
+            let attr = Bytes { of: attr, big };
             let (ids, ids_size) = (attr.u64(entry - 16), attr.u64(entry - 8));
-            let room = self.layouts.room_for_ids() as u64 * 8;
             let (Some(ids), Some(ids_size)) = (ids, ids_size) else { return };
             let ids_at = input.get(ids, ids_size.min(room) as usize);
+            room -= ids_at.len() as u64;
             if (ids_at.len() as u64) < ids_size {
                 self.notes.at(from, "the ids of an event are not all in the file");
             }

@@ -7,7 +7,7 @@
 use super::decide::Decider;
 use super::known::{Asker, Unknown, explore};
 use super::levels::{CONTENT, Ent, GROUP, IMPLAUSIBLE, ent, level, plausible};
-use super::queues::{Buddies, Queues, Seen, span};
+use super::queues::{Buddies, LOST, Queues, Seen, span};
 use super::result::{Disagreement, KindResult};
 use super::trace::Row;
 use vruntime_sched::release::{FairKind, Release};
@@ -35,6 +35,9 @@ impl<'a> Picks<'a> {
     pub fn check(&mut self, r: &Row, q: &Queues) {
         let Some(n) = r.n.filter(|n| n.is_fair()) else { return };
         let s = &q.cpus[r.cpu.ix()];
+        if s.lost {
+            return self.counts.miss(&[LOST]);
+        }
         let mut queued: Vec<Seen> =
             s.queued.values().filter(|e| e.side.pid != r.p.pid).copied().collect();
         let stays = r.p.is_fair() && r.p.on_rq;

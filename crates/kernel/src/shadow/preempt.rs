@@ -12,7 +12,7 @@ use super::levels::{
     Ent, GROUP, IMPLAUSIBLE, Level, RUNNING, curr_ent, curr_now, ent, later_state, level, members,
     off, plausible,
 };
-use super::queues::{NeedResched, Queues};
+use super::queues::{LOST, NeedResched, Queues};
 use super::result::{Disagreement, KindResult};
 use super::trace::{Row, RowKind, Side, Trace};
 use vruntime_sched::release::{FairKind, Release};
@@ -104,6 +104,9 @@ impl<'a> Preempts<'a> {
         let Some(curr) = s.curr else {
             return self.counts.miss(&[RUNNING]);
         };
+        if s.lost {
+            return self.counts.miss(&[LOST]);
+        }
         if curr == wakee.pid {
             return; // woken before it slept: nothing to decide
         }

@@ -178,6 +178,7 @@ pub struct Frame {
     /// then, on its way to sleep.
     pub(super) late: Vec<(i64, u64)>,
     started: bool,
+    has_run: bool,
     /// EEVDF: events tell when a task is accounted.
     accounts: bool,
     /// Virtual time that was taken to be accounted, and the event of which is to come.
@@ -208,6 +209,20 @@ impl Frame {
     pub fn runs(&self, pid: i64) -> bool {
         self.curr == pid
     }
+    /// A switch was seen.
+    pub fn has_run(&self) -> bool {
+        self.has_run
+    }
+    /// All but `pid` are forgotten: they may be here or not. Who they were.
+    pub fn forget_others(&mut self, pid: i64) -> Vec<i64> {
+        let others: Vec<i64> = self.ents.keys().copied().filter(|&p| p != pid).collect();
+        self.ents.retain(|&p, _| p == pid);
+        self.real_time.retain(|&p| p == pid);
+        self.hidden.clear();
+        self.late.clear();
+        self.complete = false;
+        others
+    }
     /// `pid` is queued.
     pub fn is_queued(&self, pid: i64) -> bool {
         self.ents.contains_key(&pid)
@@ -232,6 +247,8 @@ impl Frame {
         let least = self.ents.values().map(|e| e.v).reduce(Span::min);
         if let Some(v) = least {
             self.min_vruntime = self.min_vruntime.max(v);
+            // Tasks of which nothing is known lift the upper end, one after the other.
+            self.min_vruntime.hi = self.min_vruntime.hi.min(self.min_vruntime.lo + 2 * FAR);
             if self.origin.is_some() && self.min_vruntime.hi > v.hi + t.credit {
                 self.min_vruntime.hi = v.hi + t.credit;
                 self.min_vruntime.lo = self.min_vruntime.lo.min(self.min_vruntime.hi);
@@ -349,7 +366,7 @@ impl Frame {
 
     /// `pid` (0: none) runs from now on. The answer is who, as that shows, is delayed no longer.
     pub fn run(&mut self, pid: i64, now: u64, t: &Tuning) -> Vec<Gone> {
-        (self.curr, self.since) = (pid, now);
+        (self.curr, self.since, self.has_run) = (pid, now, true);
         self.late.clear();
         self.accounted = self.ents.contains_key(&pid).then_some((now, 0));
         if pid == 0 {

@@ -4,6 +4,8 @@
 //! until a row shows it again, so the set of last-seen states is the queue. Moves by the balancer
 //! show the entity before it is placed on the new queue: its virtual time there is an interval
 //! (CFS) or not known (EEVDF).
+//! *Lost rows.* A switch from another task than the one that was switched to last: what happened to
+//! the queue since then is not known, and who waits there after it only as rows show it anew.
 //! *Departures.* D1: rows show the order in which the balancer detaches tasks; it attaches them in
 //! the reverse order. Moves to one CPU within a millisecond count as one go.
 //! *Running entity.* Its state at any `clock_task` follows from the last time it was seen:
@@ -13,12 +15,14 @@ use super::known::{Asker, Unknown};
 use super::loads::decay;
 use super::queue_frame::MOST_TASKS;
 use super::trace::{Row, RowKind, Side, Trace};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use vruntime_base::Cpu;
 use vruntime_sched::release::{FairKind, Release};
 
 /// Nothing is known of it: the ends are as far apart as the comparison allows.
 const UNKNOWN_VRUNTIME: (u64, u64) = (0, u64::MAX >> 2);
+/// Rows are missing between two switches.
+pub const LOST: &str = "what happened where rows were lost";
 /// A virtual time that was rebuilt and is not exact enough.
 pub const REBUILT: &str = "vruntime of a queued task";
 const BATCH_NS: u64 = 1_000_000;
@@ -58,6 +62,8 @@ pub struct CpuState {
     pub running: Option<(Side, i64)>,
     /// Moment of the last switch.
     pub since: u64,
+    /// The next switch is not from `curr`.
+    pub lost: bool,
     /// Queued fair tasks (the running one included), by pid.
     pub queued: BTreeMap<i64, Seen>,
     /// See [`NeedResched`].
@@ -120,6 +126,22 @@ pub struct Queues {
     seq: u64,
     on: BTreeMap<i64, usize>,
     idle_policy_seen: bool,
+    /// By CPU: switches after which rows are missing.
+    gaps: Vec<BTreeSet<u64>>,
+}
+
+/// By CPU: moments of the switches to a task that the next switch is not from.
+fn gaps(t: &Trace) -> Vec<BTreeSet<u64>> {
+    let mut gaps = vec![BTreeSet::new(); t.nr_cpus];
+    let mut last: Vec<Option<(u64, i64)>> = vec![None; t.nr_cpus];
+    for r in t.rows.iter().filter(|r| r.kind == RowKind::Switch) {
+        let c = r.cpu.ix();
+        let n = r.n.unwrap_or_default();
+        if let Some((ts, _)) = last[c].replace((r.ts, n.pid)).filter(|x| x.1 != r.p.pid) {
+            gaps[c].insert(ts);
+        }
+    }
+    gaps
 }
 
 impl Queues {
@@ -134,6 +156,7 @@ impl Queues {
                 .rows
                 .iter()
                 .any(|r| idle_policy(&r.p) || r.n.as_ref().is_some_and(idle_policy)),
+            gaps: gaps(t),
         }
     }
 
@@ -167,6 +190,9 @@ impl Queues {
     fn switch(&mut self, r: &Row) {
         let c = r.cpu.ix();
         let n = r.n.unwrap_or_default();
+        if self.cpus[c].lost {
+            self.forget(c);
+        }
         if r.p.is_fair() && r.p.on_rq {
             self.put(c, &r.p, span(&r.p), true);
         } else {
@@ -185,6 +211,7 @@ impl Queues {
             s.rt_ts = r.ts;
         }
         s.curr = Some(n.pid);
+        s.lost = self.gaps[c].contains(&r.ts);
         s.running = r.clock_task.map(|k| (n, k));
         s.since = r.ts;
         s.need_resched = NeedResched::No;
@@ -205,6 +232,15 @@ impl Queues {
                 s.queued.remove(&pid);
                 self.on.remove(&pid);
             }
+        }
+    }
+
+    /// Who waits on `c` is not known.
+    fn forget(&mut self, c: usize) {
+        let s = &mut self.cpus[c];
+        (s.buddies, s.perhaps) = (Buddies::default(), Buddies::default());
+        for pid in std::mem::take(&mut s.queued).into_keys() {
+            self.on.remove(&pid);
         }
     }
 
@@ -403,6 +439,35 @@ mod tests {
         let wakeup = Row { p: side(2), asked, due: Some(due), ..wakeup };
         q.preempted(&t, &wakeup, &[], &kernel("v6.1").unwrap().release);
         q.cpus.swap_remove(0)
+    }
+
+    /// 1 runs and 2 waits; then 2 goes to sleep and 3 runs. That 2 was switched to is `there` or
+    /// lost: whether 1 waits is known or not. Whether rows are missing before that, and who waits.
+    #[test]
+    fn who_waits_where_a_switch_is_lost_is_not_known() {
+        let side = |pid| Side { pid, prio: 120, on_rq: true, cfs_nr: 3, ..Side::default() };
+        let switch = |ts, p, to| {
+            let n = Some(side(to)).filter(|n| n.pid != 0);
+            Row { p, n, ..Row::new(ts, Cpu(0), RowKind::Switch) }
+        };
+        let wakeup = |ts, pid| Row { p: side(pid), ..Row::new(ts, Cpu(0), RowKind::Wakeup) };
+        let after = |there: bool| {
+            let sleeps = Side { on_rq: false, ..side(2) };
+            let mut rows = vec![switch(10, Side::default(), 1), wakeup(20, 2), wakeup(30, 3)];
+            rows.extend(there.then(|| switch(40, side(1), 2)));
+            rows.push(switch(50, sleeps, 3));
+            let t = Trace { rows, nr_cpus: 1, ..Trace::default() };
+            let mut q = Queues::new(&t);
+            let mut lost = false;
+            for r in &t.rows {
+                lost = q.cpus[0].lost;
+                q.apply(&t, r);
+            }
+            assert!(!q.cpus[0].lost);
+            (lost, q.cpus[0].queued.keys().copied().collect::<Vec<_>>())
+        };
+        assert_eq!(after(true), (false, vec![1, 3]));
+        assert_eq!(after(false), (true, vec![3]));
     }
 
     #[test]

@@ -186,6 +186,14 @@ impl Rebuilder<'_> {
         let f = &mut self.cpus[c];
         f.update(r.ts, &self.tuning);
         let left_early = self.left_early.remove(&r.p.pid);
+        if !left_early && f.has_run() && !f.runs(r.p.pid) {
+            // Rows are missing: who waits here is not known.
+            for pid in f.forget_others(r.p.pid) {
+                self.on.remove(&pid);
+                self.averages.leave(pid, true, r.ts);
+            }
+        }
+        let f = &mut self.cpus[c];
         if r.p.pid != 0 && !left_early {
             f.ensure(r.p.pid, r.p.prio, &self.tuning);
             f.settle(r.p.pid);

@@ -19,7 +19,7 @@ use super::known::{Asker, Unknown, explore};
 use super::levels::{
     CONTENT, DELAYED, Ent, GROUP, IMPLAUSIBLE, RUNNING, ent, ent_of, level, members, off, plausible,
 };
-use super::queues::{NeedResched, Queues};
+use super::queues::{LOST, NeedResched, Queues};
 use super::result::{Disagreement, KindResult};
 use super::trace::{Row, RowKind, Side, Trace};
 use std::collections::BTreeMap;
@@ -195,6 +195,9 @@ impl<'a> Ticks<'a> {
         let nr = if kernel || self.t.rebuilt { now.side.cfs_nr } else { s.queued.len() as i64 };
         if nr < 2 {
             return;
+        }
+        if s.lost {
+            return self.counts.miss(&[LOST]);
         }
         if now.side.tg != 0 {
             return self.counts.miss(&[GROUP]);

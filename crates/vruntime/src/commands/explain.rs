@@ -6,8 +6,9 @@ use crate::explain::{Point, Question, answer};
 use crate::failure::{Done, Failure};
 use std::sync::Arc;
 use vruntime_kernel::record::{Knockout, RunSpec, Sampling, Variation};
+use vruntime_machine::{hint, nearest_name};
 use vruntime_measure::explain::Explanation;
-use vruntime_measure::{Counting, Metric, metrics};
+use vruntime_measure::{Counting, METRICS, Metric, metrics};
 use vruntime_report::explain_text;
 
 /// Divides the difference of two kernels, and reports it.
@@ -40,6 +41,13 @@ pub fn explanation(
     split: usize,
     plant: &[(String, u32)],
 ) -> Result<Explanation, Failure> {
+    if !METRICS.contains(&metric) {
+        let hint = hint(nearest_name(metric, METRICS.into_iter()));
+        let all = METRICS.join(", ");
+        return Err(Failure::Usage(format!(
+            "explain: no metric named `{metric}`{hint}; there are: {all}"
+        )));
+    }
     let counting = match batch.sampling {
         Sampling::Full { .. } => Counting::Totals,
         Sampling::Window { .. } => Counting::Rates,
@@ -99,7 +107,7 @@ fn find<'a>(all: &'a [Metric], name: &str) -> Result<&'a Metric, Failure> {
             "time" => "explain: a run's time cannot be known: a group made no progress in the \
                        window, or the run was given up; a longer --window or another --metric helps"
                 .into(),
-            _ => format!("explain: no metric named `{name}`; this run has: {}", names.join(", ")),
+            _ => format!("explain: a run has no `{name}`; it has: {}", names.join(", ")),
         })
     })
 }

@@ -1,7 +1,7 @@
 //! `vruntime trace`
 
 use crate::cli::{Setting, TraceCheckArgs, TraceDiffArgs, TraceStatArgs, TraceWhyArgs};
-use crate::failure::{Done, Failure};
+use crate::failure::{DONE, Done, Failure, INPUT};
 use crate::machine_choice::machine;
 use crate::trace_check::{Given, trace_check, trace_explain};
 use crate::trace_why::{self, Question, moment};
@@ -66,20 +66,36 @@ pub fn check(args: &TraceCheckArgs) -> Result<Done, Failure> {
     let topology = args.setting.topology()?;
     let given = args.setting.given(&topology);
     let report = trace_check(&args.paths, given).map_err(|e| Failure::Input(e.to_string()))?;
-    if args.markdown {
+    for why in &report.refused {
+        eprintln!("vruntime: not checked: {why}");
+    }
+    let code = if report.refused.is_empty() { DONE } else { INPUT };
+    let done = if args.markdown {
         let tables =
             ["true", "reconstructed"].map(|s| format!("State: {s}\n\n{}", report.markdown(s)));
-        return Ok(Done::new(tables.join("\n")));
+        Done::new(tables.join("\n"))
+    } else if args.json {
+        Done::json(&super::to_json(&report)?)
+    } else {
+        Done::new(report.text())
+    };
+    Ok(done.but(code))
+}
+
+/// A trace of which something can be read.
+pub(super) fn opened(path: &Path) -> Result<Recorded, Failure> {
+    let recorded = read::open(path).map_err(|e| Failure::Input(e.to_string()))?;
+    match recorded.diagnostics.first() {
+        Some(first) if recorded.timeline.is_empty() => {
+            Err(Failure::Input(format!("no scheduling event can be read: {first}")))
+        }
+        _ => Ok(recorded),
     }
-    if args.json {
-        return Ok(Done::json(&super::to_json(&report)?));
-    }
-    Ok(Done::new(report.text()))
 }
 
 /// Figures of a recorded trace.
 pub fn stat(args: &TraceStatArgs) -> Result<Done, Failure> {
-    let recorded = read::open(&args.path).map_err(|e| Failure::Input(e.to_string()))?;
+    let recorded = opened(&args.path)?;
     let mut stats = timeline_stats(&recorded.timeline);
     let causes = timeline_causes(&recorded.timeline);
     let ways = args.machine.as_deref().map(|m| wakeups_by_distance(m, &recorded)).transpose()?;
@@ -135,7 +151,7 @@ fn wakeups_by_distance(machine: &str, recorded: &Recorded) -> Result<Ways, Failu
 /// Two traces in the table of a comparison.
 pub fn diff(args: &TraceDiffArgs) -> Result<Done, Failure> {
     let read = |path: &Path| -> Result<Recorded, Failure> {
-        let recorded = read::open(path).map_err(|e| Failure::Input(e.to_string()))?;
+        let recorded = opened(path)?;
         for d in &recorded.diagnostics {
             eprintln!("vruntime: {d}");
         }
