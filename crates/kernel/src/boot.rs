@@ -6,7 +6,8 @@
 //! *Source.* Linux 6.1.192 and 6.12.117, kernel/sched/core.c `sched_init` (initial averages); the
 //! idle scan is what an idle machine's balance passes leave behind.
 //! *Equations.* `avg_idle = 2 · migration_cost`, `max_idle_balance_cost = migration_cost`.
-//! *Departures.* D1: a freshly booted kernel has stopped no tick yet.
+//! *Departures.* D1: a freshly booted kernel has stopped no tick yet. D2: load averages start at
+//! nothing and load is nowhere; the workload's warm-up brings both.
 //! *Example.* `Sim::boot` of `uma-2`: tasks 0 and 1 are idle, 2 and 3 stoppers, 4 is the
 //! workload's main.
 

@@ -79,12 +79,13 @@ fn rules() -> Vec<Mutant> {
         &idle_sibling::KTHREAD_STACKING,
         &idle_sibling::RECENT_IDLE,
         &idle_sibling::IDLE_SIBLING,
+        &idle_sibling::TARGET_SIBLING,
         &idle_sibling::CLUSTER_CPU,
         &idle_sibling::IDLE_CORE,
         &idle_sibling::IDLE_CPU,
         &idle_sibling::CORE_SEARCH_CPU,
     ];
-    let rt = [&rt::RT_PUSH, &rt::RT_PULL];
+    let rt = [&rt::RT_LOWEST, &rt::RT_PUSH, &rt::RT_PULL];
     let all = wake_affine.into_iter().chain(select_idle_sibling).chain(rt);
     all.map(|rule| Mutant {
         name: format!("no rule `{}`", rule.name),
@@ -165,6 +166,10 @@ fn noticed_below() -> Vec<String> {
 const UNSEEN: &[(&str, &str)] = &[
     ("no rule `wake_affine: both idle`", "equivalent: the rule after it keeps an idle prev too"),
     ("no rule `wake_affine: sync waker's load`", "needs a queue with less load than its own task"),
+    (
+        "no rule `idle SMT sibling of target`",
+        "5.x, after a search for any idle CPU that was cut short before it came to the sibling",
+    ),
     ("ttwu_queue_within = never", "where a wakee waits; tests/queued.rs has the tests"),
     ("zero_vruntime", "another reference point of the same differences; only rounding shows"),
     ("ttwu_runnable_full", "no scenario yet: changes avg_idle by a wakeup of a queued task"),
