@@ -214,6 +214,9 @@ impl Sim {
         let WakeOp { p, target, sync, migrated, new } = self.cpus[c.ix()].wake;
         at += self.fetch_wakee(c, p);
         at = self.activate(c, target, p, migrated, new, sync, at);
+        if target == c && !new {
+            self.stats.count.wakeups_local += 1;
+        }
         self.hold_rq(c, target, at);
         self.wake_done(c, at);
     }
@@ -248,9 +251,6 @@ impl Sim {
         k.waits_for = crate::task::WaitsFor::Nothing;
         if !new {
             self.sh.rqs[target.ix()].update_avg_idle(at);
-            if target == c {
-                self.stats.count.wakeups_local += 1;
-            }
         }
         self.stats.event(Event {
             time: at,
@@ -282,6 +282,9 @@ impl Sim {
             return;
         }
         self.stats.count.wakeups_on_rq += 1;
+        if target == c {
+            self.stats.count.wakeups_local += 1;
+        }
         let delayed = self.sched.is_delayed(p);
         let running = self.curr(target) == p;
         let skip = running && self.sh.release.ttwu_runnable_skip_curr;

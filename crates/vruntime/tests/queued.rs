@@ -63,6 +63,16 @@ fn a_cpu_of_another_cache_gets_a_list() {
     check("v6.1+ttwu_queue=none", &text, 0);
 }
 
+/// As in schedstat's `ttwu_local`, the waker counts: B's timer wakes it on its own CPU, A is woken
+/// on another one, whether or not that takes A from its list itself.
+#[test]
+fn a_wakeup_is_local_on_the_wakers_own_cpu() {
+    for kernel in ["v6.1", "v6.1+ttwu_queue=all"] {
+        let r = Scenario::parse(&BUSY.replace("KERNEL", kernel)).record();
+        assert_eq!((r.counters.wakeups, r.counters.wakeups_local), (2, 1), "{kernel}");
+    }
+}
+
 /// A and D are woken at the same moment from CPUs 0 and 1; the interrupt to CPU 5 takes longer than
 /// both need to put them on its list.
 #[test]

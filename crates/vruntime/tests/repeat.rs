@@ -104,7 +104,7 @@ fn golden_hackbench_on_cfs() {
         expect![[r#"
             time 17065 us
             switches 27680, voluntary 18720, involuntary 3137; migrations 1178
-            wakeups 18816, local 7634, queued 6222; ipis 2467; messages 64000
+            wakeups 18816, local 1412, queued 6222; ipis 2467; messages 64000
                 72 switch: blocks: no room to write
              18622 switch: blocks: nothing to read
                  3 switch: blocks: pipe mutex
@@ -137,7 +137,7 @@ fn golden_hackbench_on_eevdf() {
         expect![[r#"
             time 8384 us
             switches 2371, voluntary 1306, involuntary 856; migrations 640
-            wakeups 1313, local 979, queued 235; ipis 230; messages 64000
+            wakeups 1313, local 781, queued 235; ipis 230; messages 64000
                169 switch: blocks: no room to write
               1111 switch: blocks: nothing to read
                 10 switch: blocks: waits for a child
