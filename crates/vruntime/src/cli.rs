@@ -250,7 +250,7 @@ pub struct Setting {
     /// Kernel expression to decide as, instead of the release that a recording names
     #[arg(short, long, value_name = "KERNEL")]
     pub kernel: Option<String>,
-    /// Machine that the recording is from, if no topology.txt stands beside it: as for `run`
+    /// Machine that the recording is from, instead of the topology.txt beside it: as for `run`
     #[arg(short, long, value_name = "TOPOLOGY")]
     pub machine: Option<String>,
 }
@@ -337,8 +337,8 @@ pub struct TraceStatArgs {
 /// `vruntime trace check`
 #[derive(Args)]
 pub struct TraceCheckArgs {
-    /// Recordings: directories, or plain traces (perf.data, text of tracefs or of perf script),
-    /// plain or .xz
+    /// Recordings: directories, or plain traces (perf.data, trace.dat, Perfetto, text of tracefs or
+    /// of perf script), plain or .xz
     #[arg(required = true, value_name = "FILE|DIR")]
     pub paths: Vec<PathBuf>,
     /// Print the tables of docs/judge.md
