@@ -36,6 +36,12 @@ pub enum FormatError {
         /// What would have been right.
         expected: String,
     },
+    /// A trace so damaged that nothing of it is left.
+    #[error("no scheduling event can be read: {first}")]
+    NothingLeft {
+        /// The first damage, with its place.
+        first: String,
+    },
     /// The recording comes from a kernel that there is no model of.
     #[error("{path}: no model for release {version}; have {have}")]
     NoModel {

@@ -74,7 +74,7 @@ impl Found {
     }
 
     fn file(path: &Path) -> Result<Found, FormatError> {
-        let recorded = read::open_in_full(path)?;
+        let recorded = read::open_in_full(path)?.readable()?;
         let mut diagnostics = vec![];
         let dir = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
         let mut meta = Meta::beside(dir, &mut diagnostics)?;

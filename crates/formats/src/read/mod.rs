@@ -184,6 +184,18 @@ fn read(path: &Path, glimpses: Glimpses) -> Result<Recorded, FormatError> {
     from(input, name, glimpses)
 }
 
+impl Recorded {
+    /// An error if damage has left no event of it.
+    pub fn readable(self) -> Result<Recorded, FormatError> {
+        match self.diagnostics.first() {
+            Some(first) if self.timeline.is_empty() => {
+                Err(FormatError::NothingLeft { first: first.to_string() })
+            }
+            _ => Ok(self),
+        }
+    }
+}
+
 fn from(mut input: Input, name: &Path, glimpses: Glimpses) -> Result<Recorded, FormatError> {
     let (mut recorded, notes) = parse(&mut input, glimpses)
         .map_err(|found| FormatError::syntax(name, 0, found, EXPECTED))?;

@@ -24,8 +24,6 @@ const PIPE_HEADER: u64 = 16;
 const ENTRY_MAX: usize = 1 << 16;
 /// No recorder asks for more kinds of events.
 const EVENTS_MAX: u64 = 1 << 12;
-/// Ids of all events together: a million.
-const IDS_BYTES: u64 = 8 << 20;
 
 /// What the header and its like say.
 pub(super) struct State {
@@ -127,14 +125,13 @@ impl State {
             let end = at.saturating_add((whole.len() * entry) as u64);
             self.notes.at(end, "the table of events is cut short");
         }
-        let mut room = IDS_BYTES;
         for (i, attr) in whole.enumerate() {
             let from = at.saturating_add((i * entry) as u64);
             let attr = Bytes { of: attr, big };
             let (ids, ids_size) = (attr.u64(entry - 16), attr.u64(entry - 8));
             let (Some(ids), Some(ids_size)) = (ids, ids_size) else { return };
+            let room = self.layouts.room_for_ids() as u64 * 8;
             let ids_at = input.get(ids, ids_size.min(room) as usize);
-            room -= ids_at.len() as u64;
             if (ids_at.len() as u64) < ids_size {
                 self.notes.at(from, "the ids of an event are not all in the file");
             }

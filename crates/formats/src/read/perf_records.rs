@@ -78,18 +78,22 @@ pub(super) struct Layouts {
     /// Not all are as the first.
     differ: bool,
     by_id: HashMap<u64, Layout>,
+    /// Ids taken in, the same one again included.
+    nr_ids: usize,
 }
 
 impl Layouts {
     pub fn room_for_ids(&self) -> usize {
-        IDS_MAX - self.by_id.len()
+        IDS_MAX - self.nr_ids
     }
     /// A `perf_event_attr` and the ids of its events.
     pub fn add(&mut self, attr: Bytes, ids: Bytes) {
         let (Some(sample_type), Some(read_format)) = (attr.u64(24), attr.u64(32)) else { return };
         let layout = Layout::of(sample_type, read_format);
         self.differ |= *self.first.get_or_insert(layout) != layout;
-        for i in 0..(ids.len() / 8).min(self.room_for_ids()) {
+        let nr_ids = (ids.len() / 8).min(self.room_for_ids());
+        self.nr_ids += nr_ids;
+        for i in 0..nr_ids {
             if let Some(id) = ids.u64(8 * i) {
                 self.by_id.insert(id, layout);
             }

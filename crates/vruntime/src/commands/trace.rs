@@ -82,20 +82,11 @@ pub fn check(args: &TraceCheckArgs) -> Result<Done, Failure> {
     Ok(done.but(code))
 }
 
-/// A trace of which something can be read.
-pub(super) fn opened(path: &Path) -> Result<Recorded, Failure> {
-    let recorded = read::open(path).map_err(|e| Failure::Input(e.to_string()))?;
-    match recorded.diagnostics.first() {
-        Some(first) if recorded.timeline.is_empty() => {
-            Err(Failure::Input(format!("no scheduling event can be read: {first}")))
-        }
-        _ => Ok(recorded),
-    }
-}
-
 /// Figures of a recorded trace.
 pub fn stat(args: &TraceStatArgs) -> Result<Done, Failure> {
-    let recorded = opened(&args.path)?;
+    let recorded = read::open(&args.path)
+        .and_then(Recorded::readable)
+        .map_err(|e| Failure::Input(e.to_string()))?;
     let mut stats = timeline_stats(&recorded.timeline);
     let causes = timeline_causes(&recorded.timeline);
     let ways = args.machine.as_deref().map(|m| wakeups_by_distance(m, &recorded)).transpose()?;
@@ -151,7 +142,9 @@ fn wakeups_by_distance(machine: &str, recorded: &Recorded) -> Result<Ways, Failu
 /// Two traces in the table of a comparison.
 pub fn diff(args: &TraceDiffArgs) -> Result<Done, Failure> {
     let read = |path: &Path| -> Result<Recorded, Failure> {
-        let recorded = opened(path)?;
+        let recorded = read::open(path)
+            .and_then(Recorded::readable)
+            .map_err(|e| Failure::Input(e.to_string()))?;
         for d in &recorded.diagnostics {
             eprintln!("vruntime: {d}");
         }

@@ -6,7 +6,7 @@ use crate::trace_file::TraceFile;
 use std::io::{self, BufWriter, ErrorKind, Seek, SeekFrom, Write};
 use std::path::Path;
 use vruntime_base::EventKind;
-use vruntime_formats::read::Recorded;
+use vruntime_formats::read::{self, Recorded};
 use vruntime_formats::write::{Origin, TraceFormat, write_trace};
 
 /// A format by name.
@@ -53,7 +53,9 @@ pub fn convert(args: &TraceConvertArgs) -> Result<Done, Failure> {
         TraceFile::new(path, format)
     });
     let file = file.transpose()?;
-    let recorded = super::trace::opened(&args.input)?;
+    let recorded = read::open(&args.input)
+        .and_then(Recorded::readable)
+        .map_err(|e| Failure::Input(e.to_string()))?;
     for note in &recorded.diagnostics {
         eprintln!("vruntime: note: {note}");
     }
