@@ -15,6 +15,7 @@ impl Sim {
             Frame::Idle => unreachable!("a stopped CPU has no operation"),
             Frame::IdleExit => self.idle_exit(c),
             Frame::Wake => self.wake_begin(c),
+            Frame::WakeLook => self.wake_look(c),
             Frame::WakeQueue => self.wake_queue(c),
             Frame::WakeLocked => self.wake_locked(c),
             Frame::WakeRunnableLocked => self.wake_runnable_locked(c),

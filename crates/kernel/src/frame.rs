@@ -30,6 +30,8 @@ pub enum Frame {
     IdleExit,
     /// try_to_wake_up begins for the first of `CpuSim::wakes`.
     Wake,
+    /// The waker looks again whether the wakee has left its CPU.
+    WakeLook,
     /// A CPU was chosen: queue the wakee there.
     WakeQueue,
     /// The lock of the chosen CPU's run queue is held.

@@ -6,9 +6,9 @@
 //! *Source.* Linux 6.1.192 and 6.12.117, kernel/sched/core.c `__schedule`, `context_switch`.
 //! *Equations.* A switch counts as voluntary if the task blocks, as involuntary otherwise; nothing
 //! is counted if the same task goes on.
-//! *Departures.* D1: the lock is held until the end of the switch, and longer than that: until the
-//! next task's lines and its cold cache are there; the few instructions after `finish_task_switch`
-//! are part of the switch. D2: signals do not exist.
+//! *Departures.* D1: the lock is held until the end of the switch; the few instructions after
+//! `finish_task_switch` are part of the switch. What the next task finds cold it fetches without
+//! the lock, the few lines that the switch itself reads of it too. D2: signals do not exist.
 //! *Example.* A reader finds its pipe empty: `Block` → `Schedule` → dequeue, pick, switch.
 
 use crate::frame::Frame;
@@ -222,15 +222,16 @@ impl Sim {
                 self.set_busy(c, !next_idle);
             }
             if !next_idle {
-                at += self.fetch_woken(c, next);
                 self.sh.tasks[next.ix()].on_cpu_until = Ns::NEVER;
-                at = self.start_running(c, next, at);
                 if !self.sh.tasks[next.ix()].policy.is_fair() {
                     at = self.balance_callback(c, at);
                 }
             }
         }
         self.hold_rq(c, c, at);
+        if prev != next && !next_idle {
+            at = self.start_running(c, next, at);
+        }
         at += self.return_mm(c, next);
         let cpu = &mut self.cpus[c.ix()];
         cpu.irqs_on(at);
@@ -258,6 +259,7 @@ impl Sim {
             k.woken_at = Ns::ZERO;
         }
         self.stats.sched_delay.record(at.saturating_sub(k.runnable_since));
+        let at = at + self.fetch_woken(c, next);
         self.warm_up(c, next, at)
     }
 

@@ -6,7 +6,7 @@
 //! *Source.* Linux 6.1.192 and 6.12.117, kernel/sched/core.c `try_to_wake_up`, `ttwu_queue`.
 //! *Equations.* Wake list or remote lock: see `vruntime_sched::ttwu_queue`.
 //! *Departures.* D1: a wakee on its way off a CPU whose wake list may not be used is spun for in
-//! one step once that CPU has chosen its next task; until then the waker begins anew every 200 ns.
+//! one step once that CPU has chosen its next task; until then the waker looks every 200 ns.
 //! D2: `pi_lock` is part of the wakee's lines. D3: the choice of the waker's own CPU and
 //! the enqueue there are one event.
 //! *Example.* A write to a pipe whose reader sleeps on an idle CPU of the same LLC: choose
@@ -69,16 +69,6 @@ impl Sim {
             self.wake_done(c, at);
             return;
         }
-        let on_rq = self.sh.tasks[p.ix()].on_rq;
-        let leaving = !on_rq && self.sh.tasks[p.ix()].on_cpu_until >= Ns::NEVER;
-        let handover = self.sh.release.ttwu_on_cpu_handover && self.wants_wake_list(c, prev, true);
-        if leaving && !handover {
-            // Its CPU is still looking for something else to run: spin until it has switched.
-            at += self.waited(c, Func::TryToWakeUp, Resource::TaskLine, ON_CPU_LOOK);
-            self.cpus[c.ix()].wakes.insert(0, (p, sync));
-            self.plan(c, at, Frame::Wake);
-            return;
-        }
         self.stats.count.wakeups += 1;
         self.tasks[p.ix()].woken_at = self.now;
         self.stats.event(Event {
@@ -91,14 +81,46 @@ impl Sim {
             cause: None,
         });
         self.cpus[c.ix()].wake = WakeOp { p, target: prev, sync, migrated: false, new: false };
-        if on_rq {
-            if let Some(at) = self.lock_rq(c, prev, at, Frame::WakeRunnableLocked) {
-                self.wake_runnable(c, at);
-            }
+        if self.sh.tasks[p.ix()].on_rq {
+            self.wake_on_rq(c, prev, at);
+        } else {
+            self.wake_off_rq(c, at);
+        }
+    }
+
+    /// The wakee was queued on `rq` when `c` looked.
+    fn wake_on_rq(&mut self, c: Cpu, rq: Cpu, at: Ns) {
+        self.cpus[c.ix()].wake.target = rq;
+        if let Some(at) = self.lock_rq(c, rq, at, Frame::WakeRunnableLocked) {
+            self.wake_runnable(c, at);
+        }
+    }
+
+    /// The wakee is not queued: from here on nobody else wakes it. It may be on its CPU still.
+    fn wake_off_rq(&mut self, c: Cpu, at: Ns) {
+        let wake = &mut self.cpus[c.ix()].wake;
+        let t = &mut self.sh.tasks[wake.p.ix()];
+        wake.target = t.cpu;
+        t.state = TaskState::Waking;
+        self.wake_off_cpu(c, at);
+    }
+
+    /// The spinning waker looks again.
+    pub(crate) fn wake_look(&mut self, c: Cpu) {
+        self.wake_off_cpu(c, self.now);
+    }
+
+    /// Hands the wakee over to the CPU that it has not left yet, or waits until it has and chooses.
+    fn wake_off_cpu(&mut self, c: Cpu, mut at: Ns) {
+        let WakeOp { p, target: prev, sync, .. } = self.cpus[c.ix()].wake;
+        let on_cpu_until = self.sh.tasks[p.ix()].on_cpu_until;
+        let handover = self.sh.release.ttwu_on_cpu_handover && self.wants_wake_list(c, prev, true);
+        if on_cpu_until >= Ns::NEVER && !handover {
+            // Its CPU is still looking for something else to run: spin until it has switched.
+            at += self.waited(c, Func::TryToWakeUp, Resource::TaskLine, ON_CPU_LOOK);
+            self.plan(c, at, Frame::WakeLook);
             return;
         }
-        self.sh.tasks[p.ix()].state = TaskState::Waking;
-        let on_cpu_until = self.sh.tasks[p.ix()].on_cpu_until;
         if on_cpu_until > at {
             if handover {
                 self.stats.count.wakeups_on_cpu += 1;
@@ -274,11 +296,16 @@ impl Sim {
     fn wake_runnable(&mut self, c: Cpu, mut at: Ns) {
         let WakeOp { p, target, sync, .. } = self.cpus[c.ix()].wake;
         self.update_rq_clock(target, at);
-        if !self.sh.tasks[p.ix()].on_rq || self.sh.tasks[p.ix()].cpu != target {
-            // It left the queue while we waited for the lock: take the ordinary way.
+        let t = &self.sh.tasks[p.ix()];
+        let (on_rq, cpu, state) = (t.on_rq, t.cpu, t.state);
+        if !on_rq || cpu != target {
+            // It left the queue while we waited for the lock.
             self.hold_rq(c, target, at);
-            self.cpus[c.ix()].wakes.insert(0, (p, sync));
-            self.plan(c, at, Frame::Wake);
+            match state {
+                TaskState::Waking | TaskState::Dead => self.wake_done(c, at),
+                _ if on_rq => self.wake_on_rq(c, cpu, at),
+                _ => self.wake_off_rq(c, at),
+            }
             return;
         }
         self.stats.count.wakeups_on_rq += 1;

@@ -102,28 +102,27 @@ fn golden_hackbench_on_cfs() {
         "v6.1",
         "hackbench -g 2 -f 4 --pipe --threads -l 2000",
         expect![[r#"
-            time 17065 us
-            switches 27680, voluntary 18720, involuntary 3137; migrations 1178
-            wakeups 18816, local 1412, queued 6222; ipis 2467; messages 64000
-                72 switch: blocks: no room to write
-             18622 switch: blocks: nothing to read
-                 3 switch: blocks: pipe mutex
-                 7 switch: blocks: waits for a child
+            time 15796 us
+            switches 18908, voluntary 12823, involuntary 4130; migrations 885
+            wakeups 12865, local 2249, queued 2246; ipis 2409; messages 64000
+               104 switch: blocks: no room to write
+             12686 switch: blocks: nothing to read
+                 9 switch: blocks: pipe mutex
+                 8 switch: blocks: waits for a child
                 16 switch: exits
-              5823 switch: idle: task woken
-              3137 switch: wakeup: vruntime beyond granularity
-               302 placement: idle CPU in scan
-                 4 placement: prev idle
-               118 placement: recent_used_cpu idle
-              5588 placement: target (no scan)
-              5163 placement: target (nothing idle)
-              2275 placement: target (scan limit)
-              4497 placement: target idle
-               302 migration: idle CPU in scan
-                43 migration: newidle balance, MC
-               118 migration: recent_used_cpu idle
-                 1 migration: target (no scan)
-               714 migration: target (nothing idle)
+              1955 switch: idle: task woken
+              4130 switch: wakeup: vruntime beyond granularity
+                48 placement: idle CPU in scan
+                10 placement: prev idle
+                 2 placement: recent_used_cpu idle
+              7189 placement: target (no scan)
+              3822 placement: target (nothing idle)
+              1403 placement: target idle
+                48 migration: idle CPU in scan
+                19 migration: newidle balance, MC
+                 2 migration: recent_used_cpu idle
+               194 migration: target (no scan)
+               622 migration: target (nothing idle)
         "#]],
     );
 }
@@ -135,26 +134,27 @@ fn golden_hackbench_on_eevdf() {
         "v6.12",
         "hackbench -g 2 -f 4 --pipe --threads -l 2000",
         expect![[r#"
-            time 8384 us
-            switches 2371, voluntary 1306, involuntary 856; migrations 640
-            wakeups 1313, local 781, queued 235; ipis 230; messages 64000
-               169 switch: blocks: no room to write
-              1111 switch: blocks: nothing to read
-                10 switch: blocks: waits for a child
+            time 9059 us
+            switches 2573, voluntary 1419, involuntary 805; migrations 483
+            wakeups 1425, local 683, queued 376; ipis 301; messages 64000
+               204 switch: blocks: no room to write
+              1186 switch: blocks: nothing to read
+                 1 switch: blocks: pipe mutex
+                12 switch: blocks: waits for a child
                 16 switch: exits
-               209 switch: idle: task woken
-               856 switch: wakeup: wakee is picked
-                19 placement: idle CPU in scan
-                38 placement: prev idle
-                 1 placement: recent_used_cpu idle
-               278 placement: target (no scan)
-               606 placement: target (nothing idle)
-                51 placement: target idle
-                19 migration: idle CPU in scan
-                22 migration: newidle balance, MC
-                 1 migration: recent_used_cpu idle
-               180 migration: target (no scan)
-               418 migration: target (nothing idle)
+               349 switch: idle: task woken
+               805 switch: wakeup: wakee is picked
+                17 placement: idle CPU in scan
+               123 placement: prev idle
+                 3 placement: recent_used_cpu idle
+               102 placement: target (no scan)
+               695 placement: target (nothing idle)
+                45 placement: target idle
+                17 migration: idle CPU in scan
+                19 migration: newidle balance, MC
+                 3 migration: recent_used_cpu idle
+                50 migration: target (no scan)
+               394 migration: target (nothing idle)
         "#]],
     );
 }
