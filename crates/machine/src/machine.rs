@@ -92,8 +92,11 @@ impl MachineSpec {
                 return Err(SpecError::new(format!("smt_speed[{i}]"), found, expected));
             }
         }
-        if self.caches.l1_kib == 0 || self.caches.l2_kib == 0 || self.caches.llc_mib == 0 {
-            return Err(SpecError::new("caches", format!("{:?}", self.caches), "sizes above 0"));
+        let caches = self.caches;
+        let sizes =
+            [("l1_kib", caches.l1_kib), ("l2_kib", caches.l2_kib), ("llc_mib", caches.llc_mib)];
+        if let Some((name, _)) = sizes.iter().find(|(_, size)| *size == 0) {
+            return Err(SpecError::new(format!("caches.{name}"), 0, "a size above 0"));
         }
         if self.idle.is_empty() {
             return Err(SpecError::new("idle", "no state", "at least one"));

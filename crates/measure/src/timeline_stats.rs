@@ -14,6 +14,8 @@ pub struct TaskFigures {
     pub pid: u32,
     /// Time on a CPU, from switch to switch.
     pub run_time_ns: u64,
+    /// The single times on a CPU.
+    pub runs: Runs,
     /// Times it left a CPU to sleep or exit.
     pub nr_voluntary: u64,
     /// Times it left a CPU while runnable.
@@ -34,6 +36,51 @@ pub struct TaskFigures {
     pub sched_delay: Delay,
     #[serde(skip)]
     delays: Vec<u64>,
+    /// The longest of `delays`, and when it ended.
+    #[serde(skip)]
+    longest: (u64, u64),
+}
+
+/// Times on a CPU, in the figures of `perf sched timehist -s`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct Runs {
+    /// How many (`sched-in`): those that end with a switch that was recorded.
+    pub count: u64,
+    /// Shortest.
+    pub min_ns: u64,
+    /// Mean.
+    pub mean_ns: u64,
+    /// Longest.
+    pub max_ns: u64,
+    /// Standard deviation of the mean, in % of the mean (perf's `stddev`).
+    pub stddev_percent: f64,
+    #[serde(skip)]
+    sum: u64,
+    /// Running mean and sum of squared differences from it.
+    #[serde(skip)]
+    mean: f64,
+    #[serde(skip)]
+    squares: f64,
+}
+
+impl Runs {
+    fn add(&mut self, ns: u64) {
+        self.min_ns = if self.count == 0 { ns } else { self.min_ns.min(ns) };
+        self.max_ns = self.max_ns.max(ns);
+        self.count += 1;
+        self.sum = self.sum.saturating_add(ns);
+        let off = ns as f64 - self.mean;
+        self.mean += off / self.count as f64;
+        self.squares += off * (ns as f64 - self.mean);
+    }
+    fn done(mut self) -> Runs {
+        self.mean_ns = self.sum / self.count.max(1);
+        if self.count > 1 && self.mean > 0.0 {
+            let n = self.count as f64;
+            self.stddev_percent = 100.0 * (self.squares / (n - 1.0) / n).sqrt() / self.mean;
+        }
+        self
+    }
 }
 
 /// A distribution of waiting times.
@@ -51,17 +98,20 @@ pub struct Delay {
     pub p99_ns: u64,
     /// Longest.
     pub max_ns: u64,
+    /// When the longest ended, in the trace's time.
+    pub max_at_ns: u64,
 }
 
 impl Delay {
-    fn of(mut ns: Vec<u64>) -> Delay {
+    /// `longest`: the longest of `ns`, and when it ended.
+    fn of(mut ns: Vec<u64>, longest: (u64, u64)) -> Delay {
         ns.sort_unstable();
         let Some(&max_ns) = ns.last() else { return Delay::default() };
         let rank = |percent: usize| ns[(ns.len() * percent).div_ceil(100).max(1) - 1];
         let count = ns.len() as u64;
         let mean_ns = (ns.iter().map(|&v| u128::from(v)).sum::<u128>() / u128::from(count)) as u64;
         let (p50_ns, p95_ns, p99_ns) = (rank(50), rank(95), rank(99));
-        Delay { count, mean_ns, p50_ns, p95_ns, p99_ns, max_ns }
+        Delay { count, mean_ns, p50_ns, p95_ns, p99_ns, max_ns, max_at_ns: longest.1 }
     }
 }
 
@@ -100,6 +150,12 @@ pub struct CpuFigures {
 pub struct TimelineStats {
     /// From the first event to the last.
     pub span_ns: u64,
+    /// Time that tasks ran, all CPUs; divided by the span, the CPUs utilized.
+    pub task_clock_ns: u64,
+    /// Switches on all CPUs.
+    pub context_switches: u64,
+    /// Times that tasks were moved.
+    pub migrations: u64,
     /// Events by kind, as tracefs names them.
     pub events: BTreeMap<&'static str, u64>,
     /// Tasks that ran or were woken, without idle tasks, by run time.
@@ -169,6 +225,7 @@ pub fn timeline_stats(timeline: &Timeline) -> TimelineStats {
                     } else {
                         on.busy_ns += passed;
                         figures.run_time_ns = figures.run_time_ns.saturating_add(passed);
+                        figures.runs.add(passed);
                     }
                 }
                 if e.b == 1 {
@@ -181,7 +238,11 @@ pub fn timeline_stats(timeline: &Timeline) -> TimelineStats {
                 }
                 *known = Memory::default();
                 if let Some(woken) = memory[next as usize].woken.take() {
-                    tasks[next as usize].delays.push(t - woken);
+                    let (waited, next) = (t - woken, &mut tasks[next as usize]);
+                    next.delays.push(waited);
+                    if next.longest < (waited, 0) {
+                        next.longest = (waited, t);
+                    }
                 }
             }
             EventKind::Waking => known.waking = Some((cpu, e.a)),
@@ -217,25 +278,34 @@ fn finish(
     cpus: BTreeMap<u32, CpuFigures>,
     events: BTreeMap<&'static str, u64>,
 ) -> TimelineStats {
-    let mut delays = Vec::new();
+    let (mut delays, mut longest) = (Vec::new(), (0, 0));
     for (i, task) in tasks.iter_mut().enumerate() {
         let row = timeline.tasks().get(i);
         delays.extend_from_slice(&task.delays);
         task.comm = row.map_or_else(|| format!("task {i}"), |r| r.comm.clone());
         task.pid = row.map_or(i as u32 + 1, |r| r.pid);
-        task.sched_delay = Delay::of(std::mem::take(&mut task.delays));
+        task.sched_delay = Delay::of(std::mem::take(&mut task.delays), task.longest);
+        longest = longest.max(task.longest);
+        task.runs = task.runs.done();
     }
     tasks.retain(|t| {
         t.pid != 0 && t.run_time_ns + t.nr_voluntary + t.nr_involuntary + t.nr_wakeups > 0
     });
     tasks.sort_by_key(|t| (std::cmp::Reverse(t.run_time_ns), t.pid));
+    let sum = |of: fn(&TaskFigures) -> u64| tasks.iter().map(of).fold(0, u64::saturating_add);
+    let task_clock_ns = sum(|t| t.run_time_ns);
+    let migrations = sum(|t| t.nr_migrations);
+    let context_switches = cpus.values().map(|c| c.nr_switches).sum();
     let cpus = cpus.into_iter().map(|(cpu, c)| CpuFigures { cpu, ..c }).collect();
     TimelineStats {
         span_ns: timeline.span().0,
         events,
         tasks,
         cpus,
-        sched_delay: Delay::of(delays),
+        task_clock_ns,
+        context_switches,
+        migrations,
+        sched_delay: Delay::of(delays, longest),
     }
 }
 
@@ -296,9 +366,23 @@ mod tests {
         assert_eq!((cpu.waited_ns, cpu.nr_switches), (2, 4));
     }
 
+    /// 2, 4 and 6: their deviation is 2, that of their mean 2/√3, 28.9 % of 4.
+    #[test]
+    fn single_runs_are_as_perf_sums_them_up() {
+        let mut r = Runs::default();
+        [4, 2, 6].into_iter().for_each(|ns| r.add(ns));
+        let r = r.done();
+        assert_eq!((r.count, r.min_ns, r.mean_ns, r.max_ns), (3, 2, 4, 6));
+        assert!((r.stddev_percent - 28.867_513).abs() < 1e-6, "{r:?}");
+        let mut once = Runs::default();
+        once.add(5);
+        assert_eq!((once.done().stddev_percent, Runs::default().done().mean_ns), (0.0, 0));
+    }
+
     #[test]
     fn percentiles_are_by_nearest_rank() {
-        let d = Delay::of((1..=200).rev().collect());
+        let d = Delay::of((1..=200).rev().collect(), (200, 7));
+        assert_eq!(d.max_at_ns, 7);
         assert_eq!((d.p50_ns, d.p95_ns, d.p99_ns, d.max_ns, d.mean_ns), (100, 190, 198, 200, 100));
     }
 }

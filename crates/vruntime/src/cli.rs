@@ -1,6 +1,6 @@
 //! The command line: what can be said, and which command it goes to.
 
-use crate::commands::{completions, list, man, run, show, trace, trace_convert};
+use crate::commands::{completions, list, man, run, show, trace, trace_convert, trace_stat};
 use crate::failure::{Done, Failure};
 use crate::record::With;
 use crate::{bench, calibrate, commands, duration, record};
@@ -326,7 +326,8 @@ pub struct TraceStatArgs {
     /// Only this CPU in the table of CPUs
     #[arg(long, value_name = "CPU", allow_hyphen_values = true)]
     pub cpu: Option<u32>,
-    /// Count wakeups by their distance on this machine, too: a name or a file as in `run -m`
+    /// Count wakeups by their distance on this machine, not on that of the topology.txt beside the
+    /// trace: a name or a file as in `run -m`
     #[arg(short, long, value_name = "MACHINE")]
     pub machine: Option<String>,
     /// Print one JSON object
@@ -491,7 +492,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> Result<Done, Failure> {
         Command::Trace(TraceCommand::Check(args)) => trace::check(&args),
         Command::Trace(TraceCommand::Why(args)) => trace::why(&args),
         Command::Trace(TraceCommand::Convert(args)) => trace_convert::convert(&args),
-        Command::Trace(TraceCommand::Stat(args)) => trace::stat(&args),
+        Command::Trace(TraceCommand::Stat(args)) => trace_stat::stat(&args),
         Command::Trace(TraceCommand::Diff(args)) => trace::diff(&args),
         Command::Record(args) => record::record(&args),
         Command::List(args) => list::list(&args),

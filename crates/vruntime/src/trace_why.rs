@@ -131,6 +131,10 @@ pub fn text(e: &Explanation, q: &Question, top: bool) -> Result<String, String> 
     for d in &e.diagnostics {
         let _ = writeln!(s, "note: {d}");
     }
+    if let Some(at) = q.at.filter(|at| found.iter().all(|d| d.time.abs_diff(*at) > AROUND)) {
+        let _ =
+            writeln!(s, "note: nothing was decided near {} s; the nearest is told", seconds(at));
+    }
     s += "\n";
     if top || (q.at.is_none() && q.task.is_none()) {
         let decisions: Vec<Explained> = found.into_iter().cloned().collect();
@@ -209,6 +213,10 @@ mod tests {
         assert!(s.contains("Rule: target idle.") && s.contains("recent_used_cpu  2"), "{s}");
         let q = Question { task: Some("hackbnch".into()), at: None };
         assert!(text(&e, &q, false).unwrap_err().ends_with("nearest is `hackbench`"));
+        for (far, said) in [("5.1", true), ("5.0015", false)] {
+            let note = "note: nothing was decided near 5.100000000 s; the nearest is told\n";
+            assert_eq!(at(far, None).contains(note), said, "{far}");
+        }
         let top = text(&e, &Question::default(), true).unwrap();
         assert!(top.contains("placement                 2        0  target idle"), "{top}");
     }

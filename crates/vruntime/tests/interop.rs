@@ -13,6 +13,7 @@ use vruntime::formats::machine_file::builtin_machine;
 use vruntime::formats::write::{Origin, TraceFormat, write_trace};
 use vruntime::kernel::record::{RunSpec, Sampling};
 use vruntime::kernel::simulate::run;
+use vruntime::measure::timeline_stats;
 
 const NR_CPUS: usize = 48;
 
@@ -202,7 +203,8 @@ fn perf_sched_latency_gives_our_figures() {
 fn perf_sched_timehist_gives_our_figures() {
     let Some(text) = tool(&["perf", "sched", "timehist", "-s"], "perf.data") else { return };
     let ours = figures(&sample().timeline);
-    let mut compared = 0;
+    let stats = timeline_stats(&sample().timeline);
+    let (mut compared, mut alike) = (0, 0);
     for line in text.lines() {
         let Some((pid, rest)) = line.split_once('[').and_then(|(_, r)| r.split_once(']')) else {
             continue;
@@ -213,8 +215,20 @@ fn perf_sched_timehist_gives_our_figures() {
         assert_eq!(cells[1].parse::<u64>().unwrap(), of.runs, "{line}: {of:?}");
         assert!(ns(cells[2]).abs_diff(of.run_ns) <= 1_000, "{line}: {of:?}");
         compared += 1;
+        // perf also counts what ran from the trace's start; of the others each figure is the same.
+        let runs = stats.tasks.iter().find(|t| t.pid == pid).unwrap().runs;
+        if runs.count == of.runs {
+            let known = [(runs.min_ns, 3), (runs.mean_ns, 4), (runs.max_ns, 5)];
+            assert!(
+                known.iter().all(|&(x, i)| ns(cells[i]).abs_diff(x) <= 1_000),
+                "{line}: {runs:?}"
+            );
+            let stddev: f64 = cells[6].parse().unwrap();
+            assert!((stddev - runs.stddev_percent).abs() < 0.5, "{line}: {runs:?}");
+            alike += 1;
+        }
     }
-    assert!(compared >= 80, "{text}");
+    assert!(compared >= 80 && alike >= 40, "{compared} {alike} {text}");
     assert!(text.contains("(x 48)"), "{text}");
 }
 

@@ -1,4 +1,4 @@
-//! The cases: hackbench on pipes, from 2 CPUs to 1,024.
+//! The cases: hackbench on pipes, from 2 CPUs to 1,024, and with half of 384 CPUs idle.
 
 use crate::failure::Failure;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ pub struct Case {
     /// Simulated time that is measured.
     pub window: Ns,
     /// The same below callgrind, which is fifty times slower; `None` where even the start of the
-    /// benchmark would take too long.
+    /// benchmark would take too long, or where instructions say nothing new.
     pub callgrind: Option<Ns>,
 }
 
@@ -29,7 +29,7 @@ pub struct Case {
 pub const KERNELS: [&str; 2] = ["v6.1", "v6.12"];
 
 /// All cases.
-pub static CASES: [Case; 4] = [
+pub static CASES: [Case; 6] = [
     Case {
         name: "hackbench-pipe-2",
         machine: Some("uma-2"),
@@ -53,6 +53,22 @@ pub static CASES: [Case; 4] = [
         warmup: Ns::from_ms(30),
         window: Ns::from_ms(40),
         callgrind: Some(Ns::from_ms(1)),
+    },
+    Case {
+        name: "hackbench-pipe-384",
+        machine: Some("genoa-2s"),
+        groups: 64,
+        warmup: Ns::from_ms(20),
+        window: Ns::from_ms(40),
+        callgrind: None,
+    },
+    Case {
+        name: "hackbench-pipe-384-half",
+        machine: Some("genoa-2s"),
+        groups: 11,
+        warmup: Ns::from_ms(20),
+        window: Ns::from_ms(40),
+        callgrind: None,
     },
     Case {
         name: "hackbench-pipe-1024x100k",
@@ -118,7 +134,7 @@ mod tests {
 
     #[test]
     fn every_case_is_a_valid_run_of_the_size_that_its_name_says() {
-        for (case, nr_cpus) in CASES.iter().zip([2, 48, 320, 1024]) {
+        for (case, nr_cpus) in CASES.iter().zip([2, 48, 320, 384, 384, 1024]) {
             for kernel in KERNELS {
                 let spec = case.spec(kernel, case.window).unwrap_or_else(|e| panic!("{e}"));
                 let topo = spec.machine.topology.build(spec.machine.arch).unwrap();

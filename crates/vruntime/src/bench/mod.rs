@@ -24,7 +24,7 @@ use serde_json::{Value, json};
 use std::fmt::Write;
 use std::fs;
 use std::path::Path;
-use vruntime_base::Ns;
+use vruntime_base::{Category, Ns};
 use vruntime_kernel::record::RunRecord;
 use vruntime_kernel::simulate::run;
 
@@ -124,8 +124,10 @@ fn measure(
     row("ns_per_message_over_x_max", slowest / messages);
     row("ns_per_event_over_x", fastest / events);
     row("ns_per_switch_over_x", fastest / switches);
+    row("ns_per_simulated_ns_over_x", fastest / window.0 as f64);
     row("events_per_message", events / messages);
     row("switches_per_message", switches / messages);
+    row("idle_percent", idle_percent(&long.record));
     row("switches_per_second", switches / (fastest * x) * 1e9);
     row("bytes_per_task", long.record.bytes_per_task as f64);
     if cfg!(feature = "count-allocations") {
@@ -134,6 +136,15 @@ fn measure(
     }
     row("peak_rss_kib", peak_rss_kib());
     Ok(())
+}
+
+/// How much of the CPUs' time was idle, in the measured window.
+fn idle_percent(r: &RunRecord) -> f64 {
+    let sum = |of: fn(Category) -> bool| -> f64 {
+        let rows = r.cpu_time.iter().filter(|e| of(e.0.category()));
+        rows.map(|e| e.2.0 as f64).sum()
+    };
+    100.0 * sum(|c| c == Category::Idle) / sum(|_| true).max(1.0)
 }
 
 /// `CASE:KERNEL:WINDOW_NS`: that run alone; prints its messages.

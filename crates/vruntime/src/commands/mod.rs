@@ -10,6 +10,7 @@ pub mod show;
 pub mod study;
 pub mod trace;
 pub mod trace_convert;
+pub mod trace_stat;
 
 use crate::batch::Batch;
 use crate::cli::Simulation;
@@ -21,6 +22,8 @@ use vruntime_base::Ns;
 use vruntime_formats::kernel_file::kernel;
 use vruntime_kernel::program::Workload;
 use vruntime_kernel::record::{Sampling, Variation};
+use vruntime_machine::MachineSpec;
+use vruntime_report::numbers::duration;
 
 /// A full run that has not ended after this much simulated time is given up.
 pub(crate) const FULL_LIMIT: Ns = Ns(600_000_000_000);
@@ -39,8 +42,12 @@ fn batch(s: &Simulation, kernels: &[String], seeds: Vec<u64>) -> Result<Batch, F
     if s.window.0 == 0 || limit.0 == 0 {
         return Err(Failure::Usage("--window and --limit must be longer than 0".into()));
     }
+    let machine = machine(&s.machine)?;
+    if let Some(note) = short_window(s.window, &machine).filter(|_| !s.full && !s.quiet) {
+        eprintln!("vruntime: note: {note}");
+    }
     Ok(Batch {
-        machine: Arc::new(machine(&s.machine)?),
+        machine: Arc::new(machine),
         kernels: kernels.iter().map(|k| kernel(k)).collect::<Result<_, _>>()?,
         workload: workload(&s.workload)?,
         seeds,
@@ -54,6 +61,20 @@ fn batch(s: &Simulation, kernels: &[String], seeds: Vec<u64>) -> Result<Batch, F
         checks: s.checks,
         timeline: 0,
         quiet: s.quiet,
+    })
+}
+
+/// What to know of a window that is too short for the slowest balancing. The domain of all CPUs is
+/// balanced every as many ms as it has CPUs (`sd->balance_interval`), by a busy CPU 16 times as
+/// seldom (`sd->busy_factor`).
+fn short_window(window: Ns, machine: &MachineSpec) -> Option<String> {
+    let nr_cpus = machine.topology.build(machine.arch).ok()?.nr_cpus() as u64;
+    (window < Ns::from_ms(nr_cpus)).then(|| {
+        format!(
+            "--window {} is shorter than the {nr_cpus} ms after which an idle CPU balances over \
+             all {nr_cpus} CPUs: what that moves is left to chance",
+            duration(window.0)
+        )
     })
 }
 

@@ -8,7 +8,7 @@ mod recorder;
 mod surroundings;
 
 use crate::cli::{RecordArgs, TraceStatArgs};
-use crate::commands::trace;
+use crate::commands::trace_stat;
 use crate::failure::{Done, FINDING, Failure};
 use crate::interrupt;
 pub use recorder::With;
@@ -64,7 +64,7 @@ pub fn record(args: &RecordArgs) -> Result<Done, Failure> {
         machine: None,
         json: args.json,
     };
-    let mut done = trace::stat(&stat)?.interrupted(interrupt::seen());
+    let mut done = trace_stat::stat(&stat)?.interrupted(interrupt::seen());
     if !recorded.status.success() {
         eprintln!("vruntime: `{command}` ended with {}; its events are recorded", recorded.status);
         done.code = done.code.max(FINDING);
