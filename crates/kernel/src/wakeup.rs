@@ -141,7 +141,8 @@ impl Sim {
             self.stats.migrations.count(place.rule);
             self.note_migration(p, c, prev, place.cpu, self.now, place.rule);
         }
-        if place.cpu == c {
+        // The look that found the wakee gone from this CPU's queue may not have released it yet.
+        if place.cpu == c && !self.rq_locks[c.ix()].is_held_by(c, self.now) {
             self.wake_place(c, at);
         } else {
             self.plan(c, at, Frame::WakeQueue);

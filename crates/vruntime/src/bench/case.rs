@@ -65,7 +65,7 @@ pub static CASES: [Case; 6] = [
     Case {
         name: "hackbench-pipe-384-half",
         machine: Some("genoa-2s"),
-        groups: 11,
+        groups: 8,
         warmup: Ns::from_ms(20),
         window: Ns::from_ms(40),
         callgrind: None,
