@@ -53,6 +53,9 @@ pub struct Study {
     /// Fitted numbers.
     #[serde(default, rename = "fit")]
     pub fits: Vec<Fit>,
+    /// Ids of cases of which the report shows where the CPU time of a message goes.
+    #[serde(default)]
+    pub message_time: Vec<String>,
     /// What shall be explained.
     #[serde(default, rename = "question")]
     pub questions: Vec<StudyQuestion>,
@@ -388,6 +391,9 @@ fn check_names(s: &Study) -> Result<(), Wrong> {
     for row in &s.rows {
         one_of(&cases, "case", &row.id, &row.case)?;
     }
+    for case in &s.message_time {
+        one_of(&cases, "case", "message_time", case)?;
+    }
     for q in &s.questions {
         one_of(&cases, "case", &q.id, &q.case)?;
         if !(1..=MOST_SPLIT).contains(&q.split) {
@@ -436,10 +442,16 @@ mod tests {
         let e = study("l2-queued-wakeup").unwrap_err();
         assert!(e.is_usage() && e.to_string().contains("nearest is `l2-queued-wakeups`"), "{e}");
         let (_, text) = builtin_studies()[0];
-        let wrong = text.replacen("warmup_ms", "warmup", 1);
+        let wrong = text.replacen("loops_divided_by", "loops_divided", 1);
         let e = study_str(&wrong, "my.toml").unwrap_err();
         assert!(e.to_string().starts_with("my.toml:"), "{e}");
-        assert!(e.to_string().contains("warmup"), "{e}");
+        assert!(e.to_string().contains("loops_divided"), "{e}");
+        // The same experiment with a window in place of whole runs.
+        let window = "warmup_ms = 400\nwindow_ms = 100\ntime = \"all-groups\"";
+        let (figures, questions) = text.split_once("[explain]").unwrap();
+        let questions = questions.replacen("loops_divided_by = 100", window, 1);
+        let windowed = format!("{figures}[explain]{questions}");
+        assert!(matches!(study_str(&windowed, "w").unwrap().explain.span(), Span::Window { .. }));
         for (old, new, what) in [
             ("seeds = ", "seeds = 0 #", "[full]: seeds = 0: expected 1 to 1000"),
             ("seeds = ", "seeds = 99999999999 #", "[full]: seeds = 99999999999: expected 1 to"),
@@ -450,12 +462,14 @@ mod tests {
                 "no case on machine `genoa`",
             ),
             ("nolimit.g10.time\",\n", "nolimit.g11.time\",\n", "no row `l2-queued-wakeups.spr-no"),
+            ("message_time = [\"spr", "message_time = [\"srp", "`message_time`: no case `srp-no"),
             ("split = ", "split = 7 #", "split = 7: expected 1 to 6"),
             ("id = \"spr-nolimit.g20\"", "id = \"spr-nolimit.g10\"", "two cases have the id"),
             ("loops_divided_by = ", "#", "[full]: expected loops_divided_by, or else warmup_ms"),
             ("loops_divided_by = ", "loops_divided_by = 0 #", "loops_divided_by = 0"),
             ("window_ms = ", "window_ms = 0 #", "[explain]: window_ms = 0"),
         ] {
+            let text = if old.ends_with("_ms = ") { &windowed } else { text };
             let e = study_str(&text.replacen(old, new, 1), "my.toml").unwrap_err();
             assert!(e.to_string().contains(what), "{e}");
         }

@@ -9,6 +9,7 @@ pub mod causes;
 pub mod compare;
 pub mod explain;
 pub mod interval;
+pub mod message_time;
 pub mod metrics;
 pub mod run;
 #[cfg(test)]

@@ -83,7 +83,8 @@ fn part_line(p: &Part) -> String {
     )
 }
 
-fn interval(low: Option<f64>, high: Option<f64>, show: fn(f64) -> String) -> String {
+/// Both ends, or nothing where they are not known.
+pub(crate) fn interval(low: Option<f64>, high: Option<f64>, show: fn(f64) -> String) -> String {
     match (low, high) {
         (Some(low), Some(high)) => format!("({} ... {})", show(low), show(high)),
         _ => String::new(),

@@ -1,8 +1,10 @@
 //! The report of `vruntime study`: published and modelled figures side by side, as text for the
 //! terminal or as a page in Markdown.
 
+use crate::explain::interval;
 use std::fmt::Write;
 use vruntime_measure::explain::{Explanation, signed};
+use vruntime_measure::message_time::MessageTimeRow;
 use vruntime_measure::study::{Effect, Score, StudyRow};
 
 /// What a study found.
@@ -24,10 +26,34 @@ pub struct StudyReport<'a> {
     pub cases: &'a [(String, String)],
     /// Figures.
     pub rows: &'a [StudyRow],
+    /// Cases of which it is shown where the CPU time of a message goes.
+    pub message_times: &'a [MessageTime],
     /// Agreement.
     pub score: &'a Score,
     /// Question, command line that repeats its answer, answer.
     pub answers: &'a [(String, String, Explanation)],
+}
+
+/// Where the CPU time of a message goes in a case, and what prices it there.
+#[derive(Clone, Debug, serde::Serialize)]
+pub struct MessageTime {
+    /// The case.
+    pub case: String,
+    /// Parts.
+    pub rows: Vec<MessageTimeRow>,
+    /// The costs that the rows name, as the model has them, with source.
+    pub costs: Vec<Price>,
+}
+
+/// A cost of the case's machine, with what was fitted.
+#[derive(Clone, Debug, serde::Serialize)]
+pub struct Price {
+    /// Name in the cost table.
+    pub name: &'static str,
+    /// Least, middle and largest value, ns or permille.
+    pub low_mid_high: [u32; 3],
+    /// Where it comes from.
+    pub source: String,
 }
 
 /// For the terminal.
@@ -54,6 +80,9 @@ pub fn study_text(s: &StudyReport) -> String {
             .unwrap();
         }
     }
+    for t in s.message_times {
+        out += &message_time_text(t);
+    }
     writeln!(out, "\n{}", score_line(s.score)).unwrap();
     for (question, command, e) in s.answers {
         writeln!(out, "\n{question}\n{}\n  $ {command}", e.conclusion).unwrap();
@@ -76,17 +105,18 @@ pub fn study_page(s: &StudyReport) -> String {
         writeln!(out, "\n### {question}\n\n{}\n\n    $ {command}\n", e.conclusion).unwrap();
         let maybe = |x: Option<f64>| x.map_or("-".into(), signed);
         if !e.is_noise() {
-            out += "| part | share | amount | left out | alone |\n|---|---:|---:|---:|---:|\n";
+            out += "| part | share | 95 % interval | amount | left out | alone |\n";
+            out += "|---|---:|---:|---:|---:|---:|\n";
             for p in &e.parts {
-                let share = p.share.map_or("-".into(), |x| format!("{:.0} %", 100.0 * x));
-                let (out_of, alone) = (maybe(p.knocked_out), maybe(p.alone));
-                writeln!(
-                    out,
-                    "| {} | {share} | {} | {out_of} | {alone} |",
-                    p.mechanism,
-                    signed(p.amount)
-                )
-                .unwrap();
+                let cells = [
+                    p.mechanism.clone(),
+                    p.share.map_or("-".into(), percent_of_all),
+                    interval(p.ci_low, p.ci_high, percent_of_all),
+                    signed(p.amount),
+                    maybe(p.knocked_out),
+                    maybe(p.alone),
+                ];
+                writeln!(out, "| {} |", cells.join(" | ")).unwrap();
             }
         }
         out += "\n| without | before | after | difference |\n|---|---:|---:|---:|\n";
@@ -115,11 +145,62 @@ pub fn study_page(s: &StudyReport) -> String {
             writeln!(out, "| {}{not} | {cells} | {}{} |", r.metric, effect(r), stable(r)).unwrap();
         }
     }
+    for t in s.message_times {
+        out += &message_time_page(t);
+    }
     if !s.notes.is_empty() {
         out += "\n## Notes\n\n";
     }
     s.notes.iter().for_each(|n| writeln!(out, "- {n}").unwrap());
     out
+}
+
+/// ns a message, published and modelled, before and after, with what the model's change is.
+fn message_time_cells(r: &MessageTimeRow) -> [String; 5] {
+    let ns = |x: f64| format!("{x:.0}");
+    let (b, a) = r.modelled;
+    let [pb, pa] = r.published.map_or(["-".into(), "-".into()], |(b, a)| [ns(b), ns(a)]);
+    [pb, pa, ns(b), ns(a), format!("{:+.0}", a - b)]
+}
+
+const MESSAGE_TIME: &str = "CPU time of a message, ns";
+
+fn message_time_text(t: &MessageTime) -> String {
+    let mut out = format!("\n{}: {MESSAGE_TIME}\n", t.case);
+    writeln!(
+        out,
+        "  {:<32}{:>10}{:>10} {:>12}{:>10}{:>9}",
+        "", "published", "after", "modelled", "after", "change"
+    )
+    .unwrap();
+    for r in &t.rows {
+        let [a, b, c, d, e] = message_time_cells(r);
+        writeln!(out, "  {:<32}{a:>10}{b:>10} {c:>12}{d:>10}{e:>9}", r.part).unwrap();
+    }
+    out
+}
+
+fn message_time_page(t: &MessageTime) -> String {
+    let mut out = format!("\n## {MESSAGE_TIME}: {}\n\n", t.case);
+    out += "Published shares are of non-idle time; here they are of all time, so at most this. ";
+    out += "The functions that were published come first, with all that they wait for; then what ";
+    out += "all others wait for, then their own work.\n\n";
+    out += "| part | published before | after | modelled before | after | change | priced by |\n";
+    out += "|---|---:|---:|---:|---:|---:|---|\n";
+    for r in &t.rows {
+        let cells = message_time_cells(r).join(" | ");
+        writeln!(out, "| {} | {cells} | {} |", r.part, r.costs.join(", ")).unwrap();
+    }
+    out += "\n| cost | low | mid | high | source |\n|---|---:|---:|---:|---|\n";
+    for p in &t.costs {
+        let [low, mid, high] = p.low_mid_high;
+        writeln!(out, "| {} | {low} | {mid} | {high} | {} |", p.name, p.source).unwrap();
+    }
+    out
+}
+
+fn percent_of_all(share: f64) -> String {
+    format!("{:.0} %", 100.0 * share)
 }
 
 fn published(r: &StudyRow) -> [String; 3] {

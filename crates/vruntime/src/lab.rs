@@ -16,7 +16,10 @@ use vruntime_formats::study_file::{
 use vruntime_kernel::program::{Shortened, Workload};
 use vruntime_kernel::record::{RunRecord, RunSpec, Sampling, Variation};
 use vruntime_machine::MachineSpec;
+use vruntime_machine::costs::CostRow;
+use vruntime_measure::message_time::message_time;
 use vruntime_measure::study::{Effect, StudyRow, change_pct, study_metric};
+use vruntime_report::study::{MessageTime, Price};
 
 /// Rounds of the fit; each halves the range.
 const FIT_ROUNDS: usize = 6;
@@ -169,6 +172,25 @@ impl Lab<'_> {
     /// The case of this id.
     pub fn case(&self, id: &str) -> &Case {
         self.study.cases.iter().find(|c| c.id == id).expect("the reader has checked")
+    }
+
+    /// Where the CPU time of a message goes in the cases that the study wants it of.
+    pub fn message_times(&self, records: &Records, rows: &[StudyRow]) -> Vec<MessageTime> {
+        let of = |id: &String| {
+            let case = self.case(id);
+            let rows: Vec<&StudyRow> = rows.iter().filter(|r| r.case == *id).collect();
+            let [before, after] = [false, true].map(|after| records.get(&key(case, after)));
+            let rows = message_time(before?, after?, &rows);
+            let costs = &self.machines[&case.machine].costs;
+            let named = costs.iter().filter(|c| rows.iter().any(|r| r.costs.contains(&c.name)));
+            let price = |c: CostRow| Price {
+                name: c.name,
+                low_mid_high: [c.cost.low, c.cost.mid, c.cost.high],
+                source: c.cost.source.clone(),
+            };
+            Some(MessageTime { case: id.clone(), costs: named.map(price).collect(), rows })
+        };
+        self.study.message_time.iter().filter_map(of).collect()
     }
 
     /// Draws cost tables, with the effort of a quick run, and counts in how many each effect stays.

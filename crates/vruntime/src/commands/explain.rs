@@ -4,8 +4,9 @@ use crate::batch::{Batch, run_specs};
 use crate::cli::ExplainArgs;
 use crate::explain::{Point, Question, answer};
 use crate::failure::{Done, Failure};
+use std::collections::BTreeMap;
 use std::sync::Arc;
-use vruntime_kernel::record::{Knockout, RunSpec, Sampling, Variation};
+use vruntime_kernel::record::{Knockout, RunRecord, RunSpec, Sampling, Variation};
 use vruntime_machine::{hint, nearest_name};
 use vruntime_measure::explain::Explanation;
 use vruntime_measure::{Counting, METRICS, Metric, metrics};
@@ -24,7 +25,8 @@ pub fn explain(args: &ExplainArgs) -> Result<Done, Failure> {
     }
     let batch = super::batch(s, &args.kernel, (1..=args.seeds).collect())?;
     let tries = if args.tries.is_empty() { Knockout::ALL } else { &args.tries };
-    let e = explanation(&batch, &args.metric, tries, usize::from(args.split), &args.plant)?;
+    let split = usize::from(args.split);
+    let e = explanation(&batch, &args.metric, tries, split, &args.plant, &mut Known::new())?;
     if !s.json {
         return Ok(Done::new(explain_text(&e, "")));
     }
@@ -33,13 +35,18 @@ pub fn explain(args: &ExplainArgs) -> Result<Done, Failure> {
     Ok(Done::json(&value))
 }
 
-/// Runs what it takes to divide the difference in `metric` between the two kernels of `batch`.
+/// Runs that are through, by all that they depend on: questions about the same kernels share them.
+pub type Known = BTreeMap<String, RunRecord>;
+
+/// Runs what it takes to divide the difference in `metric` between the two kernels of `batch`, but
+/// for what is `known`.
 pub fn explanation(
     batch: &Batch,
     metric: &str,
     tries: &[Knockout],
     split: usize,
     plant: &[(String, u32)],
+    known: &mut Known,
 ) -> Result<Explanation, Failure> {
     if !METRICS.contains(&metric) {
         let hint = hint(nearest_name(metric, METRICS.into_iter()));
@@ -69,16 +76,20 @@ pub fn explanation(
             timeline: 0,
         };
         let specs: Vec<RunSpec> = points.iter().map(spec).collect();
-        let records = run_specs(&specs, batch.threads, batch.quiet)?;
-        records
-            .into_iter()
-            .map(|r| {
-                let all = metrics(&r.ok_or(Failure::Interrupted)?, counting);
-                let m = find(&all, metric)?;
-                unit = Some(m.unit);
-                Ok(m.value)
-            })
-            .collect()
+        let keys = specs.iter().map(key).collect::<Result<Vec<_>, _>>()?;
+        let new = keys.iter().zip(&specs).filter(|(key, _)| !known.contains_key(*key));
+        let (new, specs): (Vec<String>, Vec<RunSpec>) =
+            new.map(|(key, spec)| (key.clone(), spec.clone())).unzip();
+        for (key, record) in new.into_iter().zip(run_specs(&specs, batch.threads, batch.quiet)?) {
+            known.extend(record.map(|r| (key, r)));
+        }
+        let value = |key: &String| {
+            let all = metrics(known.get(key).ok_or(Failure::Interrupted)?, counting);
+            let m = find(&all, metric)?;
+            unit = Some(m.unit);
+            Ok(m.value)
+        };
+        keys.iter().map(value).collect()
     };
     let [a, b] = &batch.kernels[..] else { unreachable!("two kernels were given") };
     let question = Question {
@@ -97,6 +108,15 @@ pub fn explanation(
     e.kernels = e.kernels.map(|k| format!("{k}{}", batch.variation.without));
     e.conclusion = e.conclude();
     Ok(e)
+}
+
+/// All that a run depends on, within one study or explanation: machines have one fit there.
+fn key(s: &RunSpec) -> Result<String, Failure> {
+    let release = serde_json::to_string(s.release.as_ref())
+        .map_err(|e| Failure::Input(format!("kernel `{}`: {e}", s.release.name)))?;
+    let (machine, workload) = (&s.machine.name, s.workload.command_line());
+    let (seed, sampling, variation) = (s.seed, s.sampling, &s.variation);
+    Ok(format!("{machine} {workload} {seed} {sampling:?} {variation:?} {release}"))
 }
 
 /// The metric `name` of a run.

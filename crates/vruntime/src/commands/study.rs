@@ -1,6 +1,6 @@
 //! `vruntime study`
 
-use super::explain::explanation;
+use super::explain::{Known, explanation};
 use crate::batch::Batch;
 use crate::cli::StudyArgs;
 use crate::commands::workload;
@@ -70,11 +70,11 @@ fn report(lab: &Lab, args: &StudyArgs) -> Result<Done, Failure> {
         return Err(Failure::Interrupted);
     }
     let mut rows = lab.rows(&records, &lab.effort);
-    let mut answers = Vec::new();
+    let (mut answers, mut known) = (Vec::new(), Known::new());
     let mut unanswered = DONE;
     if args.explain {
         for q in &lab.study.questions {
-            match answer(lab, q) {
+            match answer(lab, q, &mut known) {
                 Ok(answer) => answers.push(answer),
                 Err(Failure::Interrupted) => break,
                 Err(e) => {
@@ -90,6 +90,7 @@ fn report(lab: &Lab, args: &StudyArgs) -> Result<Done, Failure> {
     }
     let interrupted = interrupt::seen();
     let score = score(&rows, lab.study.fits.len());
+    let message_times = lab.message_times(&records, &rows);
     if args.json {
         let report = json!({
             "schema": "vruntime/study/1",
@@ -108,6 +109,7 @@ fn report(lab: &Lab, args: &StudyArgs) -> Result<Done, Failure> {
                 Span::Window { time: TimeFrom::AllGroups, .. } => "all-groups",
             },
             "rows": super::to_json(&rows)?,
+            "message_time": super::to_json(&message_times)?,
             "score": super::to_json(&score)?,
             "answers": super::to_json(&answers.iter().map(|a| &a.2).collect::<Vec<_>>())?,
             "interrupted": interrupted,
@@ -135,6 +137,7 @@ fn report(lab: &Lab, args: &StudyArgs) -> Result<Done, Failure> {
         command: &command,
         cases: &cases,
         rows: &rows,
+        message_times: &message_times,
         score: &score,
         answers: &answers,
     };
@@ -199,7 +202,11 @@ fn describe_fits(lab: &Lab) -> String {
 }
 
 /// Question, command line that repeats its answer, answer.
-fn answer(lab: &Lab, q: &StudyQuestion) -> Result<(String, String, Explanation), Failure> {
+fn answer(
+    lab: &Lab,
+    q: &StudyQuestion,
+    known: &mut Known,
+) -> Result<(String, String, Explanation), Failure> {
     let (case, effort) = (lab.case(&q.case), &lab.study.explain);
     let tries = knockouts(q).map_err(Failure::Input)?;
     let Part { workload, sampling, .. } = part(&case.workload, effort)?;
@@ -215,7 +222,7 @@ fn answer(lab: &Lab, q: &StudyQuestion) -> Result<(String, String, Explanation),
         checks: false,
         quiet: lab.quiet,
     };
-    let e = explanation(&batch, &q.metric, &tries, q.split, &[])?;
+    let e = explanation(&batch, &q.metric, &tries, q.split, &[], known)?;
     let command = if lab.study.fit_of(&case.machine).is_some() {
         // The machine of this study is not the one that -m would name.
         format!("vruntime study {} --explain", lab.study.name)
