@@ -6,6 +6,7 @@
 //! kernel is the newest there is a file of. `VRUNTIME` names the program; the default builds it.
 //! `VRUNTIME_ROUNDS` is the number of rounds.
 
+use crate::host_timers::{self, Timers};
 use nix::sys::resource::{Usage, UsageWho, getrusage};
 use nix::sys::time::TimeValLike;
 use serde_json::Value;
@@ -79,12 +80,17 @@ fn page(root: &Path, note: Option<&str>) -> Result<String, String> {
     let machine_file = std::env::temp_dir().join(format!("host-check-{}.toml", std::process::id()));
     let machine = machine_file.to_str().ok_or("the folder for temporary files is not UTF-8")?;
     let mut pairs: Vec<Vec<Pair>> = BENCHMARKS.iter().map(|_| Vec::new()).collect();
+    let mut timers: Vec<Vec<Timers>> = host_timers::COMMANDS.iter().map(|_| Vec::new()).collect();
     for round in 0..rounds {
         eprintln!("host-check: round {} of {rounds}: calibrates", round + 1);
         vruntime(&["calibrate", "-o", machine])?;
         for (benchmark, pairs) in BENCHMARKS.iter().zip(&mut pairs) {
             eprintln!("host-check: {}", benchmark.command);
             pairs.push(pair(&kernel, machine, benchmark, round)?);
+        }
+        for (command, timers) in host_timers::COMMANDS.iter().zip(&mut timers) {
+            eprintln!("host-check: {command}");
+            timers.push(host_timers::pair(&kernel, machine, command, round)?);
         }
     }
     // What it says is in the page.
@@ -121,6 +127,7 @@ fn page(root: &Path, note: Option<&str>) -> Result<String, String> {
             out += &rows(b, pairs);
         }
     }
+    out += &host_timers::section(&timers);
     if let Some(note) = note {
         writeln!(out, "\n{note}").expect("a string grows");
     }
@@ -189,7 +196,7 @@ fn rows(benchmark: &Benchmark, pairs: &[Pair]) -> String {
 
 /// How many percent more the second of each pair is than the first: the mean of the pairs'
 /// logarithms, so that neither side counts more, and its standard error.
-fn percent_over<'a>(pairs: impl Iterator<Item = (&'a Vec<f64>, &'a Vec<f64>)>) -> String {
+pub fn percent_over<'a>(pairs: impl Iterator<Item = (&'a Vec<f64>, &'a Vec<f64>)>) -> String {
     let logs: Vec<f64> = pairs.map(|(a, b)| (Mean::of(b).mean / Mean::of(a).mean).ln()).collect();
     if !logs.iter().all(|l| l.is_finite()) {
         return "–".into();
@@ -201,13 +208,13 @@ fn percent_over<'a>(pairs: impl Iterator<Item = (&'a Vec<f64>, &'a Vec<f64>)>) -
 
 /// A mean and its standard error.
 #[derive(Clone, Copy)]
-struct Mean {
+pub struct Mean {
     mean: f64,
     error: f64,
 }
 
 impl Mean {
-    fn of(values: &[f64]) -> Mean {
+    pub fn of(values: &[f64]) -> Mean {
         let n = values.len() as f64;
         let mean = values.iter().sum::<f64>() / n;
         let squares: f64 = values.iter().map(|v| (v - mean).powi(2)).sum();
@@ -216,7 +223,7 @@ impl Mean {
     fn times(self, factor: f64) -> Mean {
         Mean { mean: self.mean * factor, error: self.error * factor }
     }
-    fn text(self, digits: usize) -> String {
+    pub fn text(self, digits: usize) -> String {
         format!("{:.digits$} ± {:.digits$}", self.mean, self.error)
     }
 }
@@ -350,14 +357,13 @@ fn simulate(
         figures.seconds.push(number(&run["time_ns"], "time")? / 1e9);
         figures.switches.push(switches / counter("messages")?);
         figures.migrations.push(counter("cpu_migrations")?);
-        let busy = run["cpu_time"].as_object().into_iter().flatten().filter(|(f, _)| *f != "idle");
-        figures.cpu_seconds.push(busy.filter_map(|(_, v)| v.as_f64()).sum::<f64>() / 1e9);
+        figures.cpu_seconds.push(counter("task_clock_ns")? / 1e9);
     }
     Ok(figures)
 }
 
 /// Stdout of the program.
-fn vruntime(args: &[&str]) -> Result<String, String> {
+pub fn vruntime(args: &[&str]) -> Result<String, String> {
     let program = std::env::var("VRUNTIME").unwrap_or_default();
     let mut words: Vec<&str> = match program.as_str() {
         "" => ["cargo", "run", "--release", "-q", "-p", "vruntime", "--"].to_vec(),
@@ -374,7 +380,7 @@ fn cpu_model() -> String {
 }
 
 /// Stdout and stderr of a command that must succeed.
-fn output(words: &[&str]) -> Result<(String, String), String> {
+pub fn output(words: &[&str]) -> Result<(String, String), String> {
     let result = Command::new(words[0]).args(&words[1..]).env("LC_ALL", "C").output();
     let result = result.map_err(|e| format!("{}: {e}", words[0]))?;
     let stderr = String::from_utf8_lossy(&result.stderr).into_owned();

@@ -1,6 +1,7 @@
 //! Tasks of the repository that are longer than a line of the Makefile.
 
 mod host_check;
+mod host_timers;
 mod judge;
 mod recordings;
 mod tidy;

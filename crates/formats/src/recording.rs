@@ -84,8 +84,13 @@ pub struct Recording {
 }
 
 impl Meta {
+    /// What the files in the directory of the file `trace` say.
+    pub fn beside(trace: &Path, diagnostics: &mut Vec<Diagnostic>) -> Result<Meta, FormatError> {
+        Meta::in_dir(trace.parent().unwrap_or(Path::new("")), diagnostics)
+    }
+
     /// What the files in `dir` say.
-    pub fn beside(dir: &Path, diagnostics: &mut Vec<Diagnostic>) -> Result<Meta, FormatError> {
+    pub fn in_dir(dir: &Path, diagnostics: &mut Vec<Diagnostic>) -> Result<Meta, FormatError> {
         let mut take = |name: &str| -> Result<Option<Text>, FormatError> {
             let t = read_text(dir, name)?;
             if let Some(t) = &t {
@@ -145,7 +150,7 @@ impl Recording {
             diagnostics.extend(t.diagnostics.iter().cloned());
             parse_stacks(&t, &mut diagnostics)
         });
-        let meta = Meta::beside(dir, &mut diagnostics)?;
+        let meta = Meta::in_dir(dir, &mut diagnostics)?;
         let stacks = stacks.unwrap_or_else(|| {
             let text = "there is none: nothing tells who asked for a reschedule".to_owned();
             diagnostics.push(Diagnostic { path: dir.join("state-stacks.txt"), line: 0, text });

@@ -26,7 +26,7 @@ use crate::task::{Step, WaitsFor};
 use crate::unix::UnixSock;
 use crate::wait::WaitQueue;
 use vruntime_base::{Cpu, CpuMask, Ledger, Noise, Ns, Stream, TaskId};
-use vruntime_machine::{Lock, LockQueue, SpecError, Topology, hint};
+use vruntime_machine::{Lock, LockQueue, SpecError, Topology, hint, idle};
 use vruntime_sched::cx::Shared;
 use vruntime_sched::domains::Domains;
 use vruntime_sched::registry;
@@ -113,8 +113,14 @@ impl Sim {
         machine.lines.grow_groups(2);
         let Some(sched) = make(&machine.topo, &domains, &release) else { return Ok(None) };
 
-        let mut b = Builder::default();
+        let mut b = Builder { nr_cpus, ..Builder::default() };
         spec.workload.build(&mut b);
+        if let Some(cpu) = b.bound_to.next(nr_cpus) {
+            return Err(SetupError::Pin { cpu, nr_cpus });
+        }
+        if let Some(limit) = b.cpu_dma_latency {
+            idle::keep_within(&mut machine.idle, limit);
+        }
 
         let tick = release.tick_ns();
         let cpus: Vec<CpuSim> = (0..nr_cpus as u64)
@@ -179,7 +185,7 @@ impl Sim {
             paces,
             slot_of,
             cpu_of: order.into_iter().map(Cpu::from_ix).collect(),
-            stats: Stats::new(nr_cpus, &b.goals, spec.timeline),
+            stats: Stats::new(nr_cpus, &b, spec.timeline),
             groups_of_workload: vec![TgId(0)],
             without: spec.variation.without,
         };
@@ -191,7 +197,7 @@ impl Sim {
             sim.sh.rqs[c.ix()].tick_stopped = true;
             sim.hook(c, Ns::ZERO, |s, cx| s.tick_stopped(cx, c, true));
             sim.cpus[c.ix()].idle_state =
-                vruntime_machine::idle::deepest_for(&sim.machine.idle, Ns::from_ms(10)) as u8;
+                idle::deepest_for(&sim.machine.idle, Ns::from_ms(10)) as u8;
             sim.cpus[c.ix()].polling =
                 sim.machine.idle[sim.cpus[c.ix()].idle_state as usize].polling;
         }
@@ -261,7 +267,7 @@ impl Sim {
         self.hook(cpu, Ns::ZERO, |s, cx| s.task_new(cx, p, None));
         let order = self.cpus[cpu.ix()].timers.len() as u64;
         let sim_cpu = &mut self.cpus[cpu.ix()];
-        sim_cpu.timers.push(std::cmp::Reverse((FIRST_WAKE + Ns(order * 10_000), p.0)));
+        sim_cpu.timers.push(std::cmp::Reverse((FIRST_WAKE + Ns(order * 10_000), p.0, 0)));
         sim_cpu.timer_at = sim_cpu.timer_at.min(FIRST_WAKE);
         sim_cpu.update_irq();
         debug_assert!(matches!(sim_cpu.frames[0], Frame::Idle));

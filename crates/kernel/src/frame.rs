@@ -155,8 +155,8 @@ pub struct CpuSim {
     pub ipi_bits: u8,
     /// Earliest timer.
     pub timer_at: Ns,
-    /// Sleepers by time.
-    pub timers: BinaryHeap<Reverse<(Ns, u32)>>,
+    /// Sleepers by the latest time to wake them, and how much sooner that may be, in ns.
+    pub timers: BinaryHeap<Reverse<(Ns, u32, u32)>>,
     /// Offset of this CPU's ticks.
     pub tick_phase: Ns,
     /// The remote wake list (`call_single_queue`): wakee, whether it migrated, waker's CPU.
@@ -268,6 +268,11 @@ impl CpuSim {
     #[inline]
     pub fn update_irq(&mut self) {
         self.irq_at = self.tick_at.min(self.ipi_at).min(self.timer_at);
+    }
+    /// The timer that is due next expires if an interrupt comes at `now`.
+    #[inline]
+    pub fn next_timer_may_expire(&self, now: Ns) -> bool {
+        self.timers.peek().is_some_and(|Reverse((t, _, slack))| t.0 <= now.0 + u64::from(*slack))
     }
     /// Stopped in the idle loop.
     #[inline(always)]

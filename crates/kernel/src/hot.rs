@@ -19,6 +19,7 @@ use vruntime_machine::Machine;
 
 /// One CPU and its current task.
 pub(crate) struct Hot<'a> {
+    p: TaskId,
     pub cpu: &'a mut CpuSim,
     pub k: &'a mut KTask,
     pub row: &'a mut LedgerRow,
@@ -37,6 +38,7 @@ impl Sim {
         let cpu = &mut self.cpus[c.ix()];
         let (row, trips) = self.sh.ledger.row(c, cpu.pace as usize);
         let hot = Hot {
+            p,
             pace: &self.paces[cpu.pace as usize],
             cpu,
             k: &mut self.tasks[p.ix()],
@@ -101,6 +103,10 @@ impl Hot<'_> {
                     self.stats.look = true;
                 }
                 Op::MarkStop => self.stats.mark_stop = Some(at),
+                Op::Clock { latency, since } => {
+                    self.k.regs.j = (at.0 / 1_000) as u32;
+                    self.stats.latency(latency, self.p, at.saturating_sub(since));
+                }
                 _ => break,
             }
         }

@@ -41,8 +41,8 @@ impl Sim {
         let cpu = &mut self.cpus[c.ix()];
         cpu.level = 2;
         cpu.op_end = at;
-        let timer = cpu.timer_at <= now;
         let tick = cpu.tick_at <= now;
+        let timer = cpu.timer_at <= now || tick && cpu.next_timer_may_expire(now);
         let ipi = cpu.ipi_at <= now;
         self.sh.rqs[c.ix()].in_interrupt = true;
         if timer {
@@ -85,11 +85,8 @@ impl Sim {
         let now = self.now;
         let at = at + self.work(c, Func::Timer, self.machine.costs.timer_irq);
         let cpu = &mut self.cpus[c.ix()];
-        while let Some(&std::cmp::Reverse((t, p))) = cpu.timers.peek() {
-            if t > now {
-                break;
-            }
-            cpu.timers.pop();
+        while cpu.next_timer_may_expire(now) {
+            let Some(std::cmp::Reverse((_, p, _))) = cpu.timers.pop() else { break };
             if self.tasks[p as usize].waits_for == WaitsFor::Timer {
                 cpu.wakes.push((TaskId(p), false));
             }
@@ -232,12 +229,13 @@ impl Sim {
         }
     }
 
-    /// Puts the task to sleep until `until`.
-    pub(crate) fn sleep_until(&mut self, c: Cpu, p: TaskId, until: Ns) {
+    /// Puts the task to sleep until `until`, or up to `slack` ns longer.
+    pub(crate) fn sleep_until(&mut self, c: Cpu, p: TaskId, until: Ns, slack: u32) {
+        let until = until + Ns(u64::from(slack));
         self.tasks[p.ix()].waits_for = WaitsFor::Timer;
         self.tasks[p.ix()].step = Step::Woken;
         let cpu = &mut self.cpus[c.ix()];
-        cpu.timers.push(std::cmp::Reverse((until, p.0)));
+        cpu.timers.push(std::cmp::Reverse((until, p.0, slack)));
         if until < cpu.timer_at {
             cpu.timer_at = until;
             cpu.update_irq();

@@ -17,6 +17,10 @@ id_type!(
     FutexId(u32)
 );
 id_type!(
+    /// A list of latencies that a program measures.
+    LatencyId(u32)
+);
+id_type!(
     /// The code of a program.
     ProgramId(u16)
 );
@@ -30,13 +34,13 @@ pub struct Regs {
     pub group: u16,
     /// Free for the program.
     pub i: u32,
-    /// Free for the program.
+    /// Free for the program; what [`Op::Clock`] gives.
     pub j: u32,
     /// Free for the program.
     pub k: u32,
 }
 
-/// One operation. All but `Run` and `Mark` enter the kernel.
+/// One operation. All but `Run`, `Mark` and `Clock` enter the kernel.
 #[derive(Clone, Copy, Debug)]
 pub enum Op {
     /// Compute in user mode for this long at full speed.
@@ -100,6 +104,14 @@ pub enum Op {
     MarkStart,
     /// The benchmark takes its stop time. Costs nothing.
     MarkStop,
+    /// `clock_gettime`: the time since the start of the run, in whole us, is in `j` from now on;
+    /// how much later than `since` it is becomes one of the latencies. Costs nothing.
+    Clock {
+        /// To which list the latency goes; [`LatencyId::NONE`] for none.
+        latency: LatencyId,
+        /// The moment that was waited for.
+        since: Ns,
+    },
 }
 
 impl Op {
@@ -143,6 +155,13 @@ pub struct Builder {
     pub(crate) nr_futexes: u32,
     pub(crate) roots: Vec<(ProgramId, Regs, RootTask)>,
     pub(crate) goals: Vec<u64>,
+    pub(crate) nr_latencies: u32,
+    pub(crate) bound_to: CpuMask,
+    /// CPUs of the machine.
+    pub nr_cpus: usize,
+    /// What the benchmark writes to `/dev/cpu_dma_latency`: no idle state is entered whose exit
+    /// latency, as cpuidle knows it, is longer.
+    pub cpu_dma_latency: Option<Ns>,
 }
 
 /// How a task that exists from the start runs.
@@ -197,6 +216,15 @@ impl Builder {
         self.nr_futexes += 1;
         FutexId(self.nr_futexes - 1)
     }
+    /// Says that programs bind tasks to these CPUs.
+    pub fn binds(&mut self, cpus: impl Iterator<Item = Cpu>) {
+        cpus.for_each(|c| self.bound_to.set(c));
+    }
+    /// Adds a list of latencies.
+    pub fn latency(&mut self) -> LatencyId {
+        self.nr_latencies += 1;
+        LatencyId(self.nr_latencies - 1)
+    }
     /// Adds a progress group that is complete after `goal` messages.
     pub fn progress_group(&mut self, goal: u64) -> u16 {
         self.goals.push(goal);
@@ -218,13 +246,51 @@ pub trait Workload: Send + Sync {
     }
     /// One line for `vruntime list workloads`.
     fn description(&self) -> &'static str;
-    /// Adds programs, channels and the first tasks. `page_kib`, `nr_cpus`: of the machine.
+    /// Adds programs, channels and the first tasks.
     fn build(&self, b: &mut Builder);
     /// The result lines of the real tool for a benchmark time of `time`.
     fn result(&self, time: Ns) -> String;
+    /// What the real tool prints of the latencies that its programs measured.
+    fn latency_lines(&self, _measured: &[Latency]) -> String {
+        String::new()
+    }
     /// The same with fewer loops, about one in `by` but at least one; `None` if it has none.
     fn shortened(&self, _by: u32) -> Option<Shortened> {
         None
+    }
+}
+
+/// Latencies of one list, over the measured window.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Latency {
+    /// The task that measured last, by its number in traces; 0 if none did.
+    pub pid: u32,
+    /// How many.
+    pub count: u64,
+    /// The shortest.
+    pub min: Ns,
+    /// The last.
+    pub last: Ns,
+    /// All together.
+    pub sum: Ns,
+    /// The longest.
+    pub max: Ns,
+}
+
+impl Latency {
+    /// The task `pid` has measured `d`.
+    pub(crate) fn add(&mut self, pid: u32, d: Ns) {
+        self.min = if self.count == 0 { d } else { self.min.min(d) };
+        self.max = self.max.max(d);
+        self.sum += d;
+        self.last = d;
+        self.count += 1;
+        self.pid = pid;
+    }
+
+    /// Their mean; zero if there are none.
+    pub fn mean(&self) -> Ns {
+        Ns(self.sum.0 / self.count.max(1))
     }
 }
 

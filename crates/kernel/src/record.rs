@@ -1,7 +1,7 @@
 //! What goes into a run and what comes out of it: plain data.
 
 pub use crate::checks::CheckReport;
-use crate::program::Workload;
+use crate::program::{Latency, Workload};
 pub use crate::variation::{Knockout, Knockouts, Variation};
 use std::sync::Arc;
 use vruntime_base::{Func, Histogram, Ns, Resource, Timeline};
@@ -67,6 +67,8 @@ pub struct Counters {
     pub messages: u64,
     pub forks: u64,
     pub syscalls: u64,
+    /// How long tasks of the workload were on a CPU, from switch to switch.
+    pub task_clock_ns: u64,
 }
 
 impl Counters {
@@ -89,6 +91,7 @@ impl Counters {
             messages: self.messages - e.messages,
             forks: self.forks - e.forks,
             syscalls: self.syscalls - e.syscalls,
+            task_clock_ns: self.task_clock_ns - e.task_clock_ns,
         }
     }
 }
@@ -146,6 +149,8 @@ pub struct RunRecord {
     pub wakeup_latency: Histogram,
     /// From becoming runnable until running, after wakeup or preemption.
     pub sched_delay: Histogram,
+    /// Latencies that the benchmark measured itself.
+    pub latencies: Vec<Latency>,
     /// Model events in the window.
     pub events: u64,
     /// Hash over all events of the run.

@@ -305,6 +305,7 @@ impl Sim {
         self.stats.switches_of[c.ix()] += 1;
         self.stats.count.context_switches += 1;
         let prev_idle = prev.ix() < nr_cpus;
+        self.stats.task_clock(c, prev.ix() >= 2 * nr_cpus, at);
         let t = &mut self.sh.tasks[prev.ix()];
         let stays = t.state == TaskState::Running;
         let step = self.tasks[prev.ix()].step;

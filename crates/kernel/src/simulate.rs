@@ -1,13 +1,14 @@
 //! `run`: one simulated run from its specification to its record, and nothing else.
 
 use crate::checks::{CheckReport, Checker};
+use crate::program::Latency;
 use crate::record::{GroupProgress, RunRecord, RunSpec, Sampling};
 use crate::sim::{Channel, Sim};
-use crate::stats::Snapshot;
+use crate::stats::{Snapshot, pid};
 use crate::task::KTask;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use vruntime_base::{Cpu, Histogram, Ns, TaskRow};
+use vruntime_base::{Cpu, Histogram, Ns, TaskId, TaskRow};
 use vruntime_machine::Topology;
 use vruntime_sched::fair::Entity;
 use vruntime_sched::scheduler::Scheduler;
@@ -17,8 +18,6 @@ pub use crate::boot::SetupError;
 
 /// How often the run looks at the world outside, in simulated time.
 const CHECK: Ns = Ns::from_ms(1);
-/// Task ids from here on are the workload's, above those of stoppers on any machine.
-const FIRST_PID: usize = 3000;
 
 /// Tells the outside how far a run is, and tells the run to stop.
 #[derive(Default)]
@@ -128,6 +127,7 @@ impl Sim {
         let s = &mut self.stats;
         s.wakeup_latency = Histogram::default();
         s.sched_delay = Histogram::default();
+        s.latencies.fill(Latency::default());
         for g in &mut s.groups {
             g.at_start = g.done;
         }
@@ -145,7 +145,10 @@ impl Sim {
     /// Books waiting and idle time up to `t` on all CPUs.
     pub(crate) fn settle_all(&mut self, t: Ns) {
         for c in 0..self.cpus.len() {
-            self.settle(Cpu::from_ix(c), t);
+            let c = Cpu::from_ix(c);
+            self.settle(c, t);
+            let counts = self.curr(c).ix() >= 2 * self.cpus.len();
+            self.stats.task_clock(c, counts, t);
         }
     }
 
@@ -212,6 +215,7 @@ impl Sim {
             cpu_time: self.sh.ledger.since(&w.ledger).rows(),
             wakeup_latency: s.wakeup_latency,
             sched_delay: s.sched_delay,
+            latencies: s.latencies,
             events: s.events - w.events,
             hash: s.hash,
             bytes_per_task: bytes,
@@ -232,10 +236,9 @@ impl Sim {
             };
             let (comm, pid) = match (i < nr_cpus, i < 2 * nr_cpus) {
                 (true, _) => (format!("swapper/{i}"), 0),
-                (_, true) => (format!("migration/{}", i - nr_cpus), i + 1),
-                _ => (comm.to_string(), FIRST_PID + i),
+                (_, true) => (format!("migration/{}", i - nr_cpus), i as u32 + 1),
+                _ => (comm.to_string(), pid(TaskId::from_ix(i))),
             };
-            let pid = pid as u32;
             let tgid = match i < 2 * nr_cpus {
                 true => pid,
                 false => *first_of_mm.entry(t.mm).or_insert(pid),

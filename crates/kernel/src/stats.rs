@@ -1,7 +1,8 @@
 //! What a run counts. The window's figures are the difference of two snapshots.
 
+use crate::program::{Builder, Latency, LatencyId};
 use crate::record::Counters;
-use vruntime_base::{CauseCounts, Cpu, Event, Histogram, Ledger, Ns, Timeline};
+use vruntime_base::{CauseCounts, Cpu, Event, Histogram, Ledger, Ns, TaskId, Timeline};
 
 /// One progress group.
 #[derive(Clone, Debug)]
@@ -21,6 +22,9 @@ pub(crate) struct Stats {
     pub wakeup_latency: Histogram,
     pub sched_delay: Histogram,
     pub groups: Vec<Group>,
+    pub latencies: Vec<Latency>,
+    /// Until when the task clock has counted the current task of each CPU.
+    pub counted_until: Vec<Ns>,
     /// Switches of each CPU: the counter of its cost jitter.
     pub switches_of: Vec<u64>,
     pub events: u64,
@@ -38,6 +42,12 @@ pub(crate) struct Stats {
     pub window: Option<Snapshot>,
 }
 
+/// The number of a task of the workload in traces, above those of stoppers on any machine.
+pub(crate) fn pid(p: TaskId) -> u32 {
+    const FIRST: u32 = 3000;
+    FIRST + p.0
+}
+
 /// The counters when the window began.
 pub(crate) struct Snapshot {
     pub at: Ns,
@@ -50,7 +60,7 @@ pub(crate) struct Snapshot {
 }
 
 impl Stats {
-    pub(crate) fn new(nr_cpus: usize, goals: &[u64], timeline_max: usize) -> Stats {
+    pub(crate) fn new(nr_cpus: usize, b: &Builder, timeline_max: usize) -> Stats {
         Stats {
             count: Counters::default(),
             switches: CauseCounts::default(),
@@ -58,10 +68,13 @@ impl Stats {
             migrations: CauseCounts::default(),
             wakeup_latency: Histogram::default(),
             sched_delay: Histogram::default(),
-            groups: goals
+            groups: b
+                .goals
                 .iter()
                 .map(|&goal| Group { goal, done: 0, at_start: 0, finished_at: None })
                 .collect(),
+            latencies: vec![Latency::default(); b.nr_latencies as usize],
+            counted_until: vec![Ns::ZERO; nr_cpus],
             switches_of: vec![0; nr_cpus],
             events: 0,
             hash: 0xcbf2_9ce4_8422_2325,
@@ -94,6 +107,23 @@ impl Stats {
             if g.done == g.goal {
                 g.finished_at = Some(at);
             }
+        }
+    }
+
+    /// The current task of `c` has been on it until `at`; `counts` if it is of the workload.
+    #[inline]
+    pub(crate) fn task_clock(&mut self, c: Cpu, counts: bool, at: Ns) {
+        let until = &mut self.counted_until[c.ix()];
+        if counts {
+            self.count.task_clock_ns += at.saturating_sub(*until).0;
+        }
+        *until = at.max(*until);
+    }
+
+    /// `p` has measured a latency of the list `id`.
+    pub(crate) fn latency(&mut self, id: LatencyId, p: TaskId, d: Ns) {
+        if let Some(l) = self.latencies.get_mut(id.ix()) {
+            l.add(pid(p), d);
         }
     }
 

@@ -124,7 +124,9 @@ impl Sim {
             Op::Yield => self.sched_yield(c, p),
             Op::Pin(cpu) => self.pin(c, p, cpu),
             Op::SetPolicy { policy, prio } => self.set_policy(c, p, policy, prio),
-            Op::Run(_) | Op::MarkStart | Op::MarkStop => unreachable!("not system calls"),
+            Op::Run(_) | Op::MarkStart | Op::MarkStop | Op::Clock { .. } => {
+                unreachable!("not system calls")
+            }
         }
     }
 
@@ -143,13 +145,16 @@ impl Sim {
         self.plan(c, at, Frame::Schedule);
     }
 
+    /// The timer of a task that is not real-time may be late by its slack.
     fn sleep(&mut self, c: Cpu, p: TaskId, until: Ns) {
         let at = self.now + self.work(c, Func::Sleep, self.machine.costs.hrtimer_start);
         if until <= at {
             self.syscall_return(c, p, at);
             return;
         }
-        self.sleep_until(c, p, until);
+        let is_rt = self.sh.tasks[p.ix()].rt_priority > 0;
+        let slack = if is_rt { 0 } else { self.sh.release.timer_slack_ns };
+        self.sleep_until(c, p, until, slack);
         self.block(c, p, at, Step::Woken, TaskState::Interruptible);
     }
 

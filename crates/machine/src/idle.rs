@@ -54,6 +54,16 @@ pub fn deepest_for(states: &[IdleState], predicted: Ns) -> usize {
     states.iter().rposition(fits).unwrap_or(0)
 }
 
+/// Leaves only the states that cpuidle may enter if nobody is to wait longer than `limit` for a
+/// CPU; the shallowest always stays.
+pub fn keep_within(states: &mut Vec<IdleState>, limit: Ns) {
+    let mut index = 0;
+    states.retain(|s| {
+        index += 1;
+        index == 1 || u64::from(s.table_latency_ns) <= limit.0
+    });
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

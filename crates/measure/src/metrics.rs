@@ -95,7 +95,7 @@ pub fn group_rates(r: &RunRecord) -> Option<GroupRates> {
 }
 
 /// All names that [`metrics`] gives.
-pub const METRICS: [&str; 19] = [
+pub const METRICS: [&str; 21] = [
     "time",
     "context_switches",
     "voluntary_switches",
@@ -104,6 +104,8 @@ pub const METRICS: [&str; 19] = [
     "wakeup_latency_p50",
     "wakeup_latency_p99",
     "sched_delay_p99",
+    "timer_latency_mean",
+    "timer_latency_max",
     "switches_per_message",
     "migrations_per_message",
     "messages_per_second",
@@ -148,6 +150,16 @@ pub fn metrics(r: &RunRecord, counting: Counting) -> Vec<Metric> {
     put("wakeup_latency_p50", "ns", latency, percentile(&r.wakeup_latency, 500));
     put("wakeup_latency_p99", "ns", latency, percentile(&r.wakeup_latency, 990));
     put("sched_delay_p99", "ns", latency, percentile(&r.sched_delay, 990));
+    let measured = r.latencies.iter().filter(|l| l.count > 0);
+    let (count, sum) =
+        measured.clone().fold((0, 0), |(count, sum), l| (count + l.count, sum + l.sum.0));
+    put("timer_latency_mean", "ns", latency, ratio(sum as f64, count as f64));
+    put(
+        "timer_latency_max",
+        "ns",
+        latency,
+        measured.map(|l| l.max.0 as f64).max_by(f64::total_cmp),
+    );
 
     let switches = ratio(c.context_switches as f64, messages);
     put("switches_per_message", "1", Better::None, switches);
@@ -232,6 +244,7 @@ mod tests {
         r.time = None;
         r.counters = Default::default();
         r.wakeup_latency = Histogram::default();
+        r.latencies.clear();
         r.cpu_time.clear();
         r.window.1 = r.window.0;
         let m = metrics(&r, Counting::Rates);

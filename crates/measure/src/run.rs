@@ -5,6 +5,7 @@ use crate::metrics::{Counting, GroupRates, Metric, group_rates, metrics, window}
 use serde::Serialize;
 use std::collections::BTreeMap;
 use vruntime_base::Histogram;
+use vruntime_kernel::program::Latency;
 use vruntime_kernel::record::{Counters, RunRecord};
 
 /// What is known of a distribution of durations.
@@ -30,6 +31,31 @@ impl From<&Histogram> for Percentiles {
             p99_ns: h.per_mille(990).0,
             p999_ns: h.per_mille(999).0,
             max_ns: h.max().0,
+        }
+    }
+}
+
+/// How late a thread was after its timers; all zero if it never was.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[allow(missing_docs)]
+pub struct MeasuredLatency {
+    pub pid: u32,
+    pub count: u64,
+    pub min_ns: u64,
+    pub last_ns: u64,
+    pub mean_ns: u64,
+    pub max_ns: u64,
+}
+
+impl From<&Latency> for MeasuredLatency {
+    fn from(l: &Latency) -> MeasuredLatency {
+        MeasuredLatency {
+            pid: l.pid,
+            count: l.count,
+            min_ns: l.min.0,
+            last_ns: l.last.0,
+            mean_ns: l.mean().0,
+            max_ns: l.max.0,
         }
     }
 }
@@ -103,6 +129,8 @@ pub struct RunJson {
     pub wakeup_latency: Percentiles,
     /// From becoming runnable until running.
     pub sched_delay: Percentiles,
+    /// What the benchmark's own threads measured, in their order.
+    pub latencies: Vec<MeasuredLatency>,
     /// Hash over all events, 16 hexadecimal digits.
     pub hash: String,
     /// Model events in the window.
@@ -148,6 +176,7 @@ impl From<&RunRecord> for RunJson {
             cpu_time,
             wakeup_latency: (&r.wakeup_latency).into(),
             sched_delay: (&r.sched_delay).into(),
+            latencies: r.latencies.iter().map(MeasuredLatency::from).collect(),
             hash: format!("{:016x}", r.hash),
             events: r.events,
             bytes_per_task: r.bytes_per_task,
@@ -169,7 +198,7 @@ pub fn counters(c: &Counters) -> Vec<(&'static str, u64)> {
     }
     named!(context_switches voluntary_switches involuntary_switches cpu_migrations wakeups
         wakeups_local wakeups_queued wakeups_on_rq wakeups_on_cpu sched_count sched_goidle ipis
-        ticks messages forks syscalls)
+        ticks messages forks syscalls task_clock_ns)
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! A small made-up run for tests, those of `report` too.
 
 use vruntime_base::{Func, Histogram, Ns, Resource, Timeline};
+use vruntime_kernel::program::Latency;
 use vruntime_kernel::record::{Counters, RunRecord};
 
 /// A complete run of 2 CPUs that took `seconds`; counts do not depend on it.
@@ -10,6 +11,8 @@ pub fn record(kernel: &str, seed: u64, seconds: f64) -> RunRecord {
     for i in 1..=100 {
         latency.record(Ns(i * 1000));
     }
+    let (min, last, max) = (Ns(2_000), Ns(3_000), Ns(4_000));
+    let timer = Latency { pid: 3005, count: 3, min, last, sum: Ns(9_000), max };
     RunRecord {
         machine: "two".into(),
         kernel: kernel.into(),
@@ -28,6 +31,7 @@ pub fn record(kernel: &str, seed: u64, seconds: f64) -> RunRecord {
             involuntary_switches: 1000,
             cpu_migrations: 100,
             messages: 2000,
+            task_clock_ns: 1_500_000_000,
             ..Counters::default()
         },
         switches: vec![("blocks", 3000), ("preempted", 1000)],
@@ -44,6 +48,7 @@ pub fn record(kernel: &str, seed: u64, seconds: f64) -> RunRecord {
         ],
         wakeup_latency: latency.clone(),
         sched_delay: latency,
+        latencies: vec![timer],
         events: 12345,
         hash: 0xabc,
         bytes_per_task: 192,

@@ -3,7 +3,7 @@
 use crate::blocks::{Columns, all_causes_text, cpu_time_text};
 use crate::numbers::{duration, si, thousands, value};
 use std::fmt::Write;
-use vruntime_base::{Category, Histogram};
+use vruntime_base::Histogram;
 use vruntime_kernel::record::RunRecord;
 use vruntime_measure::metrics::{group_rates, window};
 use vruntime_measure::{CauseTables, CpuTime};
@@ -45,8 +45,7 @@ fn header(r: &RunRecord) -> String {
 /// perf stat's lines: count, event, rate per second of the window, rate per message.
 fn counters(r: &RunRecord) -> String {
     let seconds = window(r).0 as f64 / 1e9;
-    let busy: u64 =
-        r.cpu_time.iter().filter(|e| e.0.category() != Category::Idle).map(|e| e.2.0).sum();
+    let busy = r.counters.task_clock_ns;
     let mut out = String::new();
     let clock = format!("{:.2}", busy as f64 / 1e6);
     write!(out, "{clock:>18} msec {:<24}", "task-clock").unwrap();
@@ -184,7 +183,7 @@ mod tests {
              Performance counter stats for 'perf bench sched pipe'
              on two (2 CPUs), kernel v6.5, 2 tasks, seed 1:
 
-                          0.00 msec task-clock              #     0.000 CPUs utilized
+                       1500.00 msec task-clock              #     0.750 CPUs utilized
                          4,000      context-switches        #     2.000 K/sec       2.000 per message
                          3,000        voluntary             #     1.500 K/sec       1.500 per message
                          1,000        involuntary           #    500.000 /sec      0.5000 per message

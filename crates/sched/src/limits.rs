@@ -43,6 +43,7 @@ pub fn check(r: &Release) -> Result<(), OutOfRange> {
         ("migration_cost_ns", r.migration_cost_ns, 0, SECOND),
         ("migration_window_ns", r.migration_window_ns, 0, SECOND),
         ("migration_quota", r.migration_quota.into(), 1, 1_000_000),
+        ("timer_slack_ns", r.timer_slack_ns.into(), 0, SECOND),
         ("migration_prev_load", r.migration_prev_load, 0, 1_000_000_000),
     ];
     for (name, found, least, most) in ranges {

@@ -373,6 +373,9 @@ release! {
     migration_prev_load: u64,
     /// The most tasks moved in one balance pass.
     nr_migrate: u32,
+    /// A timer that ends the sleep of a task may be late by so many ns, so as to expire together
+    /// with another (`PR_SET_TIMERSLACK`); not if the task is real-time.
+    timer_slack_ns: u32,
     /// Schedule all tasks of a workload in one task group of their own (autogroup).
     autogroup: bool,
 }

@@ -165,6 +165,7 @@ fn facts_6_1() -> Release {
         migration_quota: 1,
         migration_prev_load: 1024,
         nr_migrate: 32,
+        timer_slack_ns: 50_000,
         autogroup: false,
         disabled_rules: Vec::new(),
     }

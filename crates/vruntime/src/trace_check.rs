@@ -76,8 +76,7 @@ impl Found {
     fn file(path: &Path) -> Result<Found, FormatError> {
         let recorded = read::open_in_full(path)?.readable()?;
         let mut diagnostics = vec![];
-        let dir = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        let mut meta = Meta::beside(dir, &mut diagnostics)?;
+        let mut meta = Meta::beside(path, &mut diagnostics)?;
         meta.version = recorded.release.clone().or(meta.version);
         Ok(Found {
             path: path.to_owned(),
@@ -104,7 +103,7 @@ impl Found {
             Some(r) => r.meta.clone(),
             None => {
                 let mut said = vec![];
-                let meta = Meta::beside(dir, &mut said)?;
+                let meta = Meta::in_dir(dir, &mut said)?;
                 diagnostics.extend(said.iter().map(ToString::to_string));
                 meta
             }

@@ -5,6 +5,7 @@
 
 use crate::error::{WorkloadError, nearest};
 use lexopt::{Arg, Parser, ValueExt};
+use std::ffi::OsStr;
 
 /// The words after a program's name.
 pub(crate) struct Args {
@@ -55,11 +56,25 @@ impl Args {
         max: u64,
     ) -> Result<u64, WorkloadError> {
         let expected = format!("a whole number from {min} to {max}");
-        let text = match self.parser.value() {
-            Ok(v) => v.string().map_err(|_| self.bad(option, &expected, "no text"))?,
-            Err(_) => return Err(self.bad(option, &expected, "nothing")),
-        };
+        let text = self.text(option, &expected)?;
         self.check(option, &text, min, max)
+    }
+
+    /// The value of `option`, which is to be `expected`.
+    pub(crate) fn text(&mut self, option: &str, expected: &str) -> Result<String, WorkloadError> {
+        match self.parser.value() {
+            Ok(v) => v.string().map_err(|_| self.bad(option, expected, "no text")),
+            Err(_) => Err(self.bad(option, expected, "nothing")),
+        }
+    }
+
+    /// The value of an option that may have none: attached to it, or the next word if that begins
+    /// with a digit.
+    pub(crate) fn optional(&mut self) -> Option<String> {
+        let is_number = |w: &OsStr| w.as_encoded_bytes().first().is_some_and(u8::is_ascii_digit);
+        let attached = self.parser.optional_value();
+        let value = attached.or_else(|| self.parser.try_raw_args()?.next_if(is_number))?;
+        Some(value.to_string_lossy().into_owned())
     }
 
     /// `text` as a whole number in `min ..= max`.

@@ -38,6 +38,7 @@ macro_rules! workloads {
 }
 
 workloads! {
+    cyclictest
     hackbench
     lmbench
     perf_bench

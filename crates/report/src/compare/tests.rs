@@ -50,6 +50,8 @@ fn two_kernels() {
         Amean    wakeup_latency_p50     ns       50176.00 (   0.00%)     50176.00 (   0.00%) [   0.00,   0.00]
         Amean    wakeup_latency_p99     ns        100,000 (   0.00%)      100,000 (   0.00%) [   0.00,   0.00]
         Amean    sched_delay_p99        ns        100,000 (   0.00%)      100,000 (   0.00%) [   0.00,   0.00]
+        Amean    timer_latency_mean     ns        3000.00 (   0.00%)      3000.00 (   0.00%) [   0.00,   0.00]
+        Amean    timer_latency_max      ns        4000.00 (   0.00%)      4000.00 (   0.00%) [   0.00,   0.00]
         Amean    switches_per_message               2.000 (   0.00%)        2.000 (   0.00%) [   0.00,   0.00]
         Amean    migrations_per_message            0.0500 (   0.00%)       0.0500 (   0.00%) [   0.00,   0.00]
         Amean    messages_per_second    1/s         43.49 (   0.00%)        54.07 *  24.34%* [  20.59,  28.09]

@@ -5,7 +5,6 @@ use crate::failure::{Done, Failure};
 use crate::trace_file::TraceFile;
 use serde_json::{Value, json};
 use std::fmt::Write;
-use vruntime_base::Ns;
 use vruntime_kernel::program::Workload;
 use vruntime_kernel::record::{RunRecord, Sampling};
 use vruntime_measure::RunJson;
@@ -55,9 +54,12 @@ fn run_json(runs: &[RunRecord], sampling: Sampling, interrupted: bool) -> Result
 
 /// The report of the first run; with several seeds, below a table of all times.
 fn text(runs: &[RunRecord], workload: &dyn Workload) -> String {
-    let result = |time: Option<Ns>| time.map_or(String::new(), |t| workload.result(t));
+    let result = |r: &RunRecord| {
+        let lines = r.time.map_or(String::new(), |t| workload.result(t));
+        lines + &workload.latency_lines(&r.latencies)
+    };
     if let [only] = runs {
-        return run_text(only, &result(only.time));
+        return run_text(only, &result(only));
     }
     let mut out = String::new();
     let mut line = |text: String| writeln!(out, "{text}").expect("a string grows");
@@ -70,6 +72,6 @@ fn text(runs: &[RunRecord], workload: &dyn Workload) -> String {
     if let (Some(mean), Some(sd)) = (mean(&times), sd(&times)) {
         line(format!("mean {:8} {} ± {}", "", duration(mean as u64), duration(sd as u64)));
     }
-    line(format!("\nThe first seed:\n\n{}", run_text(&runs[0], &result(runs[0].time))));
+    line(format!("\nThe first seed:\n\n{}", run_text(&runs[0], &result(&runs[0]))));
     out
 }

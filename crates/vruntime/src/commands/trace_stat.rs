@@ -66,9 +66,8 @@ type Ways = BTreeMap<&'static str, u64>;
 
 /// The CPUs that a `topology.txt` beside the trace describes; one that cannot be read is told.
 fn beside(trace: &Path) -> Option<(Topology, CpuNumbers)> {
-    let dir = trace.parent()?;
     let said = |e: String| eprintln!("vruntime: note: {e}; wakeups are not counted by distance");
-    let meta = Meta::beside(dir, &mut vec![]).map_err(|e| said(e.to_string())).ok()?;
+    let meta = Meta::beside(trace, &mut vec![]).map_err(|e| said(e.to_string())).ok()?;
     let topology = Topology::from_masks(meta.topology.as_ref()?);
     let topology = topology.map_err(|e| said(format!("topology.txt: {e}"))).ok()?;
     let numbers = CpuNumbers::of(&meta, topology.nr_cpus());

@@ -16,7 +16,7 @@
 //! socket; `xN` more lets N cores share an L2, a cluster. All tasks are woken at 1 ms on CPU 0 (or
 //! the CPU they are bound to) in the order of the text, as new tasks. `wait 0` and `wake 0` are a
 //! futex, `write 0` and `read 0` a pipe; `until 5ms` sleeps until a moment. There is no autogroup
-//! unless the expression says so.
+//! and no timer slack unless the expression says so.
 //!
 //! The time-line has one row per CPU and one column per millisecond (per two in runs of more than
 //! 80 ms), with the task that ran longest in it; `.` is idle. Then come the switches between tasks,
@@ -112,6 +112,9 @@ impl Scenario {
         let (m, expression) = what.split_once(' ').unwrap();
         let mut release = kernel(expression).unwrap().release;
         release.autogroup &= expression.contains("autogroup");
+        if !expression.contains("timer_slack_ns") {
+            release.timer_slack_ns = 0;
+        }
         Scenario {
             machine: machine(m),
             release,

@@ -1,0 +1,485 @@
+//! `cyclictest`: how late a task wakes after its timer.
+//!
+//! *What.* Main starts threads and waits for them. Each sleeps until an absolute time, looks at the
+//! clock, notes how late it is, and adds its interval; times that have gone by already are left
+//! out. The first thread's interval is `-i`, that of each next one longer by `-d`.
+//! *Source.* rt-tests 2.40, cyclictest.c (options and output by running it).
+//! *Equations.* Latency = time after `clock_nanosleep` − time that it was to end. A thread makes
+//! `-l` loops, or as many as fit into `-D`.
+//! *Departures.* D1: the first thread that is through with `-l` loops ends the tool; here the
+//! others make as many loops as fit into that time. D2: reading the clock costs nothing. D3: no
+//! histogram, no tracing, no SMI counter.
+//! *Example.* `cyclictest -t 2 -i 1000 -l 3`: sleeps until 1, 2, 3 ms after the start in the first
+//! thread, until 1.5 and 3 ms in the second.
+
+use crate::args::Args;
+use crate::{Entry, Launch, WorkloadError};
+use std::fmt::Write;
+use std::sync::Arc;
+use vruntime_base::{Cpu, CpuMask, Ns};
+use vruntime_kernel::program::*;
+use vruntime_machine::parse_cpulist;
+use vruntime_sched::task::Policy;
+
+pub(crate) const ENTRIES: &[Entry] = &[CYCLICTEST];
+
+const CYCLICTEST: Entry = Entry {
+    name: "cyclictest",
+    synopsis: "cyclictest [-t [N]] [-a [CPUS]] [-S] [-p PRIO] [--policy NAME] [--priospread] \
+               [-i USEC] [-d USEC] [-l LOOPS] [-D TIME] [--latency USEC] [--default-system] \
+               [--laptop] [-N] [-m] [-q] [-n]",
+    description: "threads that sleep and measure how late they wake (rt-tests)",
+    parse: |words, launch| Ok(Arc::new(read(words, launch)?)),
+};
+
+/// Options that take a value or change what is simulated, then those that do not.
+const KNOWN: &[&str] = &[
+    "-t",
+    "--threads",
+    "-a",
+    "--affinity",
+    "-S",
+    "--smp",
+    "-p",
+    "--priority",
+    "--policy",
+    "--priospread",
+    "-i",
+    "--interval",
+    "-d",
+    "--distance",
+    "-l",
+    "--loops",
+    "-D",
+    "--duration",
+    "--latency",
+    "--default-system",
+    "--laptop",
+    "-N",
+    "--nsecs",
+    "-m",
+    "--mlockall",
+    "-q",
+    "--quiet",
+    "-n",
+];
+
+/// Cache that a thread uses over and over, in KiB (estimate).
+const FOOTPRINT_KIB: u32 = 4;
+
+/// How many threads.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Threads {
+    Some(u32),
+    /// One for each CPU.
+    All,
+}
+
+/// Where they run.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Affinity {
+    /// Wherever main may.
+    Anywhere,
+    /// Each on a CPU of its own, of all.
+    All,
+    /// The same, of these.
+    Of(CpuMask),
+}
+
+#[derive(Clone)]
+struct Cyclictest {
+    threads: Threads,
+    affinity: Affinity,
+    policy: Policy,
+    priority: u8,
+    priospread: bool,
+    interval_us: u32,
+    distance_us: u32,
+    loops: u32,
+    duration_s: u32,
+    dma_latency_us: Option<u32>,
+    in_ns: bool,
+    launch: Launch,
+}
+
+fn read(words: &[String], launch: Launch) -> Result<Cyclictest, WorkloadError> {
+    let mut c = Cyclictest {
+        threads: Threads::Some(1),
+        affinity: Affinity::Anywhere,
+        policy: Policy::Normal,
+        priority: 0,
+        priospread: false,
+        interval_us: 1_000,
+        distance_us: 500,
+        loops: 0,
+        duration_s: 0,
+        dma_latency_us: Some(0),
+        in_ns: false,
+        launch,
+    };
+    let (mut policy, mut distance, mut smp) = (None, None, false);
+    let mut args = Args::new(CYCLICTEST.name, CYCLICTEST.synopsis, KNOWN, words);
+    while let Some(o) = args.next()? {
+        match o.as_str() {
+            "-t" | "--threads" => {
+                c.threads = match args.optional() {
+                    Some(n) => Threads::Some(args.check(&o, &n, 1, 10_000)? as u32),
+                    None => Threads::All,
+                }
+            }
+            "-a" | "--affinity" => {
+                c.affinity = match args.optional() {
+                    Some(list) => Affinity::Of(cpus(&args, &o, &list)?),
+                    None => Affinity::All,
+                }
+            }
+            "-S" | "--smp" => smp = true,
+            "-p" | "--priority" => c.priority = args.number(&o, 0, 99)? as u8,
+            "--policy" => policy = Some(policy_of(&mut args, &o)?),
+            "--priospread" => c.priospread = true,
+            "-i" | "--interval" => c.interval_us = args.number(&o, 1, 1_000_000)? as u32,
+            "-d" | "--distance" => distance = Some(args.number(&o, 0, 1_000_000)? as u32),
+            "-l" | "--loops" => c.loops = args.number(&o, 0, 1_000_000_000)? as u32,
+            "-D" | "--duration" => c.duration_s = duration(&mut args, &o)?,
+            "--latency" => c.dma_latency_us = Some(args.number(&o, 0, 1_000_000)? as u32),
+            "--default-system" | "--laptop" => c.dma_latency_us = None,
+            "-N" | "--nsecs" => c.in_ns = true,
+            // Pages are never missing here, and the report comes at the end anyway.
+            "-m" | "--mlockall" | "-q" | "--quiet" | "-n" => {}
+            other => return Err(args.unknown(other)),
+        }
+    }
+    if smp {
+        (c.threads, c.affinity, c.distance_us) = (Threads::All, Affinity::All, 0);
+    }
+    c.distance_us = distance.unwrap_or(c.distance_us);
+    let is_rt = |p| matches!(p, Policy::Fifo | Policy::Rr);
+    c.policy = policy.unwrap_or(if c.priority > 0 { Policy::Fifo } else { Policy::Normal });
+    if c.priority > 0 && !is_rt(c.policy) {
+        return Err(args.bad("-p", "no priority with this --policy", &c.priority.to_string()));
+    }
+    if is_rt(c.policy) && c.priority == 0 {
+        return Err(args.bad("--policy", "a priority with it, as in -p 80", "none"));
+    }
+    Ok(c)
+}
+
+fn cpus(args: &Args, option: &str, list: &str) -> Result<CpuMask, WorkloadError> {
+    let found = parse_cpulist(list, "").ok().filter(|cpus| !cpus.is_empty());
+    found.ok_or_else(|| args.bad(option, "CPUs such as `3` or `0-3,8`", &format!("`{list}`")))
+}
+
+fn policy_of(args: &mut Args, option: &str) -> Result<Policy, WorkloadError> {
+    let name = args.text(option, POLICIES)?;
+    match name.as_str() {
+        "other" | "normal" => Ok(Policy::Normal),
+        "batch" => Ok(Policy::Batch),
+        "idle" => Ok(Policy::Idle),
+        "fifo" => Ok(Policy::Fifo),
+        "rr" => Ok(Policy::Rr),
+        _ => Err(args.bad(option, POLICIES, &format!("`{name}`"))),
+    }
+}
+
+const POLICIES: &str = "other, normal, batch, idle, fifo or rr";
+
+/// Seconds, or with `m`, `h`, `d` minutes, hours, days.
+fn duration(args: &mut Args, option: &str) -> Result<u32, WorkloadError> {
+    const EXPECTED: &str = "seconds, or as in 2m, 1h; less than 4294 s";
+    let text = args.text(option, EXPECTED)?;
+    let (digits, unit) = match text.char_indices().find(|(_, c)| !c.is_ascii_digit()) {
+        Some((at, _)) => text.split_at(at),
+        None => (text.as_str(), ""),
+    };
+    let unit = match unit {
+        "" | "s" => Some(1),
+        "m" => Some(60),
+        "h" => Some(3_600),
+        "d" => Some(86_400),
+        _ => None,
+    };
+    let seconds = digits.parse::<u32>().ok().zip(unit).and_then(|(n, unit)| n.checked_mul(unit));
+    // The clock of a program counts microseconds in 32 bits.
+    let seconds = seconds.filter(|s| (1..4_294).contains(s));
+    seconds.ok_or_else(|| args.bad(option, EXPECTED, &format!("`{text}`")))
+}
+
+impl Cyclictest {
+    fn is_rt(&self) -> bool {
+        self.priority > 0
+    }
+
+    fn priority_of(&self, thread: u32) -> u8 {
+        match self.priospread {
+            true => self.priority.saturating_sub(thread.min(255) as u8).max(u8::from(self.is_rt())),
+            false => self.priority,
+        }
+    }
+
+    fn interval_of(&self, thread: u32) -> u32 {
+        self.interval_us + thread * self.distance_us
+    }
+
+    /// How often `thread` sleeps.
+    fn loops_of(&self, thread: u32) -> u32 {
+        let interval = u64::from(self.interval_of(thread));
+        let by_time = u64::from(self.duration_s) * 1_000_000 / interval;
+        let by_loops = u64::from(self.loops) * u64::from(self.interval_us) / interval;
+        let loops = match (self.loops, self.duration_s) {
+            (0, 0) => u64::from(u32::MAX),
+            (0, _) => by_time,
+            (_, 0) => by_loops,
+            _ => by_time.min(by_loops),
+        };
+        loops.max(1) as u32
+    }
+}
+
+/// One thread. `i`: loops done; `k`: when to wake next, in us; `j`: the time, as the clock gave it.
+struct Thread {
+    cpu: Option<Cpu>,
+    policy: Policy,
+    priority: u8,
+    interval_us: u32,
+    loops: u32,
+    latency: LatencyId,
+}
+
+/// What a thread does next (`pc`).
+const PIN: u16 = 0;
+const POLICY: u16 = 1;
+const START: u16 = 2;
+const FIRST: u16 = 3;
+const SLEEP: u16 = 4;
+const LOOK: u16 = 5;
+const NEXT: u16 = 6;
+
+impl Program for Thread {
+    fn next(&self, r: &mut Regs) -> Op {
+        let wake = |r: &Regs| Ns::from_us(u64::from(r.k));
+        loop {
+            r.pc += 1;
+            match r.pc - 1 {
+                PIN => {
+                    if let Some(cpu) = self.cpu {
+                        return Op::Pin(cpu);
+                    }
+                }
+                POLICY => return Op::SetPolicy { policy: self.policy, prio: self.priority as i8 },
+                START => return Op::Clock { latency: LatencyId::NONE, since: Ns::ZERO },
+                FIRST => r.k = r.j.saturating_add(self.interval_us),
+                SLEEP if r.i == self.loops => return Op::Exit,
+                SLEEP => return Op::SleepUntil(wake(r)),
+                LOOK => return Op::Clock { latency: self.latency, since: wake(r) },
+                NEXT => {
+                    r.i += 1;
+                    let missed = r.j.saturating_sub(r.k) / self.interval_us;
+                    r.k = r.k.saturating_add((missed + 1) * self.interval_us);
+                    r.pc = SLEEP;
+                }
+                _ => unreachable!("after the last step comes an earlier one"),
+            }
+        }
+    }
+}
+
+/// Starts the threads and waits for them. `i`: steps done.
+struct Main {
+    threads: Vec<ProgramId>,
+}
+
+impl Program for Main {
+    fn next(&self, r: &mut Regs) -> Op {
+        r.i += 1;
+        let n = r.i as usize - 1;
+        if n == 0 {
+            return Op::MarkStart;
+        }
+        if let Some(&program) = self.threads.get(n - 1) {
+            return Op::Fork { program, regs: Regs::default(), thread: true };
+        }
+        match n - self.threads.len() {
+            1 => Op::WaitChildren,
+            2 => Op::MarkStop,
+            _ => Op::Exit,
+        }
+    }
+}
+
+impl Workload for Cyclictest {
+    fn command_line(&self) -> String {
+        let mut s = format!("{}cyclictest", self.launch.prefix());
+        match self.threads {
+            Threads::Some(n) => write!(s, " -t {n}"),
+            Threads::All => write!(s, " -t"),
+        }
+        .expect("a string grows");
+        match self.affinity {
+            Affinity::Anywhere => {}
+            Affinity::All => s += " -a",
+            Affinity::Of(cpus) => s += &format!(" -a {cpus}"),
+        }
+        let name = match self.policy {
+            Policy::Batch => " --policy=batch",
+            Policy::Idle => " --policy=idle",
+            Policy::Rr => " --policy=rr",
+            _ => "",
+        };
+        s += name;
+        if self.is_rt() {
+            s += &format!(" -p {}", self.priority);
+        }
+        if self.priospread {
+            s += " --priospread";
+        }
+        s += &format!(" -i {} -d {}", self.interval_us, self.distance_us);
+        if self.loops > 0 {
+            s += &format!(" -l {}", self.loops);
+        }
+        if self.duration_s > 0 {
+            s += &format!(" -D {}", self.duration_s);
+        }
+        match self.dma_latency_us {
+            Some(0) => {}
+            Some(us) => s += &format!(" --latency={us}"),
+            None => s += " --default-system",
+        }
+        if self.in_ns {
+            s += " -N";
+        }
+        s
+    }
+
+    fn comm(&self) -> &'static str {
+        CYCLICTEST.name
+    }
+
+    fn description(&self) -> &'static str {
+        CYCLICTEST.description
+    }
+
+    fn build(&self, b: &mut Builder) {
+        let nr_threads = match self.threads {
+            Threads::Some(n) => n,
+            Threads::All => b.nr_cpus as u32,
+        };
+        let cpus: Vec<Cpu> = match &self.affinity {
+            Affinity::Anywhere => vec![],
+            Affinity::All => (0..b.nr_cpus).map(Cpu::from_ix).collect(),
+            Affinity::Of(cpus) => cpus.iter().collect(),
+        };
+        b.cpu_dma_latency = self.dma_latency_us.map(|us| Ns::from_us(us.into()));
+        b.binds(cpus.iter().copied());
+        let mut threads = Vec::new();
+        for n in 0..nr_threads {
+            let latency = b.latency();
+            threads.push(b.program(Thread {
+                cpu: cpus.get(n as usize % cpus.len().max(1)).copied(),
+                policy: self.policy,
+                priority: self.priority_of(n),
+                interval_us: self.interval_of(n),
+                loops: self.loops_of(n),
+                latency,
+            }));
+        }
+        let main = b.program(Main { threads });
+        b.root(main, Regs::default(), self.launch.root(FOOTPRINT_KIB));
+    }
+
+    fn result(&self, _: Ns) -> String {
+        String::new()
+    }
+
+    fn latency_lines(&self, measured: &[Latency]) -> String {
+        let mut s = String::new();
+        if let Some(us) = self.dma_latency_us {
+            s += &format!("# /dev/cpu_dma_latency set to {us}us\n");
+        }
+        let (unit, width) = if self.in_ns { (1, 8) } else { (1_000, 5) };
+        for (n, l) in (0..).zip(measured) {
+            let of = |t: Ns| t.0 / unit;
+            writeln!(
+                s,
+                "T:{n:2} ({:5}) P:{:2} I:{} C:{:7} Min:{:7} Act:{:width$} Avg:{:width$} Max:{:8}",
+                l.pid,
+                self.priority_of(n),
+                self.interval_of(n),
+                l.count,
+                of(l.min),
+                of(l.last),
+                of(l.mean()),
+                of(l.max),
+            )
+            .expect("a string grows");
+        }
+        s
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::parse;
+
+    fn thread(interval_us: u32, loops: u32) -> Thread {
+        let (latency, cpu) = (LatencyId(0), Some(Cpu(3)));
+        Thread { cpu, policy: Policy::Fifo, priority: 80, interval_us, loops, latency }
+    }
+
+    /// Runs a thread on a clock that shows `times`, in us.
+    fn with_clock(t: &Thread, times: &[u32]) -> String {
+        let (mut r, mut times) = (Regs::default(), times.iter());
+        let mut out = Vec::new();
+        loop {
+            match t.next(&mut r) {
+                Op::Pin(cpu) => out.push(format!("pin {}", cpu.0)),
+                Op::SetPolicy { prio, .. } => out.push(format!("prio {prio}")),
+                Op::SleepUntil(t) => out.push(format!("until {}", t.0 / 1_000)),
+                Op::Clock { latency: LatencyId::NONE, .. } => r.j = *times.next().unwrap(),
+                Op::Clock { since, .. } => {
+                    r.j = *times.next().unwrap();
+                    out.push(format!("late {}", u64::from(r.j) - since.0 / 1_000));
+                }
+                _ => return out.join(", "),
+            }
+        }
+    }
+
+    /// The second wakeup is 2,100 us late: the times 2,300 and 3,300 have gone by.
+    #[test]
+    fn times_that_have_gone_by_are_left_out() {
+        let steps = with_clock(&thread(1_000, 3), &[300, 1_304, 4_400, 5_301]);
+        assert_eq!(
+            steps,
+            "pin 3, prio 80, until 1300, late 4, until 2300, late 2100, until 5300, late 1"
+        );
+    }
+
+    #[test]
+    fn other_threads_end_with_the_first() {
+        let c = |words: &str| {
+            read(&shell_words::split(words).unwrap(), Launch::default()).ok().unwrap()
+        };
+        // 2,000 loops of 1 ms: 2 s, so 1,333 of 1.5 ms and 1,000 of 2 ms.
+        let t = c("-t 3 -l 2000");
+        assert_eq!([0, 1, 2].map(|n| t.loops_of(n)), [2_000, 1_333, 1_000]);
+        let t = c("-t3 -D 1m -i 10000 -d 0");
+        assert_eq!([0, 2].map(|n| t.loops_of(n)), [6_000, 6_000]);
+        assert_eq!(c("").loops_of(0), u32::MAX);
+    }
+
+    /// The lines are those of rt-tests 2.40.
+    #[test]
+    fn lines_as_cyclictest_prints_them() {
+        let w = parse("cyclictest -p 80 -a 0 -l 2000 -q").unwrap();
+        assert_eq!(w.command_line(), "cyclictest -t 1 -a 0 -p 80 -i 1000 -d 500 -l 2000");
+        let us = Ns::from_us;
+        let (min, last, sum, max) = (us(5), us(8), us(46_000), us(25_916));
+        let l = Latency { pid: 19_446, count: 2_000, min, last, sum, max };
+        assert_eq!(
+            w.latency_lines(&[l]),
+            "# /dev/cpu_dma_latency set to 0us\n\
+             T: 0 (19446) P:80 I:1000 C:   2000 Min:      5 Act:    8 Avg:   23 Max:   25916\n"
+        );
+    }
+}
