@@ -64,6 +64,9 @@ const KNOWN: &[&str] = &[
     "-n",
 ];
 
+/// The clock of a program counts microseconds in 32 bits.
+const LONGEST_S: u32 = 4_294;
+
 /// Cache that a thread uses over and over, in KiB (estimate).
 const FOOTPRINT_KIB: u32 = 4;
 
@@ -138,7 +141,7 @@ fn read(words: &[String], launch: Launch) -> Result<Cyclictest, WorkloadError> {
             "--policy" => policy = Some(policy_of(&mut args, &o)?),
             "--priospread" => c.priospread = true,
             "-i" | "--interval" => c.interval_us = args.number(&o, 1, 1_000_000)? as u32,
-            "-d" | "--distance" => distance = Some(args.number(&o, 0, 1_000_000)? as u32),
+            "-d" | "--distance" => distance = Some(args.number(&o, 0, 100_000)? as u32),
             "-l" | "--loops" => c.loops = args.number(&o, 0, 1_000_000_000)? as u32,
             "-D" | "--duration" => c.duration_s = duration(&mut args, &o)?,
             "--latency" => c.dma_latency_us = Some(args.number(&o, 0, 1_000_000)? as u32),
@@ -160,6 +163,11 @@ fn read(words: &[String], launch: Launch) -> Result<Cyclictest, WorkloadError> {
     }
     if is_rt(c.policy) && c.priority == 0 {
         return Err(args.bad("--policy", "a priority with it, as in -p 80", "none"));
+    }
+    let longest = LONGEST_S * (1_000_000 / c.interval_us);
+    if c.duration_s == 0 && c.loops >= longest {
+        let expected = format!("less than {LONGEST_S} s in all, {longest} loops");
+        return Err(args.bad("-l", &expected, &c.loops.to_string()));
     }
     Ok(c)
 }
@@ -199,8 +207,7 @@ fn duration(args: &mut Args, option: &str) -> Result<u32, WorkloadError> {
         _ => None,
     };
     let seconds = digits.parse::<u32>().ok().zip(unit).and_then(|(n, unit)| n.checked_mul(unit));
-    // The clock of a program counts microseconds in 32 bits.
-    let seconds = seconds.filter(|s| (1..4_294).contains(s));
+    let seconds = seconds.filter(|s| (1..LONGEST_S).contains(s));
     seconds.ok_or_else(|| args.bad(option, EXPECTED, &format!("`{text}`")))
 }
 
@@ -453,6 +460,20 @@ mod tests {
             steps,
             "pin 3, prio 80, until 1300, late 4, until 2300, late 2100, until 5300, late 1"
         );
+    }
+
+    #[test]
+    fn longer_than_the_clock_is_refused() {
+        let of = |w: &str| parse(w).err().map_or(String::new(), |e| e.to_string());
+        assert_eq!(of("cyclictest -i 500000 -l 8587"), "");
+        assert!(of("cyclictest -i 500000 -l 8588").contains("less than 4294 s in all, 8588 loops"));
+        assert!(of("cyclictest -D 72m").contains("found `72m`"));
+        assert!(of("cyclictest -D 1w").contains("found `1w`"));
+        assert!(of("cyclictest --policy=fifo").contains("a priority with it"));
+        assert!(of("cyclictest --policy=batch -p 5").contains("no priority with this --policy"));
+        assert!(of("cyclictest --policy=deadline").contains("other, normal, batch"));
+        assert!(of("cyclictest -a 3-1").contains("found `3-1`"));
+        assert!(of("cyclictest -t 0").contains("from 1 to 10000"));
     }
 
     #[test]
