@@ -334,19 +334,29 @@ fn own_time(text: &str) -> Option<f64> {
     line.split_once(':')?.1.split_whitespace().next()?.parse().ok()
 }
 
-/// The model of the same; every round has its own seeds.
+/// The JSON of so many runs of `command` to its end; every round has its own seeds.
+pub fn whole_runs(
+    kernel: &str,
+    machine: &str,
+    command: &str,
+    runs: usize,
+    round: usize,
+) -> Result<Value, String> {
+    let (seeds, kernel) = (runs.to_string(), format!("{kernel}+seed_offset={}", round * runs));
+    let mut words = vec!["run", "-q", "--json", "--full", "-m", machine, "-k", &kernel];
+    words.extend(["--seeds", &seeds, "-w", command]);
+    serde_json::from_str(&vruntime(&words)?).map_err(|e| format!("{command}: {e}"))
+}
+
+/// The model of the same.
 fn simulate(
     kernel: &str,
     machine: &str,
     benchmark: &Benchmark,
     round: usize,
 ) -> Result<Figures, String> {
-    let (command, seeds) = (benchmark.command, benchmark.runs.to_string());
-    let kernel = format!("{kernel}+seed_offset={}", round * benchmark.runs);
-    let mut words = vec!["run", "-q", "--json", "--full", "-m", machine, "-k", &kernel];
-    words.extend(["--seeds", &seeds, "-w", command]);
-    let json: Value =
-        serde_json::from_str(&vruntime(&words)?).map_err(|e| format!("{command}: {e}"))?;
+    let command = benchmark.command;
+    let json = whole_runs(kernel, machine, command, benchmark.runs, round)?;
     let mut figures = Figures::default();
     for run in json["runs"].as_array().into_iter().flatten() {
         let number = |v: &Value, what: &str| {
@@ -363,7 +373,7 @@ fn simulate(
 }
 
 /// Stdout of the program.
-pub fn vruntime(args: &[&str]) -> Result<String, String> {
+fn vruntime(args: &[&str]) -> Result<String, String> {
     let program = std::env::var("VRUNTIME").unwrap_or_default();
     let mut words: Vec<&str> = match program.as_str() {
         "" => ["cargo", "run", "--release", "-q", "-p", "vruntime", "--"].to_vec(),

@@ -3,8 +3,7 @@
 //! A hypervisor that stops a CPU for milliseconds makes some latencies a thousand times the others,
 //! so the median is shown, and the shortest, which nobody disturbed.
 
-use crate::host_check::{Mean, output, percent_over, vruntime};
-use serde_json::Value;
+use crate::host_check::{Mean, output, percent_over, whole_runs};
 use std::fmt::Write;
 
 /// The command lines; real-time threads need a privilege.
@@ -27,11 +26,8 @@ pub fn pair(kernel: &str, machine: &str, command: &str, round: usize) -> Result<
     let words: Vec<&str> = command.split(' ').chain(["-v"]).collect();
     let (stdout, _) = output(&words)?;
     let measured = of_verbose(&stdout).ok_or_else(|| format!("{command} -v: {stdout}"))?;
-    let kernel = format!("{kernel}+seed_offset={round}");
-    let words = ["run", "-q", "--json", "--full", "-m", machine, "-k", &kernel, "-w", command];
-    let json: Value =
-        serde_json::from_str(&vruntime(&words)?).map_err(|e| format!("{command}: {e}"))?;
-    let latency = &json["latencies"][0];
+    let json = whole_runs(kernel, machine, command, 1, round)?;
+    let latency = &json["runs"][0]["latencies"][0];
     let number = |name: &str| {
         let ns = latency[name].as_f64().filter(|_| latency["count"] != 0);
         ns.map(|ns| ns / 1e3).ok_or_else(|| format!("{command}: the model gives no {name}"))

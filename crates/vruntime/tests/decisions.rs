@@ -5,13 +5,8 @@
 
 mod scenario;
 
-use expect_test::{Expect, expect};
-use scenario::Scenario;
-
-#[track_caller]
-fn check(text: &str, expected: Expect) {
-    expected.assert_eq(&Scenario::parse(text).outcome());
-}
+use expect_test::expect;
+use scenario::check;
 
 /// Period 12 ms, slice 6 ms: preempted at the first tick after it.
 #[test]

@@ -5,13 +5,8 @@
 
 mod scenario;
 
-use expect_test::{Expect, expect};
-use scenario::Scenario;
-
-#[track_caller]
-fn check(text: &str, expected: Expect) {
-    expected.assert_eq(&Scenario::parse(text).outcome());
-}
+use expect_test::expect;
+use scenario::check;
 
 /// The writer is alone on its CPU, so the target is its CPU; that is not idle, but prev is.
 #[test]

@@ -4,13 +4,8 @@
 
 mod scenario;
 
-use expect_test::{Expect, expect};
-use scenario::Scenario;
-
-#[track_caller]
-fn check(text: &str, expected: Expect) {
-    expected.assert_eq(&Scenario::parse(text).outcome());
-}
+use expect_test::expect;
+use scenario::check;
 
 /// Groups of one and of nine tasks. Ten tasks make a period of 10 · 1.5 = 15 ms (scaled: 1.5 ms is
 /// twice 0.75), half of which is A's; eight ticks of 1 ms are the first that exceed 7.5 ms. With

@@ -2,19 +2,14 @@
 
 mod scenario;
 
-use expect_test::{Expect, expect};
-use scenario::Scenario;
+use expect_test::expect;
+use scenario::check;
 use std::sync::Arc;
 use vruntime::base::Ns;
 use vruntime::formats::{kernel_file::kernel, machine_file::builtin_machine};
 use vruntime::kernel::program::Latency;
 use vruntime::kernel::record::{RunSpec, Sampling};
 use vruntime::kernel::simulate::run;
-
-#[track_caller]
-fn check(text: &str, expected: Expect) {
-    expected.assert_eq(&Scenario::parse(text).outcome());
-}
 
 /// Both may be 3.5 ms late. A's CPU has nothing else to do: A wakes at 6 + 3.5 ms. On B's CPU H
 /// runs, and with it ticks each ms: the one at 6 ms finds that B may wake. C is real-time and has

@@ -24,6 +24,7 @@
 
 #![allow(dead_code, reason = "no test that has this module uses all of it")]
 
+use expect_test::Expect;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::sync::Arc;
@@ -40,6 +41,12 @@ use vruntime::measure::RunJson;
 use vruntime::measure::run::counters;
 use vruntime::sched::release::Release;
 use vruntime::sched::task::Policy;
+
+/// The scenario `text` has the outcome `expected`.
+#[track_caller]
+pub fn check(text: &str, expected: Expect) {
+    expected.assert_eq(&Scenario::parse(text).outcome());
+}
 
 /// Begins the line that says which figures belong to the outcome.
 const PRINT: &str = "print ";
