@@ -36,6 +36,12 @@ impl CpuMask {
         }
         m
     }
+    /// The CPUs of the first 64 whose bit in `w` is set.
+    pub fn from_word(w: u64) -> CpuMask {
+        let mut m = CpuMask::EMPTY;
+        m.words[0] = w;
+        m
+    }
     /// The set of the one CPU `c`.
     pub fn one(c: Cpu) -> CpuMask {
         let mut m = CpuMask::EMPTY;

@@ -1,8 +1,10 @@
 //! A recording as `shadow` replays it: columns by name become plain rows.
 
 use crate::cpu_numbers::CpuNumbers;
+use vruntime_base::CpuMask;
 use vruntime_formats::recording::Recording;
 use vruntime_formats::table::{Column, EMPTY, Table};
+use vruntime_kernel::shadow::searched::{End, Searched, Twice};
 use vruntime_kernel::shadow::trace::{Parent, Row, RowKind, Side, Trace};
 
 /// Averages above these are damage; they are cut so that sums of them stay in range.
@@ -113,6 +115,58 @@ impl SideColumns {
     }
 }
 
+/// Columns of what a choice of a CPU could see. Pairs: as it began and as it ended.
+struct SearchedColumns {
+    cpus: [Column; 2],
+    idle: Twice<Column>,
+    allowed: Column,
+    h_load: [Column; 2],
+    /// Of the waker's CPU and of prev: load, capacity, nr_running, nr_delayed, idle_cores,
+    /// idle_scan
+    ends: [[Twice<Column>; 6]; 2],
+}
+
+impl SearchedColumns {
+    fn new(t: &Table) -> SearchedColumns {
+        let twice = |n: &str| ["before", "after"].map(|when| t.column(&format!("{n}_{when}")));
+        let of = ["load", "capacity", "nr_running", "nr_delayed", "idle_cores", "idle_scan"];
+        SearchedColumns {
+            cpus: ["cpu", "wake_cpu"].map(|n| t.column(n)),
+            idle: twice("idle"),
+            allowed: t.column("p_cpus_allowed"),
+            h_load: ["wakee_h_load", "waker_h_load"].map(|n| t.column(n)),
+            ends: ["this", "prev"].map(|end| of.map(|n| twice(&format!("{end}_{n}")))),
+        }
+    }
+    /// `None` if the recording does not tell it.
+    fn read(&self, t: &Table, row: usize, cpus: &CpuNumbers) -> Option<Box<Searched>> {
+        let get = |c: Column| Some(t.get(row, c)).filter(|&v| v != EMPTY);
+        let word = |c: Column| get(c).map(|v| cpus.mask(&CpuMask::from_word(v as u64)));
+        let twice = |c: Twice<Column>| Some([get(c[0])?, get(c[1])?]);
+        let cut = |v: i64| v.clamp(0, MOST) as u64;
+        let end = |i: usize| {
+            let [load, capacity, running, delayed, cores, scan] = self.ends[i].map(twice);
+            // Below zero: a CPU without a cache domain.
+            let known = |v: Option<Twice<i64>>| v.filter(|v| v.iter().all(|&n| n >= 0));
+            Some(End {
+                cpu: cpus.cpu(get(self.cpus[i])?)?,
+                load: load?.map(cut),
+                capacity: capacity?.map(cut),
+                nr_running: running?.map(cut),
+                nr_delayed: delayed?.map(cut),
+                idle_cores: known(cores).map(|v| v.map(|n| n != 0)),
+                idle_scan: known(scan).map(|v| v.map(cut)),
+            })
+        };
+        Some(Box::new(Searched {
+            idle: [word(self.idle[0])?, word(self.idle[1])?],
+            allowed: word(self.allowed)?,
+            ends: [end(0)?, end(1)?],
+            h_load: [cut(get(self.h_load[0])?), cut(get(self.h_load[1])?)],
+        }))
+    }
+}
+
 /// All rows of `r` in order of time, and what is said about rows that were left out.
 pub fn trace(r: &Recording, cpus: &CpuNumbers) -> (Trace, Vec<String>) {
     let t = &r.table;
@@ -133,6 +187,7 @@ pub fn trace(r: &Recording, cpus: &CpuNumbers) -> (Trace, Vec<String>) {
         "stack",
     ]
     .map(col);
+    let searched = SearchedColumns::new(t);
     let mut left_out = vec![];
     let mut rows = Vec::with_capacity(t.len());
     for i in 0..t.len() {
@@ -177,6 +232,7 @@ pub fn trace(r: &Recording, cpus: &CpuNumbers) -> (Trace, Vec<String>) {
             p_nr_cpus_allowed: get(p_allowed),
             p: side,
             n: if kind == RowKind::Switch { n.read(t, i) } else { None },
+            searched: (kind == RowKind::SelectRq).then(|| searched.read(t, i, cpus)).flatten(),
             stack: get(stack).and_then(|s| usize::try_from(s).ok()),
             line: t.line(i),
             ..Row::new(n0(ts) as u64, on, kind)

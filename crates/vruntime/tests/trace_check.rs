@@ -10,6 +10,8 @@ fn recording(name: &str) -> PathBuf {
 
 const V6_1: &str = "guest-6.1-16cpu-xfs-dbench6";
 const V6_18: &str = "guest-6.18-16cpu-preempt-lazy-hackbench-pipe-g1";
+/// Its rows tell what every choice of a CPU could see.
+const SEEN: &str = "guest-6.12-8cpu-smt-seen";
 const V6_12: &str = "guest-6.12-16cpu-preempt-full-hackbench-pipe-g1";
 
 /// At least `least` permille of `part` in `all`, and enough of them to mean something.
@@ -62,7 +64,7 @@ fn the_slow_path_agrees_with_the_recorded_kernels() {
     at_least("forks", k.agree, k.determined, 970, 80);
     at_least("forks elsewhere", k.nontrivial_agree, k.nontrivial, 970, 80);
     let k = report.kind("placement_exec").unwrap();
-    at_least("execs determined", k.determined, k.determined + k.undetermined, 900, 16);
+    at_least("execs determined", k.determined, k.determined + k.undetermined, 850, 16);
     at_least("execs", k.agree, k.determined, 970, 14);
 }
 
@@ -129,10 +131,10 @@ fn a_cut_recording_is_read_as_far_as_it_goes() {
     assert!(report.text().contains("damaged .xz"), "{}", report.text());
 }
 
-/// A copy of a recording whose `state.csv` lacks some columns.
-fn without_columns(name: &str, drop: &[&str]) -> PathBuf {
-    let dir = folder(name, &["README.md", "topology.txt.xz", "state-stacks.txt.xz"]);
-    let state = vruntime_formats::text::read_text(&recording(V6_1), "state.csv").unwrap().unwrap();
+/// A copy of the recording `of` whose `state.csv` lacks some columns.
+fn without_columns(of: &str, name: &str, drop: &[&str]) -> PathBuf {
+    let dir = folder(of, name, &["README.md", "topology.txt.xz", "state-stacks.txt.xz"]);
+    let state = vruntime_formats::text::read_text(&recording(of), "state.csv").unwrap().unwrap();
     let mut lines = state.text.lines().map(|l| l.split(',').collect::<Vec<_>>());
     let head = lines.next().unwrap();
     let keep: Vec<bool> = head.iter().map(|n| !drop.contains(n)).collect();
@@ -149,7 +151,7 @@ fn without_columns(name: &str, drop: &[&str]) -> PathBuf {
 #[test]
 fn a_column_that_is_needed_is_named_if_it_is_missing() {
     for column in ["p_prio", "p_tg", "n_weight", "rq_clock_task"] {
-        let dir = without_columns("needed", &[column]);
+        let dir = without_columns(V6_1, "needed", &[column]);
         let e = trace_check(&[dir], Given::default()).unwrap_err().to_string();
         assert!(e.ends_with(&format!("expected a column {column}")), "{e}");
     }
@@ -166,33 +168,33 @@ fn columns_that_are_missing_leave_decisions_undetermined_not_wrong() {
     .iter()
     .enumerate()
     {
-        let dir = without_columns(&format!("optional-{i}"), drop);
+        let dir = without_columns(V6_1, &format!("optional-{i}"), drop);
         let report = trace_check(&[dir], Given::default()).unwrap();
         for kind in ["placement", "wakeup_preemption", "pick"] {
             let k = report.kind(kind).unwrap();
             at_least(&format!("{kind} without {drop:?}"), k.agree, k.determined, 980, 400);
         }
     }
-    let dir = folder("no-stacks", &["README.md", "topology.txt.xz", "state.csv.xz"]);
+    let dir = folder(V6_1, "no-stacks", &["README.md", "topology.txt.xz", "state.csv.xz"]);
     let report = trace_check(&[dir], Given::default()).unwrap();
     assert_eq!(report.kind("wakeup_preemption").unwrap().determined, 0);
     assert!(report.kind("pick").unwrap().determined > 1000);
     assert!(report.text().contains("state-stacks.txt: there is none"), "{}", report.text());
 }
 
-fn folder(name: &str, files: &[&str]) -> PathBuf {
+fn folder(of: &str, name: &str, files: &[&str]) -> PathBuf {
     let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
     let _ = fs::remove_dir_all(&dir);
     fs::create_dir_all(&dir).unwrap();
     for f in files {
-        fs::copy(recording(V6_1).join(f), dir.join(f)).unwrap();
+        fs::copy(recording(of).join(f), dir.join(f)).unwrap();
     }
     dir
 }
 
 #[test]
 fn a_wrong_file_beside_a_recording_is_told() {
-    let dir = folder("beside", &["README.md", "topology.txt.xz", "state.csv.xz"]);
+    let dir = folder(V6_1, "beside", &["README.md", "topology.txt.xz", "state.csv.xz"]);
     fs::write(dir.join("features.txt"), "FOO BAR\n").unwrap();
     fs::write(dir.join("sched-tunables.txt"), "sched_base_slice=7\nnr_migrate: many\n").unwrap();
     let text = trace_check(&[dir], Given::default()).unwrap().text();
@@ -203,6 +205,32 @@ fn a_wrong_file_beside_a_recording_is_told() {
     ] {
         assert!(text.contains(told), "{told}: {text}");
     }
+}
+
+/// Where the rows tell what a choice could see, next to nothing is left to infer: what is idle, the
+/// scan's limit and the loads are read, and used.
+#[test]
+fn a_choice_is_determined_where_the_recording_tells_what_it_saw() {
+    let placement = |dir: PathBuf| {
+        let report = trace_check(&[dir], Given::default()).unwrap();
+        let k = report.kind("placement").unwrap();
+        (k.determined + k.undetermined, k.determined, k.agree, k.nontrivial, k.nontrivial_agree)
+    };
+    let (all, determined, agree, elsewhere, agree_elsewhere) = placement(recording(SEEN));
+    at_least("determined", determined, all, 995, 900);
+    at_least("agree", agree, determined, 998, 900);
+    at_least("elsewhere", agree_elsewhere, elsewhere, 995, 250);
+    let inferred = without_columns(SEEN, "inferred", &["idle_before", "this_idle_scan_after"]);
+    let (all, determined, ..) = placement(inferred);
+    assert!(determined * 100 < all * 96, "{determined} of {all} without the columns");
+    // The two CPUs taken for each other.
+    let swapped = folder(SEEN, "swapped", &["README.md", "topology.txt.xz", "state-stacks.txt.xz"]);
+    let state = vruntime_formats::text::read_text(&recording(SEEN), "state.csv").unwrap().unwrap();
+    let (head, rows) = state.text.split_once('\n').unwrap();
+    let head = head.replace("this_load", "@").replace("prev_load", "this_load");
+    fs::write(swapped.join("state.csv"), head.replace('@', "prev_load") + "\n" + rows).unwrap();
+    let (_, determined, agree, ..) = placement(swapped);
+    assert!(agree * 100 < determined * 98, "{agree} of {determined} with loads exchanged");
 }
 
 /// A recording that cannot be checked takes nothing from the others.
@@ -217,7 +245,7 @@ fn a_recording_that_cannot_be_checked_is_named_beside_the_others() {
 
 #[test]
 fn a_plain_trace_is_judged_with_what_stands_beside_it() {
-    let dir = folder("plain", &["ftrace.txt.xz", "README.md", "topology.txt.xz"]);
+    let dir = folder(V6_1, "plain", &["ftrace.txt.xz", "README.md", "topology.txt.xz"]);
     let of_dir = trace_check(std::slice::from_ref(&dir), Given::default()).unwrap();
     let of_file = trace_check(&[dir.join("ftrace.txt.xz")], Given::default()).unwrap();
     for report in [&of_dir, &of_file] {
@@ -242,7 +270,7 @@ fn a_plain_trace_is_judged_with_what_stands_beside_it() {
 
 #[test]
 fn what_a_plain_trace_lacks_is_named_with_the_option_that_gives_it() {
-    let dir = folder("lacks", &["ftrace.txt.xz"]);
+    let dir = folder(V6_1, "lacks", &["ftrace.txt.xz"]);
     let file = [dir.join("ftrace.txt.xz")];
     let said = |given| trace_check(&file, given).unwrap_err().to_string();
     let topology = vruntime::machine_choice::machine("uma-8").unwrap();
@@ -254,14 +282,14 @@ fn what_a_plain_trace_lacks_is_named_with_the_option_that_gives_it() {
     assert!(said(machine).contains("no kernel version") && said(machine).ends_with("-k KERNEL"));
     let small = Given { kernel: Some("v6.1"), ..machine };
     assert!(said(small).contains("events on CPUs outside of 0-7; expected"), "{}", said(small));
-    let e = trace_check(&[folder("empty", &[])], Given::default()).unwrap_err().to_string();
+    let e = trace_check(&[folder(V6_1, "empty", &[])], Given::default()).unwrap_err().to_string();
     assert!(e.contains("there is no recording; expected state.csv, perf.data"), "{e}");
 }
 
 #[test]
 fn a_damaged_plain_trace_is_judged_as_far_as_it_goes() {
     let whole = fs::read(recording(V6_1).join("ftrace.txt.xz")).unwrap();
-    let dir = folder("damaged", &["README.md", "topology.txt.xz"]);
+    let dir = folder(V6_1, "damaged", &["README.md", "topology.txt.xz"]);
     let file = dir.join("ftrace.txt.xz");
     fs::write(&file, &whole[..whole.len() / 2]).unwrap();
     let report = trace_check(&[file], Given::default()).unwrap();

@@ -9,8 +9,9 @@
 //! *Idle stamps.* `idle_stamp` is the clock at which the pass began that found nothing to run, so
 //! shortly before the clock that the switch to the idle task shows. After a task of a higher class
 //! that pass is left out if entities in delayed dequeue seem to be something to run; the pick then
-//! takes them off, and the CPU goes idle with the stamp that it had, or with none. Where a driver
-//! puts CPUs into idle states, exit latencies come first, and those are in no row.
+//! takes them off, and the CPU goes idle with the stamp that it had, or with none. So it is if a
+//! deadline server of the fair class seems to be something to run, which no row shows.
+//! Where a driver puts CPUs into idle states, exit latencies come first, and those are in no row.
 
 use super::choice::{Choice, OwnPart};
 use super::idle::previous_rows;
@@ -37,6 +38,8 @@ struct IdleStamps {
     slack: u64,
     /// CPUs idle without a driver.
     without_states: bool,
+    /// The kernel has deadline servers.
+    servers: bool,
 }
 
 impl IdleStamps {
@@ -53,6 +56,7 @@ impl IdleStamps {
             switches: vec![None; t.nr_cpus],
             slack,
             without_states,
+            servers: shows(|f| f == "dl_task_timer"),
         }
     }
 
@@ -66,9 +70,10 @@ impl IdleStamps {
         }
         let clock = r.clock_task.map_or(u64::MAX >> 1, |k| k.max(0) as u64);
         let higher = r.p.pid != 0 && r.p.prio < 100;
-        let delayed = higher && q.cpus[c].queued.values().any(|s| s.side.sched_delayed);
+        let delayed = q.cpus[c].queued.values().any(|s| s.side.sched_delayed);
         self.by_cpu[c] = match r.clock_task {
-            Some(_) if delayed => (0, self.by_cpu[c].1),
+            Some(_) if higher && delayed => (0, self.by_cpu[c].1),
+            Some(_) if higher && self.servers => (0, clock),
             Some(_) if !lost => {
                 (clock.saturating_sub((r.ts - since).min(READS * self.slack)), clock)
             }

@@ -9,6 +9,7 @@
 //! | `idle` | which CPUs could be seen idle, and when |
 //! | `loads` | what is known of a CPU's load |
 //! | `scan_limit` | what `nr_idle_scan` can be |
+//! | `searched` | what a choice could see, where the recording tells it |
 //! | `manners` | who wakes whom synchronously |
 //! | `tasks` | what is known of a task beyond its rows |
 //! | `queues` | who is queued where, with what state |
@@ -52,6 +53,7 @@ pub mod rebuild;
 pub mod rebuild_wakeups;
 pub mod result;
 pub mod scan_limit;
+pub mod searched;
 pub mod tasks;
 #[cfg(test)]
 mod tests;

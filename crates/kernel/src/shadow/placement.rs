@@ -4,7 +4,8 @@
 //! state tracked over all rows; where the value is not known it lists what is possible
 //! ([`super::known`]). Nontrivial: the kernel chose another CPU than prev.
 //! *State that is not recorded.* `has_idle_cores` follows from idle entries and from the searches
-//! of earlier wakeups; for `nr_idle_scan` see [`super::scan_limit`]. What the kernel did tells
+//! of earlier wakeups; for `nr_idle_scan` see [`super::scan_limit`]; where the recording tells what
+//! the choice could see ([`super::searched`]) nothing has to be inferred. What the kernel did tells
 //! about such state only after the question was answered, for later questions.
 
 use super::idle::Idleness;
@@ -15,6 +16,7 @@ use super::queues::Queues;
 use super::rebuild_wakeups::{PREV_NOT_KNOWN, SYNC_NOT_KNOWN};
 use super::result::{Disagreement, KindResult, Outcome};
 use super::scan_limit::ScanLimits;
+use super::searched::Searched;
 use super::tasks::{Allowed, SeenOn, Stays, Tasks};
 use super::trace::{Row, RowKind, Trace};
 use super::wakes::Wakes;
@@ -351,7 +353,11 @@ struct View<'v, 'a> {
     queues: &'v Queues,
 }
 
-impl View<'_, '_> {
+impl<'v> View<'v, '_> {
+    /// What the choice could see, where that was recorded.
+    fn seen(&self) -> Option<&'v Searched> {
+        self.select.searched.as_deref()
+    }
     /// One of the CPUs that `recent_used_cpu` can be: those noted, or any that may be idle.
     fn rebuilt_recent(&mut self) -> Cpu {
         let (from, to) = (self.waking.ts, self.select.ts);
@@ -391,6 +397,9 @@ impl View<'_, '_> {
 
 impl PlacementView for View<'_, '_> {
     fn allowed(&mut self, c: Cpu) -> bool {
+        if let Some(s) = self.seen() {
+            return s.allowed.has(c);
+        }
         let known = match self.p.f.tasks.allowed(self.select, self.p.f.trace.nr_cpus) {
             Allowed::Any => Some(true),
             Allowed::Some(n) => self.p.seen.allowed(self.select.p.pid, n, c),
@@ -400,7 +409,10 @@ impl PlacementView for View<'_, '_> {
     }
     fn idle_cpu(&mut self, c: Cpu) -> bool {
         let (from, to) = (self.waking.ts, self.select.ts);
-        let known = self.p.f.idle.at(c, from, to, self.own);
+        let known = match self.seen() {
+            Some(s) => s.idle(c),
+            None => self.p.f.idle.at(c, from, to, self.own),
+        };
         let guess = || self.p.f.idle.at(c, to, to, self.own).unwrap_or(false);
         let u = Unknown { name: "idle state of a CPU that changed meanwhile", of: i64::from(c.0) };
         let guess = known.unwrap_or_else(guess);
@@ -413,7 +425,9 @@ impl PlacementView for View<'_, '_> {
     }
     fn nr_running(&mut self, c: Cpu) -> u32 {
         let of = i64::from(c.0);
-        let (lo, hi) = self.queues.nr_running(c, self.select, self.waking);
+        let seen = self.seen().and_then(|s| s.nr_running(c));
+        let here = || self.queues.nr_running(c, self.select, self.waking);
+        let (lo, hi) = seen.unwrap_or_else(here);
         // Asked is whether there is one: between the ends that makes a difference.
         let options: Vec<i64> = [hi, lo, 1].into_iter().map(|n| n as i64).collect();
         let distinct = match (lo, hi) {
@@ -430,24 +444,33 @@ impl PlacementView for View<'_, '_> {
             let others = self.nr_running(c) - lo as u32;
             return others.min(self.queues.nr_hidden(c) as u32);
         }
-        let (lo, hi) = self.queues.nr_delayed(c);
-        self.span("number of delayed tasks", i64::from(c.0), Some((lo, hi))) as u32
+        let seen = self.seen().and_then(|s| s.nr_delayed(c));
+        let range = seen.unwrap_or_else(|| self.queues.nr_delayed(c));
+        self.span("number of delayed tasks", i64::from(c.0), Some(range)) as u32
     }
     fn cpu_load(&mut self, c: Cpu) -> u64 {
-        let range = self.p.f.loads.at(c, self.waking.ts, self.select.ts);
+        let seen = self.seen().and_then(|s| s.load(c));
+        let range = seen.or_else(|| self.p.f.loads.at(c, self.waking.ts, self.select.ts));
         self.span("load_avg of a CPU", i64::from(c.0), range)
     }
     fn capacity_of(&mut self, c: Cpu) -> u64 {
-        let range = self.queues.capacity(c, self.select.ts);
+        let seen = self.seen().and_then(|s| s.capacity(c));
+        let range = seen.unwrap_or_else(|| self.queues.capacity(c, self.select.ts));
         self.span("capacity of a CPU", i64::from(c.0), Some(range))
     }
     fn wakee_h_load(&mut self) -> u64 {
+        if let Some(s) = self.seen() {
+            return s.h_load[0];
+        }
         let p = &self.waking.p;
         let own = (p.load_avg, p.load_avg + p.load_more);
         let range = self.p.h_load(own, p.tg, self.waking.rq_cpu, p.cfs_load_avg, self.waking.ts);
         self.span("h_load of the wakee", p.pid, Some(range))
     }
     fn waker_h_load(&mut self) -> u64 {
+        if let Some(s) = self.seen() {
+            return s.h_load[1];
+        }
         let (c, ts) = (self.select.cpu, self.select.ts);
         let Some((own, tg)) = self.queues.curr_load(c, ts) else {
             return self.span("h_load of the waker", self.select.curr_pid, None);
@@ -488,13 +511,17 @@ impl PlacementView for View<'_, '_> {
     }
     fn has_idle_cores(&mut self, c: Cpu) -> bool {
         let llc = self.p.f.topology.llc_id(c).ix();
-        let known = self.p.idle_cores.get(&llc).copied();
+        let known = match self.seen() {
+            Some(s) => s.idle_cores(self.p.f.topology, c),
+            None => self.p.idle_cores.get(&llc).copied(),
+        };
         let u = Unknown { name: CORES, of: llc as i64 };
         self.k.truth(u, known, false)
     }
     fn nr_idle_scan(&mut self, c: Cpu) -> u32 {
         let llc = self.p.f.topology.llc_id(c).ix();
-        let range = self.p.scan.range(llc);
+        let seen = self.seen().and_then(|s| s.idle_scan(self.p.f.topology, c));
+        let range = seen.unwrap_or_else(|| self.p.scan.range(llc));
         self.span(SCAN, llc as i64, Some(range)) as u32
     }
 }

@@ -362,10 +362,15 @@ impl Queues {
         self.cpus[c.ix()].nr_unseen()
     }
 
-    /// Lowest and highest number of delayed tasks queued on `c`.
+    /// Lowest and highest number of delayed tasks queued on `c`. A pick takes them off without a
+    /// row; it may have since a reschedule was asked for, or fewer tasks than we know of are left.
     pub fn nr_delayed(&self, c: Cpu) -> (u64, u64) {
-        let n = self.cpus[c.ix()].queued.values().filter(|q| q.side.sched_delayed).count() as u64;
-        (n, n)
+        let s = &self.cpus[c.ix()];
+        let n = s.queued.values().filter(|q| q.side.sched_delayed).count() as u64;
+        let asked = s.need_resched != NeedResched::No || s.lazy.is_some();
+        let others = s.queued.len() as u64 - n;
+        let left = s.nr.filter(|_| !asked).map_or(0, |nr| nr.max(0) as u64).saturating_sub(others);
+        (n.min(left), n)
     }
 
     /// Lowest and highest `capacity_of(c)`: full, less what real-time tasks may have used.

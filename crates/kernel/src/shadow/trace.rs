@@ -3,6 +3,7 @@
 //! Values that a recording may lack are `Option`; the replay treats `None` as not known, never as
 //! zero.
 
+use super::searched::Searched;
 use std::collections::BTreeMap;
 use vruntime_base::{Cpu, CpuMask};
 
@@ -220,6 +221,8 @@ pub struct Row {
     pub p: Side,
     /// Switch: the task switched to. Tick: see [`RowKind::Tick`].
     pub n: Option<Side>,
+    /// Choice of a CPU: what it could see, where that was recorded.
+    pub searched: Option<Box<Searched>>,
     /// Call chain: index into [`Trace::stacks`].
     pub stack: Option<usize>,
     /// What the event shows of its moment, if the format has it.
@@ -261,6 +264,7 @@ impl Row {
             p_nr_cpus_allowed: None,
             p: Side::default(),
             n: None,
+            searched: None,
             stack: None,
             flags: None,
             asked: None,
