@@ -249,6 +249,7 @@ fn header(at: &str, text: &str) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::process::Command;
 
     #[test]
     fn the_repository_is_tidy() {
@@ -257,6 +258,18 @@ mod tests {
         assert!(files.len() > 50, "only {} files found", files.len());
         let found = findings(&root, &files);
         assert!(found.is_empty(), "\n{}", found.join("\n"));
+    }
+
+    /// No test runs the recording kit, which needs root and minutes.
+    #[test]
+    fn the_scripts_that_record_can_be_read_by_a_shell() {
+        let dir = crate::root().join("record");
+        let guest = ["guest/init", "guest/capture.sh"];
+        let own = ["lib.sh", "setup", "record-guest", "record-host", "summarise"];
+        for script in own.into_iter().chain(guest) {
+            let read = Command::new("sh").arg("-n").arg(dir.join(script)).status().unwrap();
+            assert!(read.success(), "{script}");
+        }
     }
 
     #[test]

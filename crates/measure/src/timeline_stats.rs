@@ -35,10 +35,7 @@ pub struct TaskFigures {
     /// From wakeup to CPU: mean, median, 95th and 99th percentile (nearest rank), longest.
     pub sched_delay: Delay,
     #[serde(skip)]
-    delays: Vec<u64>,
-    /// The longest of `delays`, and when it ended.
-    #[serde(skip)]
-    longest: (u64, u64),
+    delays: Delays,
 }
 
 /// Times on a CPU, in the figures of `perf sched timehist -s`.
@@ -102,9 +99,26 @@ pub struct Delay {
     pub max_at_ns: u64,
 }
 
+/// Single waiting times.
+#[derive(Clone, Debug, Default)]
+struct Delays {
+    ns: Vec<u64>,
+    /// The longest, and when it ended.
+    longest: (u64, u64),
+}
+
+impl Delays {
+    fn add(&mut self, ns: u64, until: u64) {
+        self.ns.push(ns);
+        if self.longest < (ns, 0) {
+            self.longest = (ns, until);
+        }
+    }
+}
+
 impl Delay {
-    /// `longest`: the longest of `ns`, and when it ended.
-    fn of(mut ns: Vec<u64>, longest: (u64, u64)) -> Delay {
+    fn of(delays: Delays) -> Delay {
+        let Delays { mut ns, longest } = delays;
         ns.sort_unstable();
         let Some(&max_ns) = ns.last() else { return Delay::default() };
         let rank = |percent: usize| ns[(ns.len() * percent).div_ceil(100).max(1) - 1];
@@ -122,6 +136,10 @@ pub struct CpuFigures {
     pub cpu: u32,
     /// Switches on it.
     pub nr_switches: u64,
+    /// Those away from a task that went to sleep or ended.
+    pub nr_voluntary: u64,
+    /// Those away from a task that was still runnable.
+    pub nr_involuntary: u64,
     /// Time in tasks, between its first and its last switch.
     pub busy_ns: u64,
     /// Time in the idle task, between its first and its last switch.
@@ -131,6 +149,12 @@ pub struct CpuFigures {
     pub unknown_ns: u64,
     /// Wakeups that chose it.
     pub nr_wakeups: u64,
+    /// Tasks that were moved to it.
+    pub nr_migrated_in: u64,
+    /// Tasks that were moved away from it.
+    pub nr_migrated_out: u64,
+    /// From wakeup to CPU, of the tasks that came to run on it.
+    pub sched_delay: Delay,
     /// Times a task was seen to run where the last switch had left the idle task: its own is not in
     /// the recording. Its time counts from there, its delay does not.
     pub nr_unrecorded: u64,
@@ -143,6 +167,8 @@ pub struct CpuFigures {
     pub waited_ns: u64,
     /// Tasks that waited on it at most at a time.
     pub depth_max: u64,
+    #[serde(skip)]
+    delays: Delays,
 }
 
 /// Figures of a whole timeline.
@@ -231,17 +257,18 @@ pub fn timeline_stats(timeline: &Timeline) -> TimelineStats {
                 if e.b == 1 {
                     figures.nr_involuntary += 1;
                     if !idle(task) {
+                        on.nr_involuntary += 1;
                         *figures.preempted_by.entry(label(next)).or_default() += 1;
                     }
                 } else {
+                    on.nr_voluntary += u64::from(!idle(task));
                     figures.nr_voluntary += 1;
                 }
                 *known = Memory::default();
                 if let Some(woken) = memory[next as usize].woken.take() {
-                    let (waited, next) = (t - woken, &mut tasks[next as usize]);
-                    next.delays.push(waited);
-                    if next.longest < (waited, 0) {
-                        next.longest = (waited, t);
+                    tasks[next as usize].delays.add(t - woken, t);
+                    if !idle(next) {
+                        on.delays.add(t - woken, t);
                     }
                 }
             }
@@ -261,7 +288,11 @@ pub fn timeline_stats(timeline: &Timeline) -> TimelineStats {
                     }
                 }
             }
-            EventKind::Migrate => figures.nr_migrations += 1,
+            EventKind::Migrate => {
+                figures.nr_migrations += 1;
+                cpus.entry(e.a).or_default().nr_migrated_out += 1;
+                cpus.entry(e.b).or_default().nr_migrated_in += 1;
+            }
             EventKind::NeedResched => {}
         }
     }
@@ -278,14 +309,14 @@ fn finish(
     cpus: BTreeMap<u32, CpuFigures>,
     events: BTreeMap<&'static str, u64>,
 ) -> TimelineStats {
-    let (mut delays, mut longest) = (Vec::new(), (0, 0));
+    let mut delays = Delays::default();
     for (i, task) in tasks.iter_mut().enumerate() {
         let row = timeline.tasks().get(i);
-        delays.extend_from_slice(&task.delays);
+        delays.ns.extend_from_slice(&task.delays.ns);
+        delays.longest = delays.longest.max(task.delays.longest);
         task.comm = row.map_or_else(|| format!("task {i}"), |r| r.comm.clone());
         task.pid = row.map_or(i as u32 + 1, |r| r.pid);
-        task.sched_delay = Delay::of(std::mem::take(&mut task.delays), task.longest);
-        longest = longest.max(task.longest);
+        task.sched_delay = Delay::of(std::mem::take(&mut task.delays));
         task.runs = task.runs.done();
     }
     tasks.retain(|t| {
@@ -296,7 +327,11 @@ fn finish(
     let task_clock_ns = sum(|t| t.run_time_ns);
     let migrations = sum(|t| t.nr_migrations);
     let context_switches = cpus.values().map(|c| c.nr_switches).sum();
-    let cpus = cpus.into_iter().map(|(cpu, c)| CpuFigures { cpu, ..c }).collect();
+    let cpu = |(cpu, mut c): (u32, CpuFigures)| {
+        let sched_delay = Delay::of(std::mem::take(&mut c.delays));
+        CpuFigures { cpu, sched_delay, ..c }
+    };
+    let cpus = cpus.into_iter().map(cpu).collect();
     TimelineStats {
         span_ns: timeline.span().0,
         events,
@@ -305,7 +340,7 @@ fn finish(
         task_clock_ns,
         context_switches,
         migrations,
-        sched_delay: Delay::of(delays, longest),
+        sched_delay: Delay::of(delays),
     }
 }
 
@@ -366,6 +401,36 @@ mod tests {
         assert_eq!((cpu.waited_ns, cpu.nr_switches), (2, 4));
     }
 
+    /// A sleeps on CPU 0 and is woken and moved to CPU 1, where it waits from 4 to 9 until B, still
+    /// runnable, makes room. Idle tasks count nowhere.
+    #[test]
+    fn each_cpu_has_its_switches_moves_and_delays() {
+        use EventKind::{Migrate, Switch, Wakeup};
+        use vruntime_base::{Cpu, Event, Ns, TaskRow};
+        let mut t = Timeline::default();
+        for (time, cpu, kind, task, a, b) in [
+            (0, 0, Switch, 0, 1, 1),
+            (1, 1, Switch, 0, 2, 1),
+            (2, 0, Switch, 1, 0, 0),
+            (3, 0, Migrate, 1, 0, 1),
+            (4, 0, Wakeup, 1, 1, 0),
+            (9, 1, Switch, 2, 1, 1),
+        ] {
+            let (time, cpu, task) = (Ns(time), Cpu(cpu), TaskId(task));
+            t.push(Event { time, cpu, kind, task, a, b, cause: None });
+        }
+        t.name_tasks((0..3).map(|pid| TaskRow { pid, ..TaskRow::default() }).collect());
+        let stats = timeline_stats(&t);
+        let of = |c: &CpuFigures| {
+            let switches = [c.nr_switches, c.nr_voluntary, c.nr_involuntary];
+            (switches, c.nr_migrated_out, c.nr_migrated_in, c.sched_delay.count)
+        };
+        let cpus: Vec<_> = stats.cpus.iter().map(of).collect();
+        assert_eq!(cpus, [([2, 1, 0], 1, 0, 0), ([2, 0, 1], 0, 1, 1)]);
+        let delay = stats.cpus[1].sched_delay;
+        assert_eq!((delay.max_ns, delay.max_at_ns, delay), (5, 9, stats.sched_delay));
+    }
+
     /// 2, 4 and 6: their deviation is 2, that of their mean 2/√3, 28.9 % of 4.
     #[test]
     fn single_runs_are_as_perf_sums_them_up() {
@@ -381,7 +446,7 @@ mod tests {
 
     #[test]
     fn percentiles_are_by_nearest_rank() {
-        let d = Delay::of((1..=200).rev().collect(), (200, 7));
+        let d = Delay::of(Delays { ns: (1..=200).rev().collect(), longest: (200, 7) });
         assert_eq!(d.max_at_ns, 7);
         assert_eq!((d.p50_ns, d.p95_ns, d.p99_ns, d.max_ns, d.mean_ns), (100, 190, 198, 200, 100));
     }

@@ -195,6 +195,23 @@ fn stat_text(
             c.depth_max
         );
     }
+    out += "\ncpu     volunt  involunt  moved_in moved_out  delay_ms: mean    p50    p99    max\n";
+    for c in &stats.cpus {
+        let d = c.sched_delay;
+        let _ = writeln!(
+            out,
+            "{:>3} {:>10} {:>9} {:>9} {:>9} {:>15.3} {:>6.3} {:>6.3} {:>6.3}",
+            c.cpu,
+            c.nr_voluntary,
+            c.nr_involuntary,
+            c.nr_migrated_in,
+            c.nr_migrated_out,
+            ms(d.mean_ns),
+            ms(d.p50_ns),
+            ms(d.p99_ns),
+            ms(d.max_ns)
+        );
+    }
     let unrecorded = stats.cpus.iter().filter(|c| c.nr_unrecorded > 0);
     for c in unrecorded {
         let _ = writeln!(
