@@ -142,22 +142,23 @@ fn parts(runs: &[RunRecord]) -> Option<([f64; PARTS.len()], f64)> {
 }
 
 /// The CPU time of a message in the runs `before` and `after` a change, `rows` being the study's
-/// figures of the same case; empty where no messages were counted. The last two rows are the sum
-/// of the others and idle CPUs.
+/// figures of the same case and the benchmark `times` as long as the runs; empty where no messages
+/// were counted. The last two rows are the sum of the others and idle CPUs.
 pub fn message_time(
     before: &[RunRecord],
     after: &[RunRecord],
     rows: &[&StudyRow],
+    times: f64,
 ) -> Vec<MessageTimeRow> {
     let Some(((b, b_idle), (a, a_idle))) = parts(before).zip(parts(after)) else {
         return Vec::new();
     };
     let row = |metric: &str| rows.iter().find(|r| r.metric == metric);
-    // CPUs × published time / messages: what the model's runs have, by the ratio of the times.
-    let all = |of: &[f64], idle: f64| of.iter().sum::<f64>() + idle;
     let whole = row("time").and_then(|t| {
-        let before = all(&b, b_idle) * ratio(t.published_before, t.modelled_before?)?;
-        Some((before, all(&a, a_idle) * ratio(t.published_after, t.modelled_after?)?))
+        let run = before.first()?;
+        let messages = times * run.groups.iter().map(|g| g.goal).sum::<u64>() as f64;
+        let of = |seconds: f64| ratio(run.nr_cpus as f64 * seconds * 1e9, messages);
+        of(t.published_before).zip(of(t.published_after))
     });
     let published = |metric: Option<&str>| {
         let (share, whole) = (row(metric?)?, whole?);
@@ -182,13 +183,14 @@ pub fn message_time(
 mod tests {
     use super::*;
     use crate::sample::record;
+    use vruntime_kernel::record::GroupProgress;
 
     /// 2,000 messages, 1,000 ns of which 200 idle: 0.4 and 0.1 ns a message.
     #[test]
     fn parts_and_idle_time_add_up() {
         let (before, mut after) = ([record("a", 1, 2.0)], [record("a+x", 1, 2.0)]);
         after[0].cpu_time.retain(|e| e.0 != Func::RqLock);
-        let table = message_time(&before, &after, &[]);
+        let table = message_time(&before, &after, &[], 1.0);
         let sum = |of: fn(&MessageTimeRow) -> f64| -> f64 {
             let parts = table.iter().filter(|r| !r.costs.is_empty());
             parts.map(of).sum()
@@ -203,13 +205,16 @@ mod tests {
         let first = &table[0];
         assert_eq!((first.part, first.modelled), ("raw_spin_rq_lock", (0.05, 0.0)));
         assert_eq!(first.published, None);
-        assert_eq!(message_time(&[], &after, &[]), []);
+        assert_eq!(message_time(&[], &after, &[], 1.0), []);
     }
 
-    /// 25 % of 2 CPUs that took 4 s where the model takes 2: 0.5 ns a message twice, a quarter.
+    /// 25 % of 2 CPUs that took 4 s for 5,000 messages, of which a run makes a tenth: 400 us each.
     #[test]
     fn a_published_share_is_of_the_published_time() {
-        let runs = [record("a", 1, 2.0)];
+        let mut runs = [record("a", 1, 2.0)];
+        let goal =
+            GroupProgress { goal: 250, at_window_start: 0, at_window_end: 9, finished_at: None };
+        runs[0].groups = vec![goal.clone(), goal];
         let figure = |metric: &str, published: f64, modelled: f64| StudyRow {
             id: metric.into(),
             case: "c".into(),
@@ -228,7 +233,7 @@ mod tests {
             stable: None,
         };
         let (time, share) = (figure("time", 4.0, 2.0), figure("rq_spin", 25.0, 12.0));
-        let table = message_time(&runs, &runs, &[&time, &share]);
-        assert_eq!(table[0].published, Some((0.25, 0.25)));
+        let table = message_time(&runs, &runs, &[&time, &share], 10.0);
+        assert_eq!(table[0].published, Some((400_000.0, 400_000.0)));
     }
 }

@@ -3,7 +3,9 @@
 //! *Equations.* A change is 100 · (after − before) / before. A modelled effect is neutral if the
 //! change is at most the metric's band. skill = (right − base) / (rows − base), where base is how
 //! many rows the answer "always improves" gets right: 0 is no better than that answer, 1 is
-//! perfect. The error of a row is |modelled change − published change| in points.
+//! perfect. The error of a row is |modelled change − published change| in points. Of a benchmark
+//! that did 1/s of its loops the whole takes s · m + √s · (t − m), m when the group in the middle
+//! was through and t when all were ([`whole_time`]).
 
 use crate::metrics::window;
 use crate::stats::ratio;
@@ -43,6 +45,20 @@ pub fn study_metric(name: &str, r: &RunRecord, all_groups: bool) -> Option<f64> 
 
 fn sum(r: &RunRecord, of: impl Fn(Func) -> bool) -> Ns {
     r.cpu_time.iter().filter(|e| of(e.0)).fold(Ns::ZERO, |sum, e| sum + e.2)
+}
+
+/// The time of a benchmark with `whole` loops, of which `r` is a complete run with `part` of them.
+///
+/// What all groups need grows with the loops. What the last one needs beyond the one in the middle
+/// does not: groups are ahead and behind by chance, for a while each, and such differences add up
+/// as the steps of a random walk do, with the root of their number.
+pub fn whole_time(r: &RunRecord, whole: u32, part: u32) -> Option<Ns> {
+    let time = r.time?.0 as f64;
+    let through = r.groups.iter().filter_map(|g| g.finished_at);
+    let middle = median(through.map(|at| at.saturating_sub(r.started).0 as f64).collect());
+    let middle = middle.unwrap_or(time).min(time);
+    let times = f64::from(whole) / f64::from(part);
+    Some(Ns((times * middle + times.sqrt() * (time - middle)).round() as u64))
 }
 
 /// Seconds until all messages are done at the rate of the window.
@@ -200,6 +216,8 @@ fn median(mut v: Vec<f64>) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sample;
+    use vruntime_kernel::record::GroupProgress;
 
     fn row(published: (f64, f64), effect: Effect, modelled: (f64, f64)) -> StudyRow {
         let mut r = StudyRow {
@@ -239,6 +257,31 @@ mod tests {
         let median = s.median_abs_error_points.unwrap();
         assert!((median - (9.565 + 16.667) / 2.0).abs() < 0.01, "{median}");
         assert_eq!(s.fitted_parameters, 1);
+    }
+
+    /// Three groups are through 4, 5 and 8 ms after the start, of a 100th of the loops: the middle
+    /// one needs 500 ms for all of them, the last one 10 times its 3 ms more.
+    #[test]
+    fn the_last_group_falls_back_as_a_random_walk_does() {
+        let mut r = sample::record("x", 1, 0.008);
+        let ms = Ns::from_ms;
+        (r.started, r.time) = (ms(1), Some(ms(8)));
+        let group = |at| GroupProgress {
+            goal: 1,
+            at_window_start: 0,
+            at_window_end: 1,
+            finished_at: Some(ms(at)),
+        };
+        r.groups = [9, 5, 6].map(group).to_vec();
+        assert_eq!(whole_time(&r, 100, 1), Some(ms(530)));
+        assert_eq!(whole_time(&r, 7, 7), r.time);
+        // One group, or none that is counted, is its own middle.
+        r.groups = vec![group(9)];
+        assert_eq!(whole_time(&r, 100, 1), Some(ms(800)));
+        r.groups.clear();
+        assert_eq!(whole_time(&r, 100, 1), Some(ms(800)));
+        r.time = None;
+        assert_eq!(whole_time(&r, 100, 1), None);
     }
 
     #[test]

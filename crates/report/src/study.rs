@@ -2,6 +2,7 @@
 //! terminal or as a page in Markdown.
 
 use crate::explain::interval;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 use vruntime_measure::explain::{Explanation, signed};
 use vruntime_measure::message_time::MessageTimeRow;
@@ -39,6 +40,8 @@ pub struct StudyReport<'a> {
 pub struct MessageTime {
     /// The case.
     pub case: String,
+    /// Its machine.
+    pub machine: String,
     /// Parts.
     pub rows: Vec<MessageTimeRow>,
     /// The costs that the rows name, as the model has them, with source.
@@ -148,6 +151,7 @@ pub fn study_page(s: &StudyReport) -> String {
     for t in s.message_times {
         out += &message_time_page(t);
     }
+    out += &prices_page(s.message_times);
     if !s.notes.is_empty() {
         out += "\n## Notes\n\n";
     }
@@ -191,10 +195,23 @@ fn message_time_page(t: &MessageTime) -> String {
         let cells = message_time_cells(r).join(" | ");
         writeln!(out, "| {} | {cells} | {} |", r.part, r.costs.join(", ")).unwrap();
     }
-    out += "\n| cost | low | mid | high | source |\n|---|---:|---:|---:|---|\n";
-    for p in &t.costs {
-        let [low, mid, high] = p.low_mid_high;
-        writeln!(out, "| {} | {low} | {mid} | {high} | {} |", p.name, p.source).unwrap();
+    out
+}
+
+/// What prices the parts of all cases, one table for each machine.
+fn prices_page(cases: &[MessageTime]) -> String {
+    let mut out = String::new();
+    let machines: BTreeSet<&str> = cases.iter().map(|t| t.machine.as_str()).collect();
+    for machine in machines {
+        writeln!(out, "\n## Costs of {machine}\n").unwrap();
+        out += "| cost | low | mid | high | source |\n|---|---:|---:|---:|---|\n";
+        let of_machine = cases.iter().filter(|t| t.machine == machine);
+        let prices: BTreeMap<_, _> =
+            of_machine.flat_map(|t| &t.costs).map(|p| (p.name, p)).collect();
+        for (name, p) in prices {
+            let [low, mid, high] = p.low_mid_high;
+            writeln!(out, "| {name} | {low} | {mid} | {high} | {} |", p.source).unwrap();
+        }
     }
     out
 }

@@ -18,11 +18,12 @@ use vruntime_kernel::record::{RunRecord, RunSpec, Sampling, Variation};
 use vruntime_machine::MachineSpec;
 use vruntime_machine::costs::CostRow;
 use vruntime_measure::message_time::message_time;
-use vruntime_measure::study::{Effect, StudyRow, change_pct, study_metric};
+use vruntime_measure::study::{Effect, StudyRow, change_pct, study_metric, whole_time};
 use vruntime_report::study::{MessageTime, Price};
 
-/// Rounds of the fit; each halves the range.
-const FIT_ROUNDS: usize = 6;
+/// Factors over the allowed range that a fit tries; then it tries half a step either side of the
+/// best. Near a collapse times do not grow steadily with costs, so nothing is gained by halving.
+const FIT_GRID: u32 = 5;
 
 /// What is run under one key.
 pub type Key = (String, String, String);
@@ -107,7 +108,7 @@ impl Lab<'_> {
                 continue;
             };
             for record in &mut of_key {
-                record.time = record.time.map(|t| t.mul_div(whole.into(), part.into()));
+                record.time = whole_time(record, whole, part);
             }
             complete.insert(key.clone(), of_key);
         }
@@ -180,7 +181,8 @@ impl Lab<'_> {
             let case = self.case(id);
             let rows: Vec<&StudyRow> = rows.iter().filter(|r| r.case == *id).collect();
             let [before, after] = [false, true].map(|after| records.get(&key(case, after)));
-            let rows = message_time(before?, after?, &rows);
+            let Part { whole, part, .. } = part(&case.workload, &self.effort).ok()?;
+            let rows = message_time(before?, after?, &rows, f64::from(whole) / f64::from(part));
             let costs = &self.machines[&case.machine].costs;
             let named = costs.iter().filter(|c| rows.iter().any(|r| r.costs.contains(&c.name)));
             let price = |c: CostRow| Price {
@@ -188,7 +190,12 @@ impl Lab<'_> {
                 low_mid_high: [c.cost.low, c.cost.mid, c.cost.high],
                 source: c.cost.source.clone(),
             };
-            Some(MessageTime { case: id.clone(), costs: named.map(price).collect(), rows })
+            Some(MessageTime {
+                case: id.clone(),
+                machine: case.machine.clone(),
+                costs: named.map(price).collect(),
+                rows,
+            })
         };
         self.study.message_time.iter().filter_map(of).collect()
     }
@@ -232,63 +239,77 @@ impl Lab<'_> {
 
     /// The fit of one machine, as the file has it; nothing if no base row is of that machine.
     fn fit_machine(&mut self, name: &str, fitted: &Fitted) -> Result<String, Failure> {
-        let mut base: Vec<(Key, f64, Vec<String>)> = Vec::new();
+        let mut base: Vec<Base> = Vec::new();
         for r in self.study.rows.iter().filter(|r| r.metric == "time" && r.scored) {
             let case = self.case(&r.case);
             let k = key(case, false);
-            match base.iter_mut().find(|b| b.0 == k) {
+            match base.iter_mut().find(|b| b.key == k) {
                 _ if case.machine != name => {}
-                Some(b) => b.2.push(r.id.clone()),
-                None => base.push((k, r.before, vec![r.id.clone()])),
+                Some(b) => b.ids.push(r.id.clone()),
+                None => base.push(Base { key: k, published: r.before, ids: vec![r.id.clone()] }),
             }
         }
         if base.is_empty() {
             return Ok(String::new());
         }
         let plain = Arc::clone(&self.machines[name]);
-        let keys: Vec<Key> = base.iter().map(|b| b.0.clone()).collect();
-        let (mut low, mut high) = (fitted.low, fitted.high);
-        let mut best = (0, f64::INFINITY);
-        for _ in 0..FIT_ROUNDS {
-            // Times grow with costs, so the sign of the mean error says where to go on.
-            let permille = low.midpoint(high);
-            let mut spec = (*plain).clone();
-            multiply(&mut spec, fitted.costs, permille);
-            self.machines.insert(name.into(), Arc::new(spec));
-            let records = self.run(&keys, &self.effort, &Variation::default())?;
-            let mut logs = Vec::new();
-            for (k, published, _) in &base {
-                let no_time = "fit: a group made no progress, or a benchmark was given up";
-                let of_key = records.get(k).ok_or(Failure::Interrupted)?;
-                let got = Self::value(of_key, &self.effort, "time");
-                let got = got.ok_or_else(|| Failure::Usage(no_time.into()))?;
-                logs.push((published / got).ln());
+        let step = (fitted.high - fitted.low) / (FIT_GRID - 1);
+        let range = fitted.low..=fitted.high;
+        let grid: Vec<u32> = (0..FIT_GRID).map(|i| fitted.low + i * step).collect();
+        let mut best = (0u32, f64::INFINITY);
+        for fine in [false, true] {
+            let beside = [best.0.saturating_sub(step / 2), best.0 + step / 2];
+            let factors = if fine { &beside[..] } else { &grid };
+            for &permille in factors.iter().filter(|f| range.contains(f)) {
+                let mut spec = (*plain).clone();
+                multiply(&mut spec, fitted.costs, permille);
+                self.machines.insert(name.into(), Arc::new(spec));
+                let residual = self.residual(name, permille, &base)?;
+                if residual < best.1 {
+                    best = (permille, residual);
+                }
             }
-            let mean = logs.iter().sum::<f64>() / logs.len() as f64;
-            let squares = logs.iter().map(|x| x * x).sum::<f64>() / logs.len() as f64;
-            let residual = 100.0 * squares.sqrt();
-            if !self.quiet {
-                let factor = f64::from(permille) / 1000.0;
-                let off = 100.0 * ((-mean).exp() - 1.0);
-                eprintln!(
-                    "fit: {name}, times {factor:.3}: {off:+.1} % on average, \
-                         residual {residual:.1} %"
-                );
-            }
-            if residual < best.1 {
-                best = (permille, residual);
-            }
-            *(if mean > 0.0 { &mut low } else { &mut high }) = permille;
         }
-        let (permille, residual) = best;
         let ids: Vec<String> =
-            base.iter().flat_map(|b| &b.2).map(|id| format!("\"{id}\"")).collect();
+            base.iter().flat_map(|b| &b.ids).map(|id| format!("\"{id}\"")).collect();
         Ok(format!(
-            "[[fit]]\nmachine = \"{name}\"\nrows = [{}]\npermille = {permille}\n\
-                 residual_pct = {residual:.1}\n",
-            ids.join(", ")
+            "[[fit]]\nmachine = \"{name}\"\nrows = [{}]\npermille = {}\n\
+                 residual_pct = {:.1}\n",
+            ids.join(", "),
+            best.0,
+            best.1
         ))
     }
+
+    /// How far, in percent, the machine `name` as it is now is from the times of `base`: the root
+    /// of the mean square of the logarithms.
+    fn residual(&self, name: &str, permille: u32, base: &[Base]) -> Result<f64, Failure> {
+        let keys: Vec<Key> = base.iter().map(|b| b.key.clone()).collect();
+        let records = self.run(&keys, &self.effort, &Variation::default())?;
+        let (mut squares, mut times) = (0.0, Vec::new());
+        for b in base {
+            let of_key = records.get(&b.key).ok_or(Failure::Interrupted)?;
+            let no_time = "fit: a group made no progress, or a benchmark was given up";
+            let time = Self::value(of_key, &self.effort, "time");
+            let time = time.ok_or_else(|| Failure::Usage(no_time.into()))?;
+            squares += (time / b.published).ln().powi(2);
+            times.push(format!("{time:.1} ({})", b.published));
+        }
+        let residual = 100.0 * (squares / base.len() as f64).sqrt();
+        if !self.quiet {
+            let (factor, times) = (f64::from(permille) / 1000.0, times.join(", "));
+            eprintln!("fit: {name}, times {factor:.3}: {times} s; residual {residual:.1} %");
+        }
+        Ok(residual)
+    }
+}
+
+/// A published time before a change, for the fit.
+struct Base {
+    key: Key,
+    published: f64,
+    /// Rows that it stands in.
+    ids: Vec<String>,
 }
 
 /// What is simulated of a workload: `part` of its `whole` loops.

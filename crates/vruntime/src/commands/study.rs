@@ -252,7 +252,12 @@ fn answer(
 fn describe(effort: &Effort) -> String {
     let simulated = match effort.span() {
         Span::Shortened(by) => {
-            format!("benchmarks to their end with 1/{by} of their loops, times multiplied by {by}")
+            format!(
+                "benchmarks to their end with 1/{by} of their loops; of the whole's time, what the \
+                 group in the middle took counts {by} times, what the last one needed beyond it \
+                 {:.1} times (the root: such delays add up as a random walk does)",
+                f64::from(by).sqrt()
+            )
         }
         Span::Window { warmup_ms, window_ms, time } => {
             let from = match time {
