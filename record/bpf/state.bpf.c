@@ -192,6 +192,11 @@ static __always_inline void fill(struct state *s, struct task_struct *p)
 	s->cgroup = BPF_CORE_READ(p, cgroups, dfl_cgrp, kn, id);
 }
 
+static __always_inline struct task_struct *current(void)
+{
+	return (void *)bpf_get_current_task_btf();
+}
+
 static __always_inline struct record *make(u32 type)
 {
 	struct record *r = bpf_ringbuf_reserve(&rb, sizeof(*r), 0);
@@ -202,7 +207,7 @@ static __always_inline struct record *make(u32 type)
 		return 0;
 	}
 	__builtin_memset(r, 0, sizeof(*r));
-	c = (void *)bpf_get_current_task_btf();
+	c = current();
 	r->ts = bpf_ktime_get_ns();
 	r->cpu = bpf_get_smp_processor_id();
 	r->type = type;
@@ -231,7 +236,7 @@ static __always_inline void fill_rq_of(struct record *r, struct task_struct *p)
 
 static __always_inline void fill_wake(struct record *r, struct task_struct *p)
 {
-	struct task_struct *c = (void *)bpf_get_current_task_btf();
+	struct task_struct *c = current();
 
 	r->wakee_flips = p->wakee_flips;
 	r->curr_wakee_flips = c->wakee_flips;
@@ -246,6 +251,20 @@ static __always_inline int submit(void *ctx, struct record *r)
 	bpf_get_stack(ctx, r->stack, sizeof(r->stack), 0);
 	bpf_ringbuf_submit(r, BPF_RB_NO_WAKEUP);
 	return 0;
+}
+
+// An event about p of which a and b say the rest.
+static __always_inline int about(void *ctx, u32 type, struct task_struct *p, u32 a, u32 b)
+{
+	struct record *r = make(type);
+
+	if (!r)
+		return 0;
+	fill_rq_of(r, p);
+	fill(&r->p, p);
+	r->a = a;
+	r->b = b;
+	return submit(ctx, r);
 }
 
 static __always_inline int wake(void *ctx, u32 type, struct task_struct *p)
@@ -307,15 +326,7 @@ int BPF_PROG(on_migrate, struct task_struct *p, int dest)
 SEC("tp_btf/sched_set_need_resched_tp")
 int BPF_PROG(on_need_resched, struct task_struct *p, int cpu, int tif)
 {
-	struct record *r = make(R_NEED_RESCHED);
-
-	if (!r)
-		return 0;
-	fill_rq_of(r, p);
-	fill(&r->p, p);
-	r->a = cpu;
-	r->b = tif;
-	return submit(ctx, r);
+	return about(ctx, R_NEED_RESCHED, p, cpu, tif);
 }
 
 // Before that: the function itself, called even when the flag is already set; b is thread flags.
@@ -440,7 +451,7 @@ int BPF_PROG(on_select_rq, struct task_struct *p, int prev_cpu, int wake_flags, 
 	if (s)
 		r->before = *s;
 	r->wakee_h_load = h_load(p);
-	r->waker_h_load = h_load((void *)bpf_get_current_task_btf());
+	r->waker_h_load = h_load(current());
 	r->cpus_allowed = p->cpus_ptr->bits[0];
 	fill_rq_of(r, p);
 	fill(&r->p, p);
@@ -455,32 +466,11 @@ int BPF_PROG(on_select_rq, struct task_struct *p, int prev_cpu, int wake_flags, 
 SEC("fentry/psi_task_change")
 int BPF_PROG(on_psi_change, struct task_struct *p, int clear, int set)
 {
-	struct record *r = make(R_PSI_CHANGE);
-
-	if (!r)
-		return 0;
-	fill_rq_of(r, p);
-	fill(&r->p, p);
-	r->a = clear;
-	r->b = set;
-	return submit(ctx, r);
-}
-
-static __always_inline int memstall(void *ctx, u32 type)
-{
-	struct record *r = make(type);
-	struct task_struct *p;
-
-	if (!r)
-		return 0;
-	p = (void *)bpf_get_current_task_btf();
-	fill_rq_of(r, p);
-	fill(&r->p, p);
-	return submit(ctx, r);
+	return about(ctx, R_PSI_CHANGE, p, clear, set);
 }
 
 SEC("fentry/psi_memstall_enter")
-int BPF_PROG(on_memstall_enter) { return memstall(ctx, R_MEMSTALL_ENTER); }
+int BPF_PROG(on_memstall_enter) { return about(ctx, R_MEMSTALL_ENTER, current(), 0, 0); }
 
 SEC("fentry/psi_memstall_leave")
-int BPF_PROG(on_memstall_leave) { return memstall(ctx, R_MEMSTALL_LEAVE); }
+int BPF_PROG(on_memstall_leave) { return about(ctx, R_MEMSTALL_LEAVE, current(), 0, 0); }

@@ -131,21 +131,28 @@ fn a_cut_recording_is_read_as_far_as_it_goes() {
     assert!(report.text().contains("damaged .xz"), "{}", report.text());
 }
 
-/// A copy of the recording `of` whose `state.csv` lacks some columns.
-fn without_columns(of: &str, name: &str, drop: &[&str]) -> PathBuf {
+/// A copy of the recording `of` with another `state.csv`: what `edit` makes of its lines.
+fn edited(of: &str, name: &str, edit: impl Fn(&str) -> String) -> PathBuf {
     let dir = folder(of, name, &["README.md", "topology.txt.xz", "state-stacks.txt.xz"]);
     let state = vruntime_formats::text::read_text(&recording(of), "state.csv").unwrap().unwrap();
-    let mut lines = state.text.lines().map(|l| l.split(',').collect::<Vec<_>>());
-    let head = lines.next().unwrap();
-    let keep: Vec<bool> = head.iter().map(|n| !drop.contains(n)).collect();
-    assert_eq!(keep.iter().filter(|k| !**k).count(), drop.len(), "{drop:?}");
-    let mut text = String::new();
-    for cells in std::iter::once(head).chain(lines) {
-        let cells: Vec<&str> = cells.iter().zip(&keep).filter(|c| *c.1).map(|c| *c.0).collect();
-        text += &(cells.join(",") + "\n");
-    }
-    fs::write(dir.join("state.csv"), text).unwrap();
+    fs::write(dir.join("state.csv"), edit(&state.text)).unwrap();
     dir
+}
+
+/// A copy of the recording `of` whose `state.csv` lacks some columns.
+fn without_columns(of: &str, name: &str, drop: &[&str]) -> PathBuf {
+    edited(of, name, |state| {
+        let mut lines = state.lines().map(|l| l.split(',').collect::<Vec<_>>());
+        let head = lines.next().unwrap();
+        let keep: Vec<bool> = head.iter().map(|n| !drop.contains(n)).collect();
+        assert_eq!(keep.iter().filter(|k| !**k).count(), drop.len(), "{drop:?}");
+        let mut text = String::new();
+        for cells in std::iter::once(head).chain(lines) {
+            let cells: Vec<&str> = cells.iter().zip(&keep).filter(|c| *c.1).map(|c| *c.0).collect();
+            text += &(cells.join(",") + "\n");
+        }
+        text
+    })
 }
 
 #[test]
@@ -224,11 +231,11 @@ fn a_choice_is_determined_where_the_recording_tells_what_it_saw() {
     let (all, determined, ..) = placement(inferred);
     assert!(determined * 100 < all * 96, "{determined} of {all} without the columns");
     // The two CPUs taken for each other.
-    let swapped = folder(SEEN, "swapped", &["README.md", "topology.txt.xz", "state-stacks.txt.xz"]);
-    let state = vruntime_formats::text::read_text(&recording(SEEN), "state.csv").unwrap().unwrap();
-    let (head, rows) = state.text.split_once('\n').unwrap();
-    let head = head.replace("this_load", "@").replace("prev_load", "this_load");
-    fs::write(swapped.join("state.csv"), head.replace('@', "prev_load") + "\n" + rows).unwrap();
+    let swapped = edited(SEEN, "swapped", |state| {
+        let (head, rows) = state.split_once('\n').unwrap();
+        let head = head.replace("this_load", "@").replace("prev_load", "this_load");
+        head.replace('@', "prev_load") + "\n" + rows
+    });
     let (_, determined, agree, ..) = placement(swapped);
     assert!(agree * 100 < determined * 98, "{agree} of {determined} with loads exchanged");
 }

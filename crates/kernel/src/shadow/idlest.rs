@@ -70,9 +70,9 @@ impl IdleStamps {
         }
         let clock = r.clock_task.map_or(u64::MAX >> 1, |k| k.max(0) as u64);
         let higher = r.p.pid != 0 && r.p.prio < 100;
-        let delayed = q.cpus[c].queued.values().any(|s| s.side.sched_delayed);
+        let delayed = || q.cpus[c].queued.values().any(|s| s.side.sched_delayed);
         self.by_cpu[c] = match r.clock_task {
-            Some(_) if higher && delayed => (0, self.by_cpu[c].1),
+            Some(_) if higher && delayed() => (0, self.by_cpu[c].1),
             Some(_) if higher && self.servers => (0, clock),
             Some(_) if !lost => {
                 (clock.saturating_sub((r.ts - since).min(READS * self.slack)), clock)
