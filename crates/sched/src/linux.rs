@@ -191,7 +191,7 @@ impl Scheduler for Linux {
         let (ours, theirs) = (self.class(cx, p), self.class(cx, curr));
         if theirs == Class::Idle {
             cx.resched_curr(cpu, &WAS_IDLE);
-        } else if ours > theirs {
+        } else if ours > theirs && cx.sh.release.rule_on(&HIGHER_CLASS) {
             cx.resched_curr(cpu, &HIGHER_CLASS);
         } else if ours == theirs {
             match ours {

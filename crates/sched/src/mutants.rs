@@ -1,13 +1,15 @@
-//! Mutants: which decision test of this crate notices if a switch is the other way round?
+//! Mutants: which decision test of this crate notices if a switch is the other way round, or if a
+//! rule is off?
 //!
-//! Each line is a switch and a test that fails without it. Releases on the board of
+//! Each line is a switch or a rule and a test that fails without it. Releases on the board of
 //! [`crate::sample`] are changed while the test runs; `crates/vruntime/tests/mutants.rs` reads the
-//! names here and looks for the other switches in recordings and scenarios.
+//! names here and looks for the others in recordings and scenarios.
 
 use crate::balance::stats::tests as stats;
 use crate::balance::tests::{find, passes};
 use crate::fair::select::tests::core_cpu_sibling;
-use crate::fair::tests::{cfs, eevdf, groups, longterm, vprot};
+use crate::fair::tests::{self, groups, longterm, vprot};
+use crate::fair::{cfs, eevdf, idlest};
 use crate::release::*;
 use crate::sample::MUTATION;
 use std::panic::catch_unwind;
@@ -40,15 +42,15 @@ mutants! {
     detach_first_wants_eligible => passes::detach::a_first_pass_leaves_ineligible_tasks;
     detach_skips_delayed => passes::detach::tasks_in_delayed_dequeue_are_passed_over;
     fully_busy_tie_takes_later => find::fully_busy_ties;
-    group_min_slice => eevdf::a_group_has_the_shortest_slice_below_it;
+    group_min_slice => tests::eevdf::a_group_has_the_shortest_slice_below_it;
     group_reweight = GroupReweight::Always => groups::an_empty_queue_reads_the_sum;
     group_reweight = GroupReweight::IfChanged => groups::an_empty_queue_reads_the_sum;
     group_reweight = GroupReweight::IfLoadedAndChanged => groups::an_empty_queue_reads_the_sum;
     idle_search = IdleSearch::CoreCpuSibling =>
         crate::fair::select::tests::idle_sibling::sibling_of_prev_before_the_scan;
     idle_search = IdleSearch::SiblingFirst => core_cpu_sibling::core_then_cpu_then_sibling;
-    idle_sleeper_granularity => cfs::a_sched_idle_sleeper_gets_less_credit_from_6_1_on;
-    idle_test_at_common_level => eevdf::rows_1_and_3_to_7;
+    idle_sleeper_granularity => tests::cfs::a_sched_idle_sleeper_gets_less_credit_from_6_1_on;
+    idle_test_at_common_level => tests::eevdf::rows_1_and_3_to_7;
     imbalance_pct = 117 => find::a_group_with_more_load_takes_none_from_5_7_on;
     imbalance_pct = 125 => find::two_overloaded_groups_are_compared_by_load;
     keep_percpu_kthreads => passes::detach::per_cpu_kthreads_stay;
@@ -78,12 +80,12 @@ mutants! {
     numa_imbalance = NumaImbalance::Pair => find::numa_nodes_leave_a_pair_alone;
     numa_imbalance = NumaImbalance::ImbNumaNr => find::numa_nodes_leave_a_pair_alone;
     overloaded_by_runnable => find::waiting_overloads_a_group_from_5_7_on;
-    pick_buddy => eevdf::an_eligible_next_buddy_comes_first;
+    pick_buddy => tests::eevdf::an_eligible_next_buddy_comes_first;
     recent_used_on_hit => core_cpu_sibling::recent_used_cpu_is_written_when_it_helped;
-    reweight_clamps_lag => eevdf::reweight_clamps_what_is_owed;
+    reweight_clamps_lag => tests::eevdf::reweight_clamps_what_is_owed;
     reweight_places_again => vprot::the_running_entity_is_weighed_twice;
     scan_counts_forbidden => core_cpu_sibling::forbidden_cpus_count_in_5_5;
-    sched_idle_last => crate::fair::idlest::tests::a_sched_idle_cpu_comes_after_idle_ones_in_5_5;
+    sched_idle_last => idlest::tests::a_sched_idle_cpu_comes_after_idle_ones_in_5_5;
     sibling_imbalance_by_cores => find::a_busy_cpu_spreads_too_up_to_6_5;
     sis_prop => core_cpu_sibling::the_scan_is_limited_by_what_it_is_worth;
     slice_protection = SliceProtection::Deadline => vprot::the_tick_ends_what_is_unprotected;
@@ -100,13 +102,31 @@ mutants! {
     util_est_single => groups::the_estimate_of_a_task_that_had_to_wait;
 }
 
+macro_rules! rules {
+    ($($rule:path => $test:path;)*) => {
+        const RULES: &[(&str, fn(&mut Release), fn())] = &[
+            $((stringify!($rule), |k| k.disabled_rules.push($rule.id), $test)),*
+        ];
+    };
+}
+
+rules! {
+    cfs::IDLE_GROUP => tests::cfs::rows_6_and_7_idle_groups;
+    cfs::IDLE_WAKEE => tests::cfs::rows_6_and_7_idle_groups;
+    eevdf::BUDDY => tests::eevdf::an_eligible_next_buddy_comes_first;
+    eevdf::NEW => longterm::a_new_task_preempts_nobody;
+    eevdf::QUANTUM_ENDED => vprot::the_tick_ends_what_is_unprotected;
+    eevdf::SHORTER => tests::eevdf::a_shorter_slice_ends_the_protection;
+    idlest::SCHED_IDLE => idlest::tests::a_sched_idle_cpu_is_taken_at_once;
+}
+
 #[test]
 fn each_is_noticed() {
-    for (name, change, test) in MUTANTS {
+    for (name, change, test) in MUTANTS.iter().chain(RULES) {
         test();
         MUTATION.set(Some(*change));
         let noticed = catch_unwind(test).is_err();
         MUTATION.set(None);
-        assert!(noticed, "no test failed with the switch changed: {name}");
+        assert!(noticed, "no test failed without it: {name}");
     }
 }

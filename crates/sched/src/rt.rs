@@ -116,7 +116,8 @@ impl Rt {
     /// `check_preempt_curr_rt`; both tasks are of this class.
     pub fn wakeup_preempt(&self, cx: &mut Cx, cpu: Cpu, p: TaskId) {
         let curr = cx.sh.rq(cpu).curr;
-        if cx.sh.task(p).rt_priority > cx.sh.task(curr).rt_priority {
+        let higher = cx.sh.task(p).rt_priority > cx.sh.task(curr).rt_priority;
+        if higher && cx.sh.release.rule_on(&HIGHER_PRIO) {
             cx.resched_curr(cpu, &HIGHER_PRIO);
         }
     }
@@ -228,7 +229,8 @@ impl Rt {
         *left = slice;
         let q = &self.queues[cpu.ix()];
         let prio = cx.sh.task(p).rt_priority;
-        if q.iter().filter(|e| e.prio == prio).count() > 1 {
+        let others = q.iter().filter(|e| e.prio == prio).count() > 1;
+        if others && cx.sh.release.rule_on(&RR_SLICE) {
             self.yield_task(cpu, p);
             cx.resched_curr(cpu, &RR_SLICE);
         }

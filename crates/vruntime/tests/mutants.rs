@@ -8,14 +8,14 @@ mod scenario;
 
 use scenario::Scenario;
 use std::path::Path;
-use vruntime::base::{Cause, CauseKind};
 use vruntime::formats::kernel_file::{builtin_kernels, kernel};
 use vruntime::formats::recording::Recording;
 use vruntime::kernel::shadow::{self, trace::Trace};
 use vruntime::machine::Topology;
-use vruntime::sched::fair::select::{affine, idle_sibling};
+use vruntime::sched::fair::select::{self, affine, idle_sibling};
+use vruntime::sched::fair::{cfs, eevdf, idlest};
 use vruntime::sched::release::Release;
-use vruntime::sched::rt;
+use vruntime::sched::{linux, rt};
 use vruntime::trace_check::{Given, trace_check};
 
 /// A recording, ready to be judged by.
@@ -60,38 +60,35 @@ struct Mutant {
     change: Box<dyn Fn(&mut Release)>,
 }
 
-/// Each rule of placement, and of moving RT tasks, off that has a test which can fail; the others
-/// are what is left then.
+/// Each rule off that has a test which can fail; the others are what is left then. The rules of
+/// balancing are arithmetic: docs/mutants.md.
 fn rules() -> Vec<Mutant> {
-    static WIDE: Cause = Cause::new(CauseKind::Placement, "wake_wide");
-    let wake_affine = [
-        &WIDE,
-        &affine::THIS_IDLE,
-        &affine::BOTH_IDLE,
-        &affine::SYNC_ALONE,
-        &affine::PREV_IDLE,
-        &affine::SYNC_LOAD,
-        &affine::WEIGHT,
-    ];
-    let select_idle_sibling = [
-        &idle_sibling::TARGET_IDLE,
-        &idle_sibling::PREV_IDLE,
-        &idle_sibling::KTHREAD_STACKING,
-        &idle_sibling::RECENT_IDLE,
-        &idle_sibling::IDLE_SIBLING,
-        &idle_sibling::TARGET_SIBLING,
-        &idle_sibling::CLUSTER_CPU,
-        &idle_sibling::IDLE_CORE,
-        &idle_sibling::IDLE_CPU,
-        &idle_sibling::CORE_SEARCH_CPU,
-    ];
-    let rt = [&rt::RT_LOWEST, &rt::RT_PUSH, &rt::RT_PULL];
-    let all = wake_affine.into_iter().chain(select_idle_sibling).chain(rt);
-    all.map(|rule| Mutant {
-        name: format!("no rule `{}`", rule.name),
-        change: Box::new(|k| k.disabled_rules.push(rule.id)),
-    })
-    .collect()
+    macro_rules! rules {
+        ($($rule:path)*) => {
+            vec![$(Mutant {
+                name: format!("no rule {}", stringify!($rule)),
+                change: Box::new(|k| k.disabled_rules.push($rule.id)),
+            }),*]
+        };
+    }
+    rules! {
+        select::WIDE
+        affine::THIS_IDLE affine::BOTH_IDLE affine::SYNC_ALONE affine::PREV_IDLE
+        affine::SYNC_LOAD affine::WEIGHT
+        idle_sibling::TARGET_IDLE idle_sibling::PREV_IDLE idle_sibling::KTHREAD_STACKING
+        idle_sibling::RECENT_IDLE idle_sibling::IDLE_SIBLING idle_sibling::TARGET_SIBLING
+        idle_sibling::CLUSTER_CPU idle_sibling::IDLE_CORE idle_sibling::IDLE_CPU
+        idle_sibling::CORE_SEARCH_CPU
+        idlest::IDLE idlest::SCHED_IDLE
+        linux::HIGHER_CLASS
+        cfs::ALREADY cfs::CURR_SCHED_IDLE cfs::NOT_NORMAL cfs::IDLE_GROUP cfs::IDLE_WAKEE
+        cfs::VRUNTIME eevdf::WOULD_PICK eevdf::SHORTER eevdf::NEW
+        cfs::SLICE_USED cfs::AHEAD
+        eevdf::SLICE_ENDED eevdf::SHORT_ENDED eevdf::QUANTUM_ENDED
+        cfs::SKIPPED cfs::NEXT_BUDDY cfs::LAST_BUDDY
+        eevdf::PROTECTED eevdf::CURR_DEADLINE eevdf::BUDDY
+        rt::RT_LOWEST rt::RT_PUSH rt::RT_PULL rt::HIGHER_PRIO rt::RR_SLICE
+    }
 }
 
 /// Each switch as another release has it: every value that one of the releases inside the program
@@ -142,7 +139,11 @@ fn edit(k: &mut Release, change: &dyn Fn(&mut serde_json::Value)) {
 /// value is written as there, `GroupReweight::IfChanged` for `if-changed`.
 fn noticed_below() -> Vec<String> {
     let text = include_str!("../../sched/src/mutants.rs");
-    let table = text.split_once("mutants! {\n").unwrap().1.split_once("\n}\n").unwrap().0;
+    let lines = |table: &str| {
+        let table = text.split_once(&format!("{table}! {{\n")).unwrap().1;
+        let names = table.split_once("\n}\n").unwrap().0.lines();
+        names.filter_map(|l| Some(l.split_once(" =>")?.0.trim())).collect::<Vec<_>>()
+    };
     let kebab = |word: &str| {
         let split = word.char_indices().map(|(i, c)| match c.is_uppercase() && i > 0 {
             true => format!("-{}", c.to_lowercase()),
@@ -150,24 +151,21 @@ fn noticed_below() -> Vec<String> {
         });
         split.collect::<String>()
     };
-    let names = table.lines().filter_map(|line| line.split_once(" =>")).map(|x| x.0.trim());
-    names
-        .map(|name| match name.split_once(" = ") {
-            Some((name, value)) => {
-                format!("{name} = {}", kebab(value.rsplit("::").next().unwrap()))
-            }
-            None => name.to_string(),
-        })
-        .collect()
+    let rules = lines("\nrules").into_iter().map(|rule| format!("no rule {rule}"));
+    let switch = |name: &str| match name.split_once(" = ") {
+        Some((name, value)) => format!("{name} = {}", kebab(value.rsplit("::").next().unwrap())),
+        None => name.to_string(),
+    };
+    rules.chain(lines("\nmutants").into_iter().map(switch)).collect()
 }
 
 /// Mutants that nothing here catches, each with the reason. A mutant that is neither caught nor
 /// listed fails the test.
 const UNSEEN: &[(&str, &str)] = &[
-    ("no rule `wake_affine: both idle`", "equivalent: the rule after it keeps an idle prev too"),
-    ("no rule `wake_affine: sync waker's load`", "needs a queue with less load than its own task"),
+    ("no rule affine::BOTH_IDLE", "equivalent: the rule after it keeps an idle prev too"),
+    ("no rule affine::SYNC_LOAD", "needs a queue with less load than its own task"),
     (
-        "no rule `idle SMT sibling of target`",
+        "no rule idle_sibling::TARGET_SIBLING",
         "5.x, after a search for any idle CPU that was cut short before it came to the sibling",
     ),
     ("ttwu_queue_within = never", "where a wakee waits; tests/queued.rs has the tests"),

@@ -126,7 +126,7 @@ impl Fair {
 
     /// `pick_next_entity`: the entity to run on this level, and why. `curr` takes part if it is
     /// still queued. The queue must not be empty of both.
-    pub fn decide_pick_cfs(&self, cfs: CfsId) -> (SeId, &'static Cause) {
+    pub fn decide_pick_cfs(&self, k: &Release, cfs: CfsId) -> (SeId, &'static Cause) {
         let q = &self.cfs[cfs.ix()];
         let curr = q.curr;
         let runs = curr.is_some() && self.ses[curr.ix()].on_rq;
@@ -136,7 +136,7 @@ impl Fair {
             _ => curr,
         };
         let (mut se, mut rule) = (left, &LEFTMOST);
-        if q.skip.is_some() && q.skip == se {
+        if q.skip.is_some() && q.skip == se && k.rule_on(&SKIPPED) {
             let second = if se == curr { q.queue.first() } else { q.queue.get(1) };
             let second = match second {
                 Some(n) if se == curr || !curr_before(n.vruntime) => n.se,
@@ -147,10 +147,13 @@ impl Fair {
                 (se, rule) = (second, &SKIPPED);
             }
         }
-        if q.next.is_some() && self.wakeup_preempt_entity(q.next, left) < 1 {
+        let buddy = |se: SeId, rule| {
+            se.is_some() && self.wakeup_preempt_entity(se, left) < 1 && k.rule_on(rule)
+        };
+        if buddy(q.next, &NEXT_BUDDY) {
             return (q.next, &NEXT_BUDDY);
         }
-        if q.last.is_some() && self.wakeup_preempt_entity(q.last, left) < 1 {
+        if buddy(q.last, &LAST_BUDDY) {
             return (q.last, &LAST_BUDDY);
         }
         (se, rule)
@@ -179,7 +182,8 @@ impl Fair {
         wakee: SeId,
         crowded: bool,
     ) -> PreemptDecision {
-        if v.need_resched {
+        let on = |rule| v.release.rule_on(rule);
+        if v.need_resched && on(&ALREADY) {
             return PreemptDecision::no(&ALREADY, curr, wakee);
         }
         let last = |se: SeId| {
@@ -189,11 +193,11 @@ impl Fair {
         };
         let curr_idle = v.curr.policy == Policy::Idle;
         let wakee_idle = v.wakee.policy == Policy::Idle;
-        if curr_idle && !wakee_idle {
+        if curr_idle && !wakee_idle && on(&CURR_SCHED_IDLE) {
             let d = PreemptDecision::yes(&CURR_SCHED_IDLE, curr, wakee);
             return PreemptDecision { last: last(curr), ..d };
         }
-        if v.wakee.policy != Policy::Normal {
+        if v.wakee.policy != Policy::Normal && on(&NOT_NORMAL) {
             return PreemptDecision::no(&NOT_NORMAL, curr, wakee);
         }
         if !v.release.wakeup_preemption {
@@ -201,14 +205,16 @@ impl Fair {
         }
         let (se, pse) = self.matching(curr, wakee);
         match (self.se_is_idle(se), self.se_is_idle(pse)) {
-            (true, false) => {
+            (true, false) if on(&IDLE_GROUP) => {
                 let d = PreemptDecision::yes(&IDLE_GROUP, se, pse);
                 return PreemptDecision { last: last(se), ..d };
             }
-            (false, true) => return PreemptDecision::no(&IDLE_WAKEE, se, pse),
+            (false, true) if on(&IDLE_WAKEE) => {
+                return PreemptDecision::no(&IDLE_WAKEE, se, pse);
+            }
             _ => {}
         }
-        if self.wakeup_preempt_entity(se, pse) == 1 {
+        if self.wakeup_preempt_entity(se, pse) == 1 && on(&VRUNTIME) {
             let d = PreemptDecision::yes(&VRUNTIME, se, pse);
             return PreemptDecision { next: pse, last: last(se), ..d };
         }
@@ -223,7 +229,7 @@ impl Fair {
             ideal = ideal.min(self.tun.latency);
         }
         let ran = (e.sum_exec - e.prev_sum_exec).0;
-        if ran > ideal {
+        if ran > ideal && release.rule_on(&SLICE_USED) {
             return Some(&SLICE_USED);
         }
         if ran < self.tun.min_granularity {
@@ -231,7 +237,8 @@ impl Fair {
         }
         let left = self.cfs[e.cfs_rq.ix()].queue.first()?;
         // Virtual time is compared with real time, as the kernel does.
-        (e.vruntime.since(left.vruntime) > ideal as i64).then_some(&AHEAD)
+        let ahead = e.vruntime.since(left.vruntime) > ideal as i64;
+        (ahead && release.rule_on(&AHEAD)).then_some(&AHEAD)
     }
 
     /// `check_preempt_tick`.

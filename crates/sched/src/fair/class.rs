@@ -242,7 +242,11 @@ impl Fair {
         release: &crate::release::Release,
         cfs: CfsId,
     ) -> (SeId, &'static Cause) {
-        if self.eevdf { self.decide_pick_eevdf(release, cfs) } else { self.decide_pick_cfs(cfs) }
+        if self.eevdf {
+            self.decide_pick_eevdf(release, cfs)
+        } else {
+            self.decide_pick_cfs(release, cfs)
+        }
     }
 
     /// Whether a tick takes the CPU from the running entity of a level where others wait, and why.

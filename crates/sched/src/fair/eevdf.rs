@@ -179,15 +179,16 @@ impl Fair {
         curr: SeId,
         ended: bool,
     ) -> Option<&'static Cause> {
-        if ended {
+        let on = |rule| release.rule_on(rule);
+        if ended && on(&SLICE_ENDED) {
             return Some(&SLICE_ENDED);
         }
         if self.vprot {
-            return (!self.is_protected(curr)).then_some(&QUANTUM_ENDED);
+            return (!self.is_protected(curr) && on(&QUANTUM_ENDED)).then_some(&QUANTUM_ENDED);
         }
         let gone =
             release.preempt_short && !self.is_protected(curr) && !self.entity_eligible(cfs, curr);
-        gone.then_some(&SHORT_ENDED)
+        (gone && on(&SHORT_ENDED)).then_some(&SHORT_ENDED)
     }
 
     /// The running entity's protection lasts: it still has the deadline that it had when it was
@@ -367,12 +368,17 @@ impl Fair {
             && protect
             && (release.run_to_parity || self.vprot)
             && self.is_protected(c)
+            && release.rule_on(&PROTECTED)
         {
             return (c, &PROTECTED);
         }
         let best = q.queue.iter().find(|n| self.eligible_at(cfs, sums, n.vruntime));
         match (best, curr) {
-            (Some(b), Some(c)) if self.ses[c.ix()].deadline.before(b.key) => (c, &CURR_DEADLINE),
+            (Some(b), Some(c))
+                if self.ses[c.ix()].deadline.before(b.key) && release.rule_on(&CURR_DEADLINE) =>
+            {
+                (c, &CURR_DEADLINE)
+            }
             (Some(b), _) => (b.se, &DEADLINE),
             (None, Some(c)) => (c, &CURR_DEADLINE),
             // Somebody is always eligible: not all can be above their mean.
@@ -388,6 +394,7 @@ impl Fair {
             && next.is_some()
             && self.ses[next.ix()].on_rq
             && self.entity_eligible(cfs, next)
+            && release.rule_on(&BUDDY)
         {
             return (next, &BUDDY);
         }
@@ -409,39 +416,44 @@ impl Fair {
     }
 
     fn decide_eevdf(&self, v: &PreemptView, curr: SeId, wakee: SeId) -> PreemptDecision {
-        if v.need_resched {
+        let on = |rule| v.release.rule_on(rule);
+        if v.need_resched && on(&ALREADY) {
             return PreemptDecision::no(&ALREADY, curr, wakee);
         }
         let late_idle_test = v.release.idle_test_at_common_level;
-        if !late_idle_test && v.curr.policy == Policy::Idle && v.wakee.policy != Policy::Idle {
+        let curr_idle = v.curr.policy == Policy::Idle && v.wakee.policy != Policy::Idle;
+        if !late_idle_test && curr_idle && on(&CURR_SCHED_IDLE) {
             return PreemptDecision::yes(&CURR_SCHED_IDLE, curr, wakee);
         }
         if !v.release.wakeup_preemption {
             return PreemptDecision::no(&FEATURE_OFF, curr, wakee);
         }
-        if !late_idle_test && v.wakee.policy != Policy::Normal {
+        let not_normal = v.wakee.policy != Policy::Normal && on(&NOT_NORMAL);
+        if !late_idle_test && not_normal {
             return PreemptDecision::no(&NOT_NORMAL, curr, wakee);
         }
         let (se, pse) = self.matching(curr, wakee);
+        let idle = if self.ses[se.ix()].is_task() { &CURR_SCHED_IDLE } else { &IDLE_GROUP };
         match (self.se_is_idle(se), self.se_is_idle(pse)) {
-            (true, false) => {
-                let rule = if self.ses[se.ix()].is_task() { &CURR_SCHED_IDLE } else { &IDLE_GROUP };
-                let d = PreemptDecision::yes(rule, se, pse);
+            (true, false) if on(idle) => {
+                let d = PreemptDecision::yes(idle, se, pse);
                 return PreemptDecision { cancel_protection: late_idle_test, ..d };
             }
-            (false, true) => return PreemptDecision::no(&IDLE_WAKEE, se, pse),
+            (false, true) if on(&IDLE_WAKEE) => {
+                return PreemptDecision::no(&IDLE_WAKEE, se, pse);
+            }
             _ => {}
         }
-        if v.wakee.policy != Policy::Normal {
+        if not_normal {
             return PreemptDecision::no(&NOT_NORMAL, se, pse);
         }
         let cfs = self.ses[se.ix()].cfs_rq;
-        let cancel = v.release.preempt_short && self.preempts_short(cfs, se, pse);
-        if v.fork && !cancel && v.release.wakeup_spares_for_new {
+        let cancel = v.release.preempt_short && on(&SHORTER) && self.preempts_short(cfs, se, pse);
+        if v.fork && !cancel && v.release.wakeup_spares_for_new && on(&NEW) {
             return PreemptDecision::no(&NEW, se, pse);
         }
         let picked = self.pick_eevdf(v.release, cfs, !cancel).0;
-        let preempt = picked == pse;
+        let preempt = picked == pse && (cancel || on(&WOULD_PICK));
         let rule = match (preempt, cancel) {
             (true, true) => &SHORTER,
             (true, false) => &WOULD_PICK,

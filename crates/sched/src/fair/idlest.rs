@@ -280,14 +280,14 @@ fn find_idlest_group_cpu(sh: &Shared, g: &Group, allowed: &CpuMask, this_cpu: Cp
     let mut sched_idle = None;
     let mut latest = Ns::ZERO;
     for &c in cpus.iter().filter(|c| allowed.has(**c)) {
-        if sh.sched_idle_cpu(c) {
+        if sh.release.rule_on(&SCHED_IDLE) && sh.sched_idle_cpu(c) {
             if !sh.release.sched_idle_last {
                 return Placement { cpu: c, rule: &SCHED_IDLE };
             }
             sched_idle = sched_idle.or(Some(c));
             continue;
         }
-        if sh.idle_cpu(c) {
+        if sh.release.rule_on(&IDLE) && sh.idle_cpu(c) {
             // D2.
             if shallowest.is_none() || sh.rq(c).idle_stamp > latest {
                 latest = sh.rq(c).idle_stamp;

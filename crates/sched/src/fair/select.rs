@@ -138,7 +138,8 @@ pub trait Facts {
     fn d(&self) -> &Domains;
 }
 
-static WIDE: Cause = Cause::new(CauseKind::Placement, "wake_wide");
+/// The wakee's and the waker's flips say that one has many partners.
+pub static WIDE: Cause = Cause::new(CauseKind::Placement, "wake_wide");
 static WAKER_NOT_ALLOWED: Cause = Cause::new(CauseKind::Placement, "waker's CPU not allowed");
 static WAKER_ON_PREV: Cause = Cause::new(CauseKind::Placement, "waker on prev");
 static NO_AFFINE_DOMAIN: Cause = Cause::new(CauseKind::Placement, "no affine domain");

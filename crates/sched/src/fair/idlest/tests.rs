@@ -91,7 +91,7 @@ fn overloaded_groups_by_load() {
 }
 
 #[test]
-fn a_sched_idle_cpu_is_taken_at_once() {
+pub(crate) fn a_sched_idle_cpu_is_taken_at_once() {
     let mut sh = lab(&v6_1(), 1, 2, 2, &[(0, 2), (1, 2), (2, 1), (3, 1)]);
     sh.loads[2].idle_h_nr = 1;
     sh.loads[2].util_avg = 0;

@@ -36,9 +36,9 @@ fn leftmost_runs_and_a_tie_goes_to_the_one_that_waits() {
     let mut b = board();
     let curr = b.runs(10 * MS);
     let w = b.waits(10 * MS);
-    assert_eq!(b.fair.decide_pick_cfs(CfsId(0)).0, w);
+    assert_eq!(b.fair.decide_pick_cfs(&b.release, CfsId(0)).0, w);
     b.fair.ses[curr.ix()].vruntime = VTime(10 * MS - 1);
-    assert_eq!(b.fair.decide_pick_cfs(CfsId(0)).0, curr);
+    assert_eq!(b.fair.decide_pick_cfs(&b.release, CfsId(0)).0, curr);
 }
 
 #[test]
@@ -47,14 +47,14 @@ fn a_skipped_leftmost_gives_way_to_a_second_within_granularity() {
     let first = b.waits(10 * MS);
     let second = b.waits(14 * MS);
     b.fair.cfs[0].skip = first;
-    let (se, rule) = b.fair.decide_pick_cfs(CfsId(0));
+    let (se, rule) = b.fair.decide_pick_cfs(&b.release, CfsId(0));
     assert_eq!((se, name(rule)), (second, SKIPPED.name));
     // 4 ms and one ns: beyond it.
     let mut b = board();
     let first = b.waits(10 * MS);
     b.waits(14 * MS + 1);
     b.fair.cfs[0].skip = first;
-    assert_eq!(b.fair.decide_pick_cfs(CfsId(0)).0, first);
+    assert_eq!(b.fair.decide_pick_cfs(&b.release, CfsId(0)).0, first);
 }
 
 #[test]
@@ -63,7 +63,7 @@ fn a_skipped_current_gives_way_to_the_first_that_waits() {
     let curr = b.runs(10 * MS);
     let w = b.waits(12 * MS);
     b.fair.cfs[0].skip = curr;
-    assert_eq!(b.fair.decide_pick_cfs(CfsId(0)).0, w);
+    assert_eq!(b.fair.decide_pick_cfs(&b.release, CfsId(0)).0, w);
 }
 
 #[test]
@@ -73,7 +73,7 @@ fn the_current_is_second_when_it_sorts_before_the_next() {
     b.waits(12 * MS);
     let curr = b.runs(11 * MS);
     b.fair.cfs[0].skip = first;
-    assert_eq!(b.fair.decide_pick_cfs(CfsId(0)).0, curr);
+    assert_eq!(b.fair.decide_pick_cfs(&b.release, CfsId(0)).0, curr);
 }
 
 #[test]
@@ -84,14 +84,14 @@ fn next_beats_last_beats_leftmost_all_within_granularity() {
     let next = b.waits(14 * MS);
     let far = b.waits(15 * MS);
     b.fair.cfs[0].last = last;
-    assert_eq!(name(b.fair.decide_pick_cfs(CfsId(0)).1), LAST_BUDDY.name);
+    assert_eq!(name(b.fair.decide_pick_cfs(&b.release, CfsId(0)).1), LAST_BUDDY.name);
     b.fair.cfs[0].next = next;
-    let (se, rule) = b.fair.decide_pick_cfs(CfsId(0));
+    let (se, rule) = b.fair.decide_pick_cfs(&b.release, CfsId(0));
     assert_eq!((se, name(rule)), (next, NEXT_BUDDY.name));
     b.fair.cfs[0].next = far;
-    assert_eq!(b.fair.decide_pick_cfs(CfsId(0)).0, last);
+    assert_eq!(b.fair.decide_pick_cfs(&b.release, CfsId(0)).0, last);
     b.fair.cfs[0].last = far;
-    assert_eq!(b.fair.decide_pick_cfs(CfsId(0)).0, left);
+    assert_eq!(b.fair.decide_pick_cfs(&b.release, CfsId(0)).0, left);
 }
 
 // --- wakeup preemption, row by row ----------------------------------------------------------
@@ -221,7 +221,7 @@ fn the_preempted_is_last_buddy_of_a_crowded_queue() {
 
 /// Row 6 and 7: two groups, one of them idle.
 #[test]
-fn rows_6_and_7_idle_groups() {
+pub(crate) fn rows_6_and_7_idle_groups() {
     let mut b = board();
     let (g, h) = (b.fair.new_group(TgId(0)), b.fair.new_group(TgId(0)));
     let (tc, tw) =

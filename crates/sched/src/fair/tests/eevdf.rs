@@ -186,7 +186,7 @@ fn row_8_and_9_only_a_picked_wakee_preempts() {
 }
 
 #[test]
-fn a_shorter_slice_ends_the_protection() {
+pub(crate) fn a_shorter_slice_ends_the_protection() {
     wakeup((10, 20), (10, 12)).expect(false, false, NOT_PICKED.name);
     wakeup((10, 20), (10, 12)).slice(MS).expect(true, true, "wakeup: shorter slice is picked");
     // Not eligible, or due later while the running one is eligible: no.

@@ -184,6 +184,6 @@ fn the_leftmost_is_the_least() {
         let key =
             |s: &SeId| (b.fair.ses[s.ix()].vruntime.0, u32::from(*s == b.fair.cfs[0].curr), s.0);
         let naive = (0..n as usize).map(SeId::from_ix).min_by_key(key);
-        assert_eq!(Some(b.fair.decide_pick_cfs(CfsId(0)).0), naive);
+        assert_eq!(Some(b.fair.decide_pick_cfs(&b.release, CfsId(0)).0), naive);
     }
 }
