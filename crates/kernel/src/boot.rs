@@ -27,7 +27,7 @@ use crate::unix::UnixSock;
 use crate::wait::WaitQueue;
 use vruntime_base::{Cpu, CpuMask, Ledger, Noise, Ns, Stream, TaskId};
 use vruntime_machine::{Lock, LockQueue, SpecError, Topology, hint, idle};
-use vruntime_sched::cx::Shared;
+use vruntime_sched::cx::{Shared, WakeStats};
 use vruntime_sched::domains::Domains;
 use vruntime_sched::registry;
 use vruntime_sched::release::Release;
@@ -130,6 +130,7 @@ impl Sim {
             (0..nr_cpus).map(|c| warm_rq(Cpu::from_ix(c), release.migration_cost_ns)).collect();
         let (paces, paths) = crate::path::paces(&machine);
         let mut sh = Shared {
+            wakes: vec![WakeStats::default(); domains.nr_slots()],
             domains,
             tasks: Vec::new(),
             rqs,

@@ -2,6 +2,7 @@
 
 pub use crate::checks::CheckReport;
 use crate::program::{Latency, Workload};
+pub use crate::schedstat::Schedstat;
 pub use crate::variation::{Knockout, Knockouts, Variation};
 use std::sync::Arc;
 use vruntime_base::{Func, Histogram, Ns, Resource, Timeline};
@@ -27,6 +28,8 @@ pub struct RunSpec {
     pub variation: Variation,
     /// Keep a [`Timeline`] of at most this many events.
     pub timeline: usize,
+    /// Keep the counters of every CPU and domain ([`Schedstat`]).
+    pub schedstat: bool,
 }
 
 /// How much of the benchmark is simulated.
@@ -163,4 +166,6 @@ pub struct RunRecord {
     pub checks: Option<CheckReport>,
     /// Events, if asked for.
     pub timeline: Timeline,
+    /// The counters of every CPU and domain, if asked for.
+    pub schedstat: Option<Schedstat>,
 }

@@ -100,7 +100,7 @@ impl Sim {
 
     /// `schedule()` begins.
     pub(crate) fn schedule(&mut self, c: Cpu) {
-        self.stats.count.sched_count += 1;
+        self.stats.cpus[c.ix()].sched_count += 1;
         self.cpus[c.ix()].mutex = ChannelId::NONE;
         let at = self.now + self.work(c, Func::Schedule, self.machine.costs.schedule_base);
         if let Some(at) = self.lock_rq(c, c, at, Frame::ScheduleLocked) {
@@ -183,7 +183,7 @@ impl Sim {
 
     fn go_idle(&mut self, c: Cpu, at: Ns) {
         let ((), cost) = self.hook(c, at, |s, cx| s.set_idle(cx, c));
-        self.stats.count.sched_goidle += 1;
+        self.stats.cpus[c.ix()].sched_goidle += 1;
         self.switch_to(c, TaskId(u32::from(c.0)), at + cost);
     }
 
@@ -258,7 +258,11 @@ impl Sim {
             self.stats.wakeup_latency.record(at.saturating_sub(k.woken_at));
             k.woken_at = Ns::ZERO;
         }
-        self.stats.sched_delay.record(at.saturating_sub(k.runnable_since));
+        let waited = at.saturating_sub(k.runnable_since);
+        self.stats.sched_delay.record(waited);
+        let cpu = &mut self.stats.cpus[c.ix()];
+        cpu.run_delay += waited.0;
+        cpu.pcount += 1;
         let at = at + self.fetch_woken(c, next);
         self.warm_up(c, next, at)
     }
@@ -305,7 +309,7 @@ impl Sim {
         self.stats.switches_of[c.ix()] += 1;
         self.stats.count.context_switches += 1;
         let prev_idle = prev.ix() < nr_cpus;
-        self.stats.task_clock(c, prev.ix() >= 2 * nr_cpus, at);
+        self.stats.task_clock(c, prev, at);
         let t = &mut self.sh.tasks[prev.ix()];
         let stays = t.state == TaskState::Running;
         let step = self.tasks[prev.ix()].step;

@@ -3,6 +3,7 @@
 use crate::checks::{CheckReport, Checker};
 use crate::program::Latency;
 use crate::record::{GroupProgress, RunRecord, RunSpec, Sampling};
+use crate::schedstat::Counted;
 use crate::sim::{Channel, Sim};
 use crate::stats::{Snapshot, pid};
 use crate::task::KTask;
@@ -56,7 +57,13 @@ fn drive(mut sim: Sim, spec: &RunSpec, progress: &Progress) -> RunRecord {
     let control = sim.cpus.len();
     sim.events.set(control, CHECK);
     let checker = spec.checks.then(Checker::default);
-    let mut watch = Watch { progress, sampling: spec.sampling, warm: false, checker };
+    let mut watch = Watch {
+        progress,
+        sampling: spec.sampling,
+        schedstat: spec.schedstat,
+        warm: false,
+        checker,
+    };
     sim.run(&mut watch);
     let checks = watch.checker.map(|k| k.report);
     sim.into_record(spec, checks)
@@ -66,6 +73,7 @@ fn drive(mut sim: Sim, spec: &RunSpec, progress: &Progress) -> RunRecord {
 pub(crate) struct Watch<'a> {
     progress: &'a Progress,
     sampling: Sampling,
+    schedstat: bool,
     /// The warm-up is over.
     warm: bool,
     checker: Option<Checker>,
@@ -89,7 +97,7 @@ impl Sim {
         let mut next = t + CHECK;
         // From the benchmark's start, in case it is over before the warm-up is.
         if self.stats.mark_start.is_some() && self.stats.window.is_none() {
-            self.open_window(t);
+            self.open_window(t, w.schedstat);
         }
         match w.sampling {
             Sampling::Full { limit } => {
@@ -102,7 +110,7 @@ impl Sim {
                 if let Some(start) = self.stats.mark_start {
                     if !w.warm && t >= start + warmup {
                         w.warm = true;
-                        self.open_window(t);
+                        self.open_window(t, w.schedstat);
                     }
                     let opened = self.stats.window.as_ref().map_or(t, |s| s.at);
                     let due = if w.warm { opened + window } else { start + warmup };
@@ -122,8 +130,9 @@ impl Sim {
         self.cpus.iter().all(|c| c.is_stopped() && c.ipi_at >= Ns::NEVER && c.timer_at >= Ns::NEVER)
     }
 
-    fn open_window(&mut self, at: Ns) {
+    fn open_window(&mut self, at: Ns, schedstat: bool) {
         self.settle_all(at);
+        let schedstat = if schedstat { self.counted() } else { Counted::default() };
         let s = &mut self.stats;
         s.wakeup_latency = Histogram::default();
         s.sched_delay = Histogram::default();
@@ -133,12 +142,13 @@ impl Sim {
         }
         s.window = Some(Snapshot {
             at,
-            count: s.count.clone(),
+            count: s.counters(),
             switches: s.switches.clone(),
             placements: s.placements.clone(),
             migrations: s.migrations.clone(),
             ledger: self.sh.ledger.clone(),
             events: s.events,
+            schedstat,
         });
     }
 
@@ -147,8 +157,7 @@ impl Sim {
         for c in 0..self.cpus.len() {
             let c = Cpu::from_ix(c);
             self.settle(c, t);
-            let counts = self.curr(c).ix() >= 2 * self.cpus.len();
-            self.stats.task_clock(c, counts, t);
+            self.stats.task_clock(c, self.curr(c), t);
         }
     }
 
@@ -165,6 +174,7 @@ impl Sim {
                 migrations: Default::default(),
                 ledger: vruntime_base::Ledger::new(self.cpus.len()),
                 events: 0,
+                schedstat: Counted::default(),
             });
         }
         let gaps = (0..self.cpus.len()).map(|c| self.ledger_gap(Cpu::from_ix(c)));
@@ -176,8 +186,10 @@ impl Sim {
             let rows = self.task_rows(spec.workload.comm());
             self.stats.timeline.name_tasks(rows);
         }
-        let s = self.stats;
-        let w = s.window.expect("set above");
+        let from = self.stats.window.as_ref().map(|w| &w.schedstat);
+        let schedstat = from.filter(|_| spec.schedstat).map(|from| self.schedstat(from));
+        let mut s = self.stats;
+        let w = s.window.take().expect("set above");
         let started = s.mark_start.unwrap_or(Ns::ZERO);
         let groups: Vec<GroupProgress> = s
             .groups
@@ -208,7 +220,7 @@ impl Sim {
             complete: s.mark_stop.is_some(),
             time,
             groups,
-            counters: s.count.since(&w.count),
+            counters: s.counters().since(&w.count),
             switches: s.switches.since(&w.switches).by_name(),
             placements: s.placements.since(&w.placements).by_name(),
             migrations: s.migrations.since(&w.migrations).by_name(),
@@ -222,6 +234,7 @@ impl Sim {
             ledger_gap,
             checks,
             timeline: s.timeline,
+            schedstat,
         }
     }
 

@@ -2,6 +2,7 @@
 
 use crate::program::{Builder, Latency, LatencyId};
 use crate::record::Counters;
+use crate::schedstat::{Counted, CpuStats};
 use vruntime_base::{CauseCounts, Cpu, Event, Histogram, Ledger, Ns, TaskId, Timeline};
 
 /// One progress group.
@@ -15,7 +16,9 @@ pub(crate) struct Group {
 
 /// Counters of a run in progress.
 pub(crate) struct Stats {
+    /// What is counted over all CPUs; those of `cpus` are added where it is read.
     pub count: Counters,
+    pub cpus: Vec<CpuStats>,
     pub switches: CauseCounts,
     pub placements: CauseCounts,
     pub migrations: CauseCounts,
@@ -57,12 +60,15 @@ pub(crate) struct Snapshot {
     pub migrations: CauseCounts,
     pub ledger: Ledger,
     pub events: u64,
+    /// If they are asked for.
+    pub schedstat: Counted,
 }
 
 impl Stats {
     pub(crate) fn new(nr_cpus: usize, b: &Builder, timeline_max: usize) -> Stats {
         Stats {
             count: Counters::default(),
+            cpus: vec![CpuStats::default(); nr_cpus],
             switches: CauseCounts::default(),
             placements: CauseCounts::default(),
             migrations: CauseCounts::default(),
@@ -98,6 +104,17 @@ impl Stats {
             .rotate_left(29);
     }
 
+    /// The counters over all CPUs.
+    pub(crate) fn counters(&self) -> Counters {
+        let sum = |f: fn(&CpuStats) -> u64| self.cpus.iter().map(f).sum();
+        Counters {
+            wakeups_local: sum(|c| c.ttwu_local),
+            sched_count: sum(|c| c.sched_count),
+            sched_goidle: sum(|c| c.sched_goidle),
+            ..self.count.clone()
+        }
+    }
+
     /// A message of `group` has been received.
     #[inline(always)]
     pub(crate) fn message(&mut self, group: u16, at: Ns) {
@@ -110,12 +127,18 @@ impl Stats {
         }
     }
 
-    /// The current task of `c` has been on it until `at`; `counts` if it is of the workload.
+    /// The current task `p` of `c` has been on it until `at`. Below tasks of the workload are an
+    /// idle task and a stopper of each CPU.
     #[inline]
-    pub(crate) fn task_clock(&mut self, c: Cpu, counts: bool, at: Ns) {
+    pub(crate) fn task_clock(&mut self, c: Cpu, p: TaskId, at: Ns) {
+        let nr_cpus = self.cpus.len();
         let until = &mut self.counted_until[c.ix()];
-        if counts {
-            self.count.task_clock_ns += at.saturating_sub(*until).0;
+        let ran = at.saturating_sub(*until).0;
+        if p.ix() >= nr_cpus {
+            self.cpus[c.ix()].rq_cpu_time += ran;
+        }
+        if p.ix() >= 2 * nr_cpus {
+            self.count.task_clock_ns += ran;
         }
         *until = at.max(*until);
     }

@@ -192,6 +192,7 @@ impl Sim {
 
     fn yield_with_lock(&mut self, c: Cpu, at: Ns) {
         self.update_rq_clock(c, at);
+        self.stats.cpus[c.ix()].yld_count += 1;
         let ((), cost) = self.hook(c, at, |s, cx| s.yield_task(cx, c));
         self.resched.retain(|r| r.0 != c);
         self.hold_rq(c, c, at + cost);

@@ -202,6 +202,7 @@ impl Sim {
     fn queue_on_list(&mut self, c: Cpu, mut at: Ns) {
         let WakeOp { p, target, migrated, .. } = self.cpus[c.ix()].wake;
         self.stats.count.wakeups_queued += 1;
+        self.ttwu_stat(c, target);
         at += self.work(c, Func::TtwuQueue, self.machine.costs.wake_list_push);
         let lines = self.rq_lines(2, target, c);
         at += self.waited(c, Func::TtwuQueue, Resource::RqLine, lines);
@@ -237,8 +238,8 @@ impl Sim {
         let WakeOp { p, target, sync, migrated, new } = self.cpus[c.ix()].wake;
         at += self.fetch_wakee(c, p);
         at = self.activate(c, target, p, migrated, new, sync, at);
-        if target == c && !new {
-            self.stats.count.wakeups_local += 1;
+        if !new {
+            self.ttwu_stat(c, target);
         }
         self.hold_rq(c, target, at);
         self.wake_done(c, at);
@@ -310,9 +311,7 @@ impl Sim {
             return;
         }
         self.stats.count.wakeups_on_rq += 1;
-        if target == c {
-            self.stats.count.wakeups_local += 1;
-        }
+        self.ttwu_stat(c, target);
         let delayed = self.sched.is_delayed(p);
         let running = self.curr(target) == p;
         let skip = running && self.sh.release.ttwu_runnable_skip_curr;

@@ -28,6 +28,7 @@ fn every_message_arrives() {
                     checks: true,
                     variation: Default::default(),
                     timeline: 0,
+                    schedstat: false,
                 };
                 let at = format!("{machine} {kernel} {kind:?}");
                 let r = run(&spec).unwrap();
@@ -56,6 +57,7 @@ fn a_benchmark_that_ends_in_the_warm_up_is_measured_whole() {
             checks: false,
             variation: Default::default(),
             timeline: 0,
+            schedstat: false,
         };
         run(&spec).unwrap()
     };

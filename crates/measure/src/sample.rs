@@ -55,5 +55,6 @@ pub fn record(kernel: &str, seed: u64, seconds: f64) -> RunRecord {
         ledger_gap: 0,
         checks: None,
         timeline: Timeline::default(),
+        schedstat: None,
     }
 }

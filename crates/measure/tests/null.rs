@@ -23,6 +23,7 @@ fn runs(machine: &str, command: &str, kernel: &str, first: u64, n: u64) -> Vec<R
         checks: false,
         variation: Default::default(),
         timeline: 0,
+        schedstat: false,
     };
     let mut of_seed = |seed| {
         spec.seed = seed;

@@ -5,7 +5,7 @@
 use std::time::Instant;
 use vruntime_base::{Cpu, CpuMask, Ledger, Noise, Ns, TaskId};
 use vruntime_machine::Machine;
-use vruntime_sched::cx::{Cx, Shared};
+use vruntime_sched::cx::{Cx, Shared, WakeStats};
 use vruntime_sched::domains::Domains;
 use vruntime_sched::registry;
 use vruntime_sched::release::Release;
@@ -30,6 +30,7 @@ fn main() {
         ..Rq::idle(Cpu::from_ix(c))
     };
     let mut sh = Shared {
+        wakes: vec![WakeStats::default(); domains.nr_slots()],
         domains,
         tasks: vec![task(Policy::Idle, TgId(0)); n],
         rqs: (0..n).map(rq).collect(),

@@ -20,12 +20,23 @@ pub struct Shared {
     pub loads: Vec<RqLoad>,
     /// Interned affinity masks.
     pub affinities: Affinities,
+    /// What wakeups count, by slot of a CPU's domain ([`Domains::slots`]).
+    pub wakes: Vec<WakeStats>,
     /// CPUs with their tick stopped (`nohz.idle_cpus_mask`).
     pub nohz_idle: CpuMask,
     /// Where CPU time went.
     pub ledger: Ledger,
     /// All randomness.
     pub noise: Noise,
+}
+
+/// Counters of wakeups in `/proc/schedstat`, for a domain of the waker's CPU.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct WakeStats {
+    /// Wakeups on another CPU whose lowest common domain this is.
+    pub ttwu_wake_remote: u64,
+    /// Wakees that `wake_affine` pulled to this CPU.
+    pub ttwu_move_affine: u64,
 }
 
 impl Shared {

@@ -31,6 +31,7 @@ pub fn check(r: &Release) -> Result<(), OutOfRange> {
     let ranges = [
         // 24 is the least that any architecture offers; a tick of 100 us is one already.
         ("hz", u64::from(r.hz), 24, 10_000),
+        ("schedstat_version", r.schedstat_version.into(), 15, 17),
         ("busy_factor", r.busy_factor.into(), 1, 1_000),
         // 100 is "no imbalance at all".
         ("imbalance_pct", r.imbalance_pct.into(), 100, 1_000),

@@ -9,7 +9,7 @@
 //! (`put_prev_task`) only when its successor is known, also over a newidle balance.
 //! **Example.** A stopper wakes on a CPU that runs a FIFO task: it runs next, then the FIFO task.
 
-use crate::balance::{Balancer, nr_running_grew};
+use crate::balance::{Balancer, SdStats, nr_running_grew};
 use crate::cx::Cx;
 use crate::domains::Domains;
 use crate::fair::{Fair, SeId};
@@ -338,6 +338,10 @@ impl Scheduler for Linux {
 
     fn active_attach(&mut self, cx: &mut Cx, p: TaskId) {
         self.balancer.attach(&mut self.fair, cx, p);
+    }
+
+    fn domain_stats(&self) -> &[SdStats] {
+        self.balancer.stats()
     }
 
     fn take_moved(&mut self) -> &mut Vec<Moved> {

@@ -147,6 +147,8 @@ release! {
     scheduler: String,
     /// Ticks per second (CONFIG_HZ).
     hz: u32,
+    /// Layout of `/proc/schedstat`.
+    schedstat_version: u32,
     /// Preemption model.
     preempt: Preempt,
     /// Fair class: `cfs` or `eevdf`.

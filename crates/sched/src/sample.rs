@@ -1,6 +1,6 @@
 //! Releases and machines that tests of this crate share.
 
-use crate::cx::Shared;
+use crate::cx::{Shared, WakeStats};
 use crate::domains::Domains;
 use crate::release::*;
 use crate::task::{Affinities, Rq, RqLoad, Task, TaskState};
@@ -62,6 +62,7 @@ fn facts_6_1() -> Release {
         description: String::new(),
         scheduler: "linux".into(),
         hz: 250,
+        schedstat_version: 15,
         preempt: Preempt::None,
         fair: FairKind::Cfs,
         gentle_fair_sleepers: true,
@@ -228,6 +229,7 @@ fn facts_6_12() -> Release {
     Release {
         name: "v6.12".into(),
         version: "6.12.117".into(),
+        schedstat_version: 16,
         fair: FairKind::Eevdf,
         pick_buddy: true,
         place_lag: true,
@@ -267,6 +269,7 @@ fn facts_6_18() -> Release {
     Release {
         name: "v6.18".into(),
         version: "6.18.2".into(),
+        schedstat_version: 17,
         slice_protection: SliceProtection::Vprot,
         reweight_places_again: true,
         zero_vruntime: false,
@@ -396,8 +399,10 @@ pub fn rq(c: Cpu) -> Rq {
 /// The shared state of an idle machine.
 pub fn shared(topo: &Topology, k: Release) -> Shared {
     let n = topo.nr_cpus();
+    let domains = Domains::build(topo, &k);
     Shared {
-        domains: Domains::build(topo, &k),
+        wakes: vec![WakeStats::default(); domains.nr_slots()],
+        domains,
         release: k,
         tasks: (0..n).map(|c| Task { cpu: Cpu::from_ix(c), ..task() }).collect(),
         rqs: (0..n).map(|c| rq(Cpu::from_ix(c))).collect(),

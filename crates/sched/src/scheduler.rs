@@ -5,6 +5,7 @@
 //! Contracts common to all hooks: they run at `cx.now` on `cx.cpu`, with the lock of the run queue
 //! they change held by the caller; they charge their cost to `cx`; they never loop over time.
 
+use crate::balance::SdStats;
 use crate::cx::Cx;
 use crate::task::{Policy, TgId};
 use vruntime_base::{Cause, Cpu, TaskId};
@@ -206,6 +207,11 @@ pub trait Scheduler {
     /// That task enters the queue of its CPU, whose lock is held now, and no other.
     fn active_attach(&mut self, cx: &mut Cx, p: TaskId) {
         let _ = (cx, p);
+    }
+
+    /// Counters of balancing of the domains, by slot; none if it does not balance.
+    fn domain_stats(&self) -> &[SdStats] {
+        &[]
     }
 
     /// Tasks moved since the driver last asked, with the cause; the driver empties it and does

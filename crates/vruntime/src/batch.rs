@@ -34,6 +34,8 @@ pub struct Batch {
     pub checks: bool,
     /// Keep this many events of each run.
     pub timeline: usize,
+    /// Keep the counters of every CPU and domain.
+    pub schedstat: bool,
     /// No progress bar.
     pub quiet: bool,
 }
@@ -84,6 +86,7 @@ impl Batch {
             sampling: self.sampling,
             variation: self.variation.clone(),
             timeline: self.timeline,
+            schedstat: self.schedstat,
             checks: self.checks,
         }
     }

@@ -125,6 +125,9 @@ pub struct RunArgs {
     #[arg(long, value_name = "N", default_value_t = 4_000_000, requires = "trace",
           allow_hyphen_values = true, value_parser = whole(1..=1_000_000_000))]
     pub trace_events: u64,
+    /// Write the counters of the measured window as the kernel's /proc/schedstat shows them
+    #[arg(long, value_name = "FILE", conflicts_with = "seeds")]
+    pub schedstat: Option<PathBuf>,
 }
 
 /// `vruntime compare`

@@ -97,6 +97,7 @@ impl Lab<'_> {
                 checks: false,
                 variation: variation.clone(),
                 timeline: 0,
+                schedstat: false,
             }));
         }
         let records = run_specs(&specs, self.threads, self.quiet)?;

@@ -20,6 +20,7 @@ fn count(window_ms: u64) -> (u64, u64) {
         sampling: Sampling::Window { warmup: Ns::from_ms(20), window: Ns::from_ms(window_ms) },
         variation: Default::default(),
         timeline: 0,
+        schedstat: false,
         checks: false,
     };
     let before = allocations();

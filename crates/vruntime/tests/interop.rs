@@ -35,6 +35,7 @@ fn sample() -> &'static Sample {
             variation: Default::default(),
             checks: false,
             timeline: 1_000_000,
+            schedstat: false,
         };
         let timeline = run(&spec).unwrap().timeline;
         let dir = tempfile::tempdir().unwrap();

@@ -22,6 +22,7 @@ fn spec(machine: &str, expression: &str, workload: &str, variation: Variation) -
         checks: true,
         variation,
         timeline: 0,
+        schedstat: false,
     }
 }
 

@@ -92,10 +92,18 @@ fn rules() -> Vec<Mutant> {
 }
 
 /// Each switch as another release has it: every value that one of the releases inside the program
-/// gives to a field which is not the name, the class or a length of time.
+/// gives to a field which is not the name, the class, a layout or a length of time.
 fn switches() -> Vec<Mutant> {
-    const OTHERS: [&str; 7] =
-        ["name", "version", "description", "scheduler", "fair", "hz", "preempt"];
+    const OTHERS: [&str; 8] = [
+        "name",
+        "version",
+        "description",
+        "scheduler",
+        "fair",
+        "hz",
+        "preempt",
+        "schedstat_version",
+    ];
     let fields = |e| serde_json::to_value(kernel(e).unwrap().release).unwrap();
     let all: Vec<_> = builtin_kernels().iter().map(|(name, _)| fields(name)).collect();
     let mut mutants: Vec<Mutant> = Vec::new();

@@ -30,6 +30,7 @@ fn records(first_seed: u64) -> Vec<RunRecord> {
         checks: false,
         variation: Default::default(),
         timeline: 0,
+        schedstat: false,
     };
     (first_seed..first_seed + SEEDS).map(|seed| run(&one(seed)).unwrap()).collect()
 }

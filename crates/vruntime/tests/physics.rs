@@ -30,6 +30,7 @@ fn runs(machine: &MachineSpec, groups: u32, queue: &str, without: &[Knockout]) -
                 ..Variation::default()
             },
             timeline: 0,
+            schedstat: false,
         };
         run(&spec).unwrap()
     };
@@ -120,6 +121,7 @@ fn who_is_preempted_by_a_wakeup_does_not_pay_for_the_way_out() {
         checks: false,
         variation: Variation::default(),
         timeline: 0,
+        schedstat: false,
     })
     .unwrap();
     let c = &record.counters;
@@ -143,6 +145,7 @@ fn buffers_that_left_the_cache_take_longer_to_receive() {
             checks: false,
             variation: Variation::default(),
             timeline: 0,
+            schedstat: false,
         })
         .unwrap();
         let own = record.cpu_time.iter().filter(|e| e.0 == Func::UnixRecv);

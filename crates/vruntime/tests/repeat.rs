@@ -13,6 +13,7 @@ use vruntime::kernel::simulate::run;
 fn batch(threads: usize) -> Vec<RunRecord> {
     let batch = Batch {
         timeline: 0,
+        schedstat: false,
         machine: Arc::new(builtin_machine("numa-48").unwrap()),
         kernels: ["v6.1", "v6.12"].map(|k| kernel(k).unwrap()).to_vec(),
         variation: Default::default(),
@@ -53,6 +54,7 @@ fn what_looks_on_changes_nothing() {
         checks: false,
         variation: Default::default(),
         timeline: 0,
+        schedstat: false,
     };
     let plain = run(&spec).unwrap();
     let watched = run(&RunSpec { checks: true, timeline: 1_000_000, ..spec }).unwrap();
@@ -72,6 +74,7 @@ fn golden(machine: &str, release: &str, workload: &str, expected: Expect) {
         checks: true,
         variation: Default::default(),
         timeline: 0,
+        schedstat: false,
     })
     .unwrap();
     let c = &record.counters;

@@ -177,6 +177,7 @@ fn drawn(number: u64) -> RunSpec {
         checks: true,
         variation: d.variation(),
         timeline: 0,
+        schedstat: false,
     }
 }
 
@@ -292,6 +293,7 @@ fn a_wrong_policy_is_caught() {
             checks: true,
             variation: Default::default(),
             timeline: 0,
+            schedstat: false,
         };
         let go = |s: &RunSpec| run_with(s, &move |topo| Box::new(Canary::new(topo, fault)));
         let found = findings(&spec, go);

@@ -60,6 +60,7 @@ fn cyclictest(machine: &str, kernel_name: &str, words: &str) -> Vec<Latency> {
         checks: true,
         variation: Default::default(),
         timeline: 0,
+        schedstat: false,
     })
     .unwrap();
     assert!(r.complete);

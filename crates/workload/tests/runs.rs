@@ -18,6 +18,7 @@ fn whole(command: &str) -> RunRecord {
         checks: true,
         variation: Default::default(),
         timeline: 0,
+        schedstat: false,
     };
     run(&spec).unwrap()
 }

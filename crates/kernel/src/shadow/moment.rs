@@ -19,7 +19,7 @@ use vruntime_sched::balance::alone::{Locked, LoneEnd, LonePass};
 use vruntime_sched::balance::imbalance::MigrationType;
 use vruntime_sched::balance::stats::{GroupStats, GroupType, group_classify};
 use vruntime_sched::balance::{Balancer, SdState};
-use vruntime_sched::cx::{Cx, Shared};
+use vruntime_sched::cx::{Cx, Shared, WakeStats};
 use vruntime_sched::domains::Domains;
 use vruntime_sched::fair::{CfsId, Fair, SchedAvg, SeId};
 use vruntime_sched::release::Release;
@@ -158,6 +158,7 @@ impl Ground {
     pub fn new(topo: &Topology, domains: &Domains, release: &Release) -> Ground {
         let n = topo.nr_cpus();
         let sh = Shared {
+            wakes: vec![WakeStats::default(); domains.nr_slots()],
             domains: domains.clone(),
             release: release.clone(),
             // The idle tasks, and one for whatever else runs.

@@ -59,8 +59,8 @@ pub struct LbStats {
     pub balanced: u64,
     /// Passes that found something and moved nothing.
     pub failed: u64,
-    /// Sum of imbalances, of whatever kind.
-    pub imbalance: u64,
+    /// Sums of imbalances, by [`MigrationType`].
+    pub imbalance: [u64; 3],
     /// Tasks moved.
     pub gained: u64,
     /// Of them cache hot.
@@ -82,10 +82,6 @@ pub struct SdStats {
     pub alb_failed: u64,
     /// Of them with one.
     pub alb_pushed: u64,
-    /// Remote wakeups whose lowest common domain this is.
-    pub ttwu_wake_remote: u64,
-    /// Wakeups pulled to the waker's CPU in this domain.
-    pub ttwu_move_affine: u64,
 }
 
 /// What a CPU keeps for each of its domains (`struct sched_domain`, the part that changes).
@@ -345,13 +341,9 @@ impl Balancer {
     pub fn is_active(&self, cpu: Cpu) -> bool {
         self.runs[cpu.ix()].phase != Phase::Off
     }
-    /// The counters of the domain at `slot` ([`Domains::slots`]).
-    pub fn stats(&self, slot: usize) -> &SdStats {
-        &self.tables.stats[slot]
-    }
-    /// The same for those that a wakeup counts.
-    pub fn stats_mut(&mut self, slot: usize) -> &mut SdStats {
-        &mut self.tables.stats[slot]
+    /// The counters of all domains, by slot ([`Domains::slots`]).
+    pub fn stats(&self) -> &[SdStats] {
+        &self.tables.stats
     }
     /// The state of the domain at `slot`.
     pub fn state(&self, slot: usize) -> &SdState {

@@ -184,7 +184,7 @@ fn search(run: &mut Run, w: &mut World, cx: &mut Cx) -> GoesTo {
         stats.nobusyq += 1;
         return balanced(run, w, cx);
     };
-    stats.imbalance += imbalance.amount as u64;
+    stats.imbalance[imbalance.kind as usize] += imbalance.amount as u64;
     let env = &mut run.env;
     env.imbalance = imbalance;
     env.src_cpu = src;

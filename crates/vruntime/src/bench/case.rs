@@ -104,6 +104,7 @@ impl Case {
             sampling: Sampling::Window { warmup: self.warmup, window },
             variation: Default::default(),
             timeline: 0,
+            schedstat: false,
             checks: false,
         })
     }

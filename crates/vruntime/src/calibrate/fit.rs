@@ -101,6 +101,7 @@ fn modelled(spec: &MachineSpec, release: &Arc<Release>) -> Option<f64> {
         sampling: Sampling::Window { warmup: Ns::from_ms(5), window: Ns::from_ms(20) },
         variation: Default::default(),
         timeline: 0,
+        schedstat: false,
         checks: false,
     })
     .ok()?;

@@ -74,6 +74,7 @@ pub fn explanation(
                 draw: None,
             },
             timeline: 0,
+            schedstat: false,
         };
         let specs: Vec<RunSpec> = points.iter().map(spec).collect();
         let keys = specs.iter().map(key).collect::<Result<Vec<_>, _>>()?;

@@ -60,6 +60,7 @@ fn batch(s: &Simulation, kernels: &[String], seeds: Vec<u64>) -> Result<Batch, F
         threads: s.threads as usize,
         checks: s.checks,
         timeline: 0,
+        schedstat: false,
         quiet: s.quiet,
     })
 }

@@ -1,16 +1,17 @@
 //! `vruntime run`
 
 use crate::cli::RunArgs;
-use crate::failure::{Done, Failure};
+use crate::failure::{Done, Failure, writable};
 use crate::trace_file::TraceFile;
 use serde_json::{Value, json};
 use std::fmt::Write;
+use std::fs;
 use vruntime_kernel::program::Workload;
 use vruntime_kernel::record::{RunRecord, Sampling};
 use vruntime_measure::RunJson;
 use vruntime_measure::stats::{mean, sd};
 use vruntime_report::numbers::duration;
-use vruntime_report::run_text;
+use vruntime_report::{run_text, schedstat_text};
 
 /// Runs one kernel with one or several seeds.
 pub fn run(args: &RunArgs) -> Result<Done, Failure> {
@@ -21,10 +22,18 @@ pub fn run(args: &RunArgs) -> Result<Done, Failure> {
     if trace.is_some() {
         batch.timeline = args.trace_events as usize;
     }
+    if let Some(path) = &args.schedstat {
+        writable(path)?;
+        batch.schedstat = true;
+    }
     let mut records = batch.run()?;
     let runs = records.by_kernel.remove(0);
     if let Some(trace) = trace {
         trace.write_run(&batch, &runs[0])?;
+    }
+    if let (Some(path), Some(counters)) = (&args.schedstat, &runs[0].schedstat) {
+        fs::write(path, schedstat_text(counters))
+            .map_err(|e| Failure::Input(format!("{}: {e}", path.display())))?;
     }
     let done = if s.json {
         Done::json(&run_json(&runs, batch.sampling, records.interrupted)?)

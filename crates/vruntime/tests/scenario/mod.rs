@@ -149,6 +149,7 @@ impl Scenario {
             checks: true,
             variation: Default::default(),
             timeline: 100_000,
+            schedstat: true,
         };
         let record = run(&spec).unwrap();
         let checks = record.checks.unwrap();

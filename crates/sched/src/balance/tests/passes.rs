@@ -176,7 +176,7 @@ impl Lab {
         self.sh.domains.at(slot).groups.iter().map(|g| g.imbalanced).collect()
     }
     fn lb(&self, cpu: u16, level: usize, idle: IdleType) -> LbStats {
-        self.balancer.stats(self.slot(cpu, level)).lb[idle as usize]
+        self.balancer.stats()[self.slot(cpu, level)].lb[idle as usize]
     }
     fn state(&mut self, cpu: u16, level: usize) -> &mut SdState {
         let slot = self.slot(cpu, level);
@@ -199,7 +199,10 @@ fn newidle_pulls_one_task_under_one_lock_at_a_time() {
     assert_eq!((p.cpu, p.wake_cpu), (Cpu(0), Cpu(0)));
     assert_eq!((lab.nr(0), lab.nr(2)), (1, 2));
     let lb = lab.lb(0, 0, IdleType::Newidle);
-    assert_eq!((lb.count, lb.gained, lb.balanced, lb.failed, lb.imbalance), (1, 1, 0, 0, 1));
+    assert_eq!(
+        (lb.count, lb.gained, lb.balanced, lb.failed, lb.imbalance),
+        (1, 1, 0, 0, [0, 0, 1])
+    );
     assert_eq!(lab.sh.rq(Cpu(0)).idle_stamp, Ns::ZERO);
     assert_eq!(lab.resched[0].1.name, "balance: CPU was idle");
 }
@@ -357,7 +360,7 @@ fn pinned_tasks_make_the_group_imbalanced_for_the_level_above() {
     assert_eq!(lab.imbalanced(mc), [true, false]);
     // CPU 2 sees an imbalanced group, finds nothing that may move.
     lab.newidle(2);
-    assert_eq!(lab.lb(2, 1, IdleType::Newidle).imbalance, 1);
+    assert_eq!(lab.lb(2, 1, IdleType::Newidle).imbalance, [0, 0, 1]);
     // Balanced below: the flag goes.
     lab.set_loads(1, 1);
     lab.sh.loads[1].nr_running = 1;
@@ -501,7 +504,7 @@ fn load_is_taken_within_the_imbalance() {
     // task_h_load = 1024·5120/5121 = 1023, 1025 are left. The second task looks heavier, since the
     // hierarchical load is of this jiffy and the queue's is not: 1024·5120/4097 = 1279.
     assert_eq!(lab.lb(0, 1, IdleType::NotIdle).gained, 1);
-    assert_eq!(lab.lb(0, 1, IdleType::NotIdle).imbalance, 2048);
+    assert_eq!(lab.lb(0, 1, IdleType::NotIdle).imbalance, [2048, 0, 0]);
 }
 
 #[test]
@@ -512,7 +515,7 @@ fn a_task_too_heavy_fits_after_failures() {
     lab.tasks(2, 3);
     lab.fair.cfs[0].avg.load_avg = 200;
     assert_eq!(lab.periodic(0), "lock 2, unlock 2, done 0");
-    assert_eq!(lab.lb(0, 0, IdleType::NotIdle).imbalance, 618);
+    assert_eq!(lab.lb(0, 0, IdleType::NotIdle).imbalance, [618, 0, 0]);
     assert_eq!(lab.state(0, 0).nr_balance_failed, 1);
     lab.state(0, 0).last_balance = 0;
     assert_eq!(lab.periodic(0), "lock 2, unlock 2, lock 0, unlock 0, done 1");
@@ -547,7 +550,7 @@ fn active_balance_pushes_the_running_task() {
     assert_eq!((lab.nr(2), lab.nr(0)), (1, 1));
     assert_eq!(lab.moved(), [format!("{a} 2→0 active balance, MC")]);
     assert_eq!(lab.balancer.state(mc).nr_balance_failed, 0);
-    let stats = lab.balancer.stats(mc);
+    let stats = lab.balancer.stats()[mc];
     assert_eq!((stats.alb_count, stats.alb_pushed, stats.alb_failed), (1, 1, 0));
     assert!(!lab.sh.rq(Cpu(2)).active_balance);
 }

@@ -5,7 +5,8 @@
 //! **Source.** Linux 6.1.192 and 6.12.117, kernel/sched/fair.c: `select_task_rq_fair`.
 //! **Equations.** Cost = `select_base` + `wake_affine` if two CPUs compete + `scan_cpu` for each
 //! CPU the scan examined, besides the cache lines read on the way.
-//! **Departures.** D1: every CPU has the full capacity of 1024.
+//! **Departures.** D1: every CPU has the full capacity of 1024. D2: `ttwu_move_affine` counts as
+//! from 6.1 on; 5.x counts a choice of prev by an idle test, too.
 //! **Example.** A wakeup that finds its target idle reads one run queue line and costs
 //! `select_base`.
 
@@ -55,6 +56,11 @@ impl Fair {
         let d = select_task_rq(&mut SimView { cx, fair: self, p, waker }, &q);
         if affine::ran(d.affine) {
             cx.charge(Func::SelectTaskRq, cx.machine.costs.wake_affine);
+            let pulled =
+                (d.target == q.this_cpu).then(|| cx.sh.domains.lowest_common(q.this_cpu, prev));
+            if let Some(slot) = pulled.flatten() {
+                cx.sh.wakes[slot].ttwu_move_affine += 1;
+            }
         }
         let before = cx.cost;
         cx.charge(Func::SelectIdle, cx.machine.costs.scan_cpu * d.effects.nr_scanned);

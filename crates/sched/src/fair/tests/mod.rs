@@ -11,7 +11,7 @@ mod swarm;
 pub(crate) mod vprot;
 
 use super::{CfsId, Entity, Fair, SeId};
-use crate::cx::{Cx, Shared};
+use crate::cx::{Cx, Shared, WakeStats};
 use crate::domains::Domains;
 use crate::linux::Linux;
 use crate::release::Release;
@@ -85,6 +85,7 @@ impl Lab {
         idle.policy = Policy::Idle;
         idle.state = TaskState::Running;
         let sh = Shared {
+            wakes: vec![WakeStats::default(); domains.nr_slots()],
             domains,
             tasks: vec![idle; n],
             rqs: (0..n).map(rq).collect(),

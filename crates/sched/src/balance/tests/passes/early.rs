@@ -47,7 +47,7 @@ pub(crate) fn half_a_tasks_load_must_fit() {
     lab.tasks(2, 3);
     lab.fair.cfs[0].avg.load_avg = 200;
     assert_eq!(lab.periodic(0), "lock 2, unlock 2, lock 0, unlock 0, done 1");
-    assert_eq!(lab.lb(0, 0, IdleType::NotIdle).imbalance, 618);
+    assert_eq!(lab.lb(0, 0, IdleType::NotIdle).imbalance, [618, 0, 0]);
 }
 
 /// The task ran a moment ago on the other thread of the core.
@@ -72,6 +72,6 @@ pub(crate) fn active_balance_for_utilisation_and_its_pause() {
     lab.state(0, 0).nr_balance_failed = 3;
     let steps = "lock 2, unlock 2, lock 2, unlock 2, stopper 2, done 0";
     assert_eq!(lab.periodic(0), steps);
-    assert_eq!(lab.lb(0, 0, IdleType::Idle).imbalance, 24);
+    assert_eq!(lab.lb(0, 0, IdleType::Idle).imbalance, [0, 24, 0]);
     assert_eq!((lab.state(0, 0).nr_balance_failed, lab.state(0, 0).balance_interval), (2, 8));
 }
