@@ -181,6 +181,9 @@ fn describe_effort(lab: &Lab, quick: bool, drawn: usize, interrupted: bool) -> S
 /// What was fitted, each in a sentence that begins with a blank.
 fn describe_fits(lab: &Lab) -> String {
     let Some(fitted) = &lab.study.fitted else { return String::new() };
+    if lab.study.fits.is_empty() {
+        return " Nothing is fitted.".into();
+    }
     let costs = match fitted.costs {
         FittedCosts::Path => "all path costs",
         FittedCosts::LineTransfer => "line transfers between cores",
@@ -212,6 +215,7 @@ fn answer(
     let Part { workload, sampling, .. } = part(&case.workload, effort)?;
     let batch = Batch {
         timeline: 0,
+        schedstat: false,
         machine: Arc::clone(&lab.machines[&case.machine]),
         kernels: vec![kernel(&case.before)?, kernel(&case.after)?],
         workload,
