@@ -14,6 +14,7 @@
 use crate::frame::Frame;
 use crate::sim::Sim;
 use vruntime_base::{Cpu, Ns, TaskId};
+use vruntime_sched::balance::gate::Gate;
 use vruntime_sched::task::{Policy, TaskState};
 
 /// What the checkers found; all zero is well.
@@ -26,6 +27,8 @@ pub struct CheckReport {
     pub idle_beside_waiting: Ns,
     /// The task that waited so long.
     pub waiting_task: TaskId,
+    /// What kept that CPU from pulling it; of several idle CPUs, the one that came closest.
+    pub gate: Option<Gate>,
     /// The longest time that an RT task waited while a CPU that it may use ran nothing of its
     /// priority or above, to a millisecond.
     pub rt_beside_lower: Ns,
@@ -53,6 +56,7 @@ impl Default for Checker {
             nr_running_wrong: 0,
             idle_beside_waiting: Ns::ZERO,
             waiting_task: TaskId::NONE,
+            gate: None,
             rt_beside_lower: Ns::ZERO,
             ledger_gap: 0,
         };
@@ -101,6 +105,7 @@ impl Sim {
             } else if t - k.since[i] > k.report.idle_beside_waiting {
                 k.report.idle_beside_waiting = t - k.since[i];
                 k.report.waiting_task = TaskId::from_ix(i);
+                k.report.gate = self.gate(TaskId::from_ix(i), t);
             }
         }
         for (c, &n) in count.iter().enumerate() {
@@ -119,6 +124,17 @@ impl Sim {
         }
         let gap = (0..nr_cpus).map(|c| self.ledger_gap(Cpu::from_ix(c))).max().unwrap_or(0);
         k.report.ledger_gap = k.report.ledger_gap.max(gap);
+    }
+
+    /// What keeps the idle CPUs of the LLC of `p`, which waits, from pulling it.
+    fn gate(&self, p: TaskId, t: Ns) -> Option<Gate> {
+        let (topo, task) = (&self.machine.topo, self.sh.task(p));
+        let near = topo.llc(task.cpu).and(self.sh.affinities.get(task.affinity));
+        let jiffies = t.0 / self.sh.release.tick_ns();
+        near.iter()
+            .filter(|&c| self.cpus[c.ix()].is_stopped() && self.sh.idle_cpu(c))
+            .filter_map(|c| self.sched.gate(&self.sh, topo, jiffies, c, p))
+            .max_by_key(|gate| gate.held.order())
     }
 
     /// Booked time of `c` that is neither elapsed nor planned.

@@ -9,8 +9,9 @@
 //! (`put_prev_task`) only when its successor is known, also over a newidle balance.
 //! **Example.** A stopper wakes on a CPU that runs a FIFO task: it runs next, then the FIFO task.
 
+use crate::balance::gate::Gate;
 use crate::balance::{Balancer, SdStats, nr_running_grew};
-use crate::cx::Cx;
+use crate::cx::{Cx, Shared};
 use crate::domains::Domains;
 use crate::fair::{Fair, SeId};
 use crate::registry::Entry;
@@ -342,6 +343,17 @@ impl Scheduler for Linux {
 
     fn domain_stats(&self) -> &[SdStats] {
         self.balancer.stats()
+    }
+
+    fn gate(
+        &self,
+        sh: &Shared,
+        topo: &Topology,
+        jiffies: u64,
+        cpu: Cpu,
+        p: TaskId,
+    ) -> Option<Gate> {
+        Some(self.balancer.gate(&self.fair, sh, topo, jiffies, cpu, p))
     }
 
     fn take_moved(&mut self) -> &mut Vec<Moved> {

@@ -6,9 +6,11 @@
 //! they change held by the caller; they charge their cost to `cx`; they never loop over time.
 
 use crate::balance::SdStats;
-use crate::cx::Cx;
+use crate::balance::gate::Gate;
+use crate::cx::{Cx, Shared};
 use crate::task::{Policy, TgId};
 use vruntime_base::{Cause, Cpu, TaskId};
+use vruntime_machine::Topology;
 
 /// Where a task is put, and by which rule.
 #[derive(Clone, Copy, Debug)]
@@ -212,6 +214,20 @@ pub trait Scheduler {
     /// Counters of balancing of the domains, by slot; none if it does not balance.
     fn domain_stats(&self) -> &[SdStats] {
         &[]
+    }
+
+    /// What keeps `cpu`, which is idle, from pulling `p`, which waits elsewhere: for checkers.
+    /// `jiffies`: the time. None: it does not balance.
+    fn gate(
+        &self,
+        sh: &Shared,
+        topo: &Topology,
+        jiffies: u64,
+        cpu: Cpu,
+        p: TaskId,
+    ) -> Option<Gate> {
+        let _ = (sh, topo, jiffies, cpu, p);
+        None
     }
 
     /// Tasks moved since the driver last asked, with the cause; the driver empties it and does

@@ -208,7 +208,9 @@ fn findings(spec: &RunSpec, go: impl Fn(&RunSpec) -> Result<RunRecord, SetupErro
     if spec.release.scheduler == "linux" {
         let most = patience(&spec.machine, &spec.release);
         let waited = checks.idle_beside_waiting;
-        must(waited <= most, format!("late: {waited} beside an idle CPU, limit {most}"));
+        let gate = checks.gate.map_or("nobody balances".into(), |gate| gate.to_string());
+        let late = format!("late: {waited} beside an idle CPU, limit {most}; {gate}");
+        must(waited <= most, late);
         let rt = checks.rt_beside_lower;
         must(rt <= RT_PATIENCE, format!("rt: {rt} beside less important work"));
     }

@@ -11,6 +11,7 @@
 //! | `nohz` | on behalf of CPUs without a tick |
 //! | `active` | the push of a running task by the stopper |
 //! | `alone` | one pass while nothing else happens, for checkers |
+//! | `gate` | what keeps an idle CPU from pulling a waiting task, for checkers |
 //!
 //! A pass reads statistics without locks, so time goes by between finding and taking: the driver
 //! is told what to wait for or to lock ([`BalanceStep`]) and calls again. The protocol of
@@ -20,6 +21,7 @@
 mod active;
 pub mod alone;
 mod detach;
+pub mod gate;
 pub mod imbalance;
 mod newidle;
 mod nohz;

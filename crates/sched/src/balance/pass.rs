@@ -12,8 +12,8 @@
 //! enters it at home; the second finds two left and takes none, as one would be left to it.
 
 use super::detach::{BREAK, attach_tasks, detach_tasks};
-use super::imbalance::{MigrationType, find_busiest_group, find_busiest_queue};
-use super::stats::{Question, nr_idle_scan, update_sd_lb_stats};
+use super::imbalance::{Imbalance, MigrationType, find_busiest_group, find_busiest_queue};
+use super::stats::{DomainStats, Question, nr_idle_scan, update_sd_lb_stats};
 use super::{IdleType, Path, Phase, Run, World, cause, newidle, nohz, periodic};
 use crate::cx::{Cx, Shared};
 use crate::domains::{Domain, SdFlags};
@@ -144,21 +144,12 @@ fn search(run: &mut Run, w: &mut World, cx: &mut Cx) -> GoesTo {
         return balanced(run, w, cx);
     }
     read_statistics(run, cx);
+    let env = &run.env;
+    let Found { sds, pull, queue } =
+        find(cx.sh, run.on, slot, env.dst_cpu, idle, &env.cpus, env.whole);
     let d = &cx.sh.domains;
     let sd = d.at(slot);
-    let lowest = slot == d.slots(run.on).start;
     let top = slot + 1 == d.slots(run.on).end;
-    let q = Question {
-        sd,
-        child_prefers_sibling: !lowest && d.at(slot - 1).flags.has(SdFlags::PREFER_SIBLING),
-        dst_cpu: run.env.dst_cpu,
-        idle,
-        cpus: &run.env.cpus,
-        whole: run.env.whole,
-    };
-    let sds = update_sd_lb_stats(cx.sh, &q);
-    let found = find_busiest_group(&cx.sh.release, &q, &sds);
-    let queue = found.and_then(|(g, imbalance)| find_busiest_queue(cx.sh, &q, g, &imbalance));
     let new_scan = (cx.sh.release.sis_util
         && idle != IdleType::Newidle
         && sd.weight == d.sd_llc_size(run.env.dst_cpu)
@@ -176,7 +167,7 @@ fn search(run: &mut Run, w: &mut World, cx: &mut Cx) -> GoesTo {
         cx.sh.domains.shared_of_mut(run.env.dst_cpu).nr_idle_scan = nr;
     }
     let stats = &mut w.t.stats[slot].lb[idle as usize];
-    let Some((_, imbalance)) = found else {
+    let Some((_, imbalance)) = pull else {
         stats.nobusyg += 1;
         return balanced(run, w, cx);
     };
@@ -195,6 +186,42 @@ fn search(run: &mut Run, w: &mut World, cx: &mut Cx) -> GoesTo {
     }
     env.loop_max = cx.sh.release.nr_migrate.min(nr_running);
     Ask(BalanceStep::Lock(src), Phase::SourceLocked)
+}
+
+/// What a search of a domain finds.
+pub(super) struct Found {
+    /// What is known of its groups.
+    pub sds: DomainStats,
+    /// The group to pull from, and how much; or balanced.
+    pub pull: Option<(usize, Imbalance)>,
+    /// The queue of that group.
+    pub queue: Option<Cpu>,
+}
+
+/// Searches the domain at `slot` of `on` for `dst`, with no lock and no effect.
+pub(super) fn find(
+    sh: &Shared,
+    on: Cpu,
+    slot: usize,
+    dst: Cpu,
+    idle: IdleType,
+    cpus: &CpuMask,
+    whole: bool,
+) -> Found {
+    let d = &sh.domains;
+    let lowest = slot == d.slots(on).start;
+    let q = Question {
+        sd: d.at(slot),
+        child_prefers_sibling: !lowest && d.at(slot - 1).flags.has(SdFlags::PREFER_SIBLING),
+        dst_cpu: dst,
+        idle,
+        cpus,
+        whole,
+    };
+    let sds = update_sd_lb_stats(sh, &q);
+    let pull = find_busiest_group(&sh.release, &q, &sds);
+    let queue = pull.and_then(|(g, imbalance)| find_busiest_queue(sh, &q, g, &imbalance));
+    Found { sds, pull, queue }
 }
 
 /// What reading the statistics of every CPU of the pass costs.

@@ -6,6 +6,7 @@
 mod clocks;
 pub(crate) mod detach;
 pub(crate) mod early;
+mod gate;
 
 use crate::balance::{Balancer, IdleType, LbStats, SdState};
 use crate::cx::{Cx, Shared};
