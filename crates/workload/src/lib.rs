@@ -61,7 +61,7 @@ pub fn parse(command: &str) -> Result<Arc<dyn Workload>, WorkloadError> {
         .map_err(|e| WorkloadError::Quoting { command: command.into(), why: e.to_string() })?;
     let (launch, words) = launch::parse(&words)?;
     // A program may be named by its path.
-    let mut words = words.to_vec();
+    let mut words = perf_bench::common_options_last(words);
     if let Some((_, name)) = words.first().and_then(|w| w.rsplit_once('/')) {
         words[0] = name.to_string();
     }

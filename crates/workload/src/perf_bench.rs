@@ -14,20 +14,77 @@ pub(crate) const ENTRIES: &[Entry] = &[MESSAGING, PIPE];
 
 const MESSAGING: Entry = Entry {
     name: "perf bench sched messaging",
-    synopsis: "perf bench sched messaging [-p|--pipe] [-t|--thread] [-g|--group N] \
-               [-l|--nr_loops N]",
+    synopsis: "perf bench [-f|--format default|simple] [-r|--repeat N] sched messaging \
+               [-p|--pipe] [-t|--thread] [-g|--group N] [-l|--nr_loops N]",
     description: "senders and receivers, as hackbench (perf)",
     parse: parse_messaging,
 };
 
 const PIPE: Entry = Entry {
     name: "perf bench sched pipe",
-    synopsis: "perf bench sched pipe [-l|--loop N] [-T|--threaded]",
+    synopsis: "perf bench [-f|--format default|simple] [-r|--repeat N] sched pipe [-l|--loop N] \
+               [-T|--threaded]",
     description: "two tasks pass an integer to and fro over two pipes (perf)",
     parse: parse_pipe,
 };
 
-struct PerfMessaging(Messaging);
+/// Options of all collections.
+const COMMON: [&str; 4] = ["-f", "--format", "-r", "--repeat"];
+
+/// The words with the options that stand between `perf bench` and the collection behind its name.
+pub(crate) fn common_options_last(words: &[String]) -> Vec<String> {
+    let is_bench = |w: &[String]| w[0].rsplit('/').next() == Some("perf") && w[1] == "bench";
+    let mut words = words.to_vec();
+    if words.len() < 2 || !is_bench(&words) {
+        return words;
+    }
+    let rest = &words[2..];
+    // An option is one word with its value, or two.
+    let mut n = 0;
+    while rest.get(n).is_some_and(|w| w.starts_with('-')) {
+        let long = rest[n].starts_with("--");
+        let alone = if long { !rest[n].contains('=') } else { rest[n].len() == 2 };
+        n += 1 + usize::from(alone);
+    }
+    let options = 2..(2 + n).min(words.len());
+    let collection = words.len().min(options.end + 2) - options.end;
+    words[2..options.end + collection].rotate_left(options.len());
+    words
+}
+
+/// How perf prints a result (`--format`).
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Format {
+    Default,
+    Simple,
+}
+
+impl Format {
+    /// Takes an option of all collections. `--repeat` is for others than these.
+    fn take(&mut self, option: &str, args: &mut Args) -> Result<(), WorkloadError> {
+        if matches!(option, "-r" | "--repeat") {
+            return args.number(option, 1, u64::from(u32::MAX)).map(drop);
+        }
+        let expected = "`default` or `simple`";
+        *self = match args.text(option, expected)?.as_str() {
+            "default" => Format::Default,
+            "simple" => Format::Simple,
+            other => return Err(args.bad(option, expected, &format!("`{other}`"))),
+        };
+        Ok(())
+    }
+    fn words(self) -> &'static str {
+        match self {
+            Format::Default => "perf bench",
+            Format::Simple => "perf bench --format simple",
+        }
+    }
+}
+
+struct PerfMessaging {
+    m: Messaging,
+    format: Format,
+}
 
 fn parse_messaging(words: &[String], launch: Launch) -> Result<Arc<dyn Workload>, WorkloadError> {
     let mut m = Messaging {
@@ -40,7 +97,21 @@ fn parse_messaging(words: &[String], launch: Launch) -> Result<Arc<dyn Workload>
         fifo: false,
         launch,
     };
-    let known = &["-p", "--pipe", "-t", "--thread", "-g", "--group", "-l", "--nr_loops"];
+    let mut format = Format::Default;
+    let known = &[
+        "-p",
+        "--pipe",
+        "-t",
+        "--thread",
+        "-g",
+        "--group",
+        "-l",
+        "--nr_loops",
+        "-f",
+        "--format",
+        "-r",
+        "--repeat",
+    ];
     let mut args = Args::new(MESSAGING.name, MESSAGING.synopsis, known, words);
     while let Some(o) = args.next()? {
         match o.as_str() {
@@ -48,18 +119,20 @@ fn parse_messaging(words: &[String], launch: Launch) -> Result<Arc<dyn Workload>
             "-t" | "--thread" => m.threads = true,
             "-g" | "--group" => m.groups = args.number(&o, 1, 25_000)? as u32,
             "-l" | "--nr_loops" => m.loops = args.number(&o, 1, 100_000_000)? as u32,
+            common if COMMON.contains(&common) => format.take(common, &mut args)?,
             other => return Err(args.unknown(other)),
         }
     }
-    Ok(Arc::new(PerfMessaging(m)))
+    Ok(Arc::new(PerfMessaging { m, format }))
 }
 
 impl Workload for PerfMessaging {
     fn command_line(&self) -> String {
-        let m = &self.0;
+        let m = &self.m;
         format!(
-            "{}perf bench sched messaging{}{} -g {} -l {}",
+            "{}{} sched messaging{}{} -g {} -l {}",
             m.launch.prefix(),
+            self.format.words(),
             if m.kind == ChannelKind::Pipe { " --pipe" } else { "" },
             if m.threads { " --thread" } else { "" },
             m.groups,
@@ -73,14 +146,17 @@ impl Workload for PerfMessaging {
         MESSAGING.description
     }
     fn build(&self, b: &mut Builder) {
-        self.0.build(b);
+        self.m.build(b);
     }
     fn shortened(&self, by: u32) -> Option<Shortened> {
-        let (m, whole, part) = self.0.shortened(by);
-        Some(Shortened { workload: Arc::new(PerfMessaging(m)), whole, part })
+        let (m, whole, part) = self.m.shortened(by);
+        Some(Shortened { workload: Arc::new(PerfMessaging { m, ..*self }), whole, part })
     }
     fn result(&self, time: Ns) -> String {
-        let m = &self.0;
+        if self.format == Format::Simple {
+            return seconds(time) + "\n";
+        }
+        let m = &self.m;
         let word = if m.threads { "threads" } else { "processes" };
         format!(
             "# Running 'sched/messaging' benchmark:\n# 20 sender and receiver {word} per group\n\
@@ -101,17 +177,19 @@ fn seconds(t: Ns) -> String {
 struct PerfPipe {
     loops: u32,
     threads: bool,
+    format: Format,
     launch: Launch,
 }
 
 fn parse_pipe(words: &[String], launch: Launch) -> Result<Arc<dyn Workload>, WorkloadError> {
-    let mut p = PerfPipe { loops: 1_000_000, threads: false, launch };
-    let known = &["-l", "--loop", "-T", "--threaded"];
+    let mut p = PerfPipe { loops: 1_000_000, threads: false, format: Format::Default, launch };
+    let known = &["-l", "--loop", "-T", "--threaded", "-f", "--format", "-r", "--repeat"];
     let mut args = Args::new(PIPE.name, PIPE.synopsis, known, words);
     while let Some(o) = args.next()? {
         match o.as_str() {
             "-l" | "--loop" => p.loops = args.number(&o, 1, 1_000_000_000)? as u32,
             "-T" | "--threaded" => p.threads = true,
+            common if COMMON.contains(&common) => p.format.take(common, &mut args)?,
             other => return Err(args.unknown(other)),
         }
     }
@@ -185,8 +263,9 @@ impl Program for PipeMain {
 impl Workload for PerfPipe {
     fn command_line(&self) -> String {
         format!(
-            "{}perf bench sched pipe -l {}{}",
+            "{}{} sched pipe -l {}{}",
             self.launch.prefix(),
+            self.format.words(),
             self.loops,
             if self.threads { " --threaded" } else { "" }
         )
@@ -212,6 +291,9 @@ impl Workload for PerfPipe {
         Some(Shortened { workload, whole: self.loops, part })
     }
     fn result(&self, time: Ns) -> String {
+        if self.format == Format::Simple {
+            return seconds(time) + "\n";
+        }
         // perf counts in whole microseconds and prints six digits of the quotient.
         let us = u128::from(time.0 / 1_000);
         let loops = u128::from(self.loops);
@@ -261,6 +343,31 @@ mod tests {
         let w = parse("perf bench sched pipe -l 100").unwrap();
         let text = w.result(Ns::from_us(6_173));
         assert!(text.contains("\n      61.730000 usecs/op\n          16199 ops/sec\n"), "{text}");
+    }
+
+    /// `perf bench -f simple sched pipe -l 1001` of perf 6.1 prints seconds and nothing else.
+    #[test]
+    fn options_of_all_collections_stand_before_them() {
+        for command in [
+            "perf bench -f simple sched pipe -l 1001",
+            "perf bench -fsimple -r 5 sched pipe -l 1001",
+            "/usr/bin/perf bench --format=simple --repeat 5 sched pipe -l 1001",
+        ] {
+            let w = parse(command).unwrap();
+            assert_eq!(w.command_line(), "perf bench --format simple sched pipe -l 1001");
+            assert_eq!(w.result(Ns::from_us(6_927)), "0.006\n");
+            assert_eq!(parse(&w.command_line()).unwrap().command_line(), w.command_line());
+        }
+        let w = parse("perf bench --format default sched messaging -p").unwrap();
+        assert_eq!(w.command_line(), "perf bench sched messaging --pipe -g 10 -l 100");
+        let wrong = |command| parse(command).err().unwrap().to_string();
+        let e = wrong("perf bench -f json sched pipe");
+        let expected = "perf bench sched pipe: -f: expected `default` or `simple`, found `json`";
+        assert_eq!(e, expected);
+        assert!(wrong("perf bench -r 0 sched pipe").contains("from 1"), "-r 0");
+        for command in ["perf bench -f", "perf bench -f simple", "perf bench", "perf", "perf -f"] {
+            assert!(wrong(command).starts_with("no workload `perf"), "{command}");
+        }
     }
 
     /// With processes main is one of the two sides; with threads it only waits.
