@@ -24,41 +24,25 @@ pub(super) fn push(env: &mut Env, w: &mut World, cx: &mut Cx, cpu: Cpu) -> Optio
         return None;
     }
     let slot = cx.sh.domains.lowest_common(to, cpu)?;
-    // The CPU may be in the middle of a balancing of its own.
-    let mut push = Env {
-        slot,
-        idle: IdleType::Idle,
-        dst_cpu: to,
-        src_cpu: cpu,
-        active: true,
-        // Asks for no amount, and counts as one by load.
-        imbalance: Imbalance::default(),
-        cause: cause(Path::Active, cx.sh.domains.at(slot).name),
-        tasks: std::mem::take(&mut env.tasks),
-        ..env.clone()
-    };
+    (env.slot, env.idle, env.active) = (slot, IdleType::Idle, true);
+    (env.src_cpu, env.dst_cpu) = (cpu, to);
+    // Asks for no amount, and counts as one by load.
+    env.imbalance = Imbalance::default();
+    env.cause = cause(Path::Active, cx.sh.domains.at(slot).name);
     w.t.stats[slot].alb_count += 1;
     let mut p = cx.sh.rq(cpu).cfs_tasks_tail;
     let state = w.t.sds[slot];
-    while p.is_some()
-        && !can_migrate_task(&mut push, &state, &mut w.t.stats[slot], w.fair, cx.sh, p)
-    {
+    while p.is_some() && !can_migrate_task(env, &state, &mut w.t.stats[slot], w.fair, cx.sh, p) {
         p = cx.sh.task(p).cfs_tasks_prev;
     }
-    let mut detached = None;
-    if p.is_some() {
-        let before = push.tasks.len();
-        detach_task(&mut push, w.moved, w.fair, cx, p);
-        // A task in delayed dequeue has arrived already.
-        if push.tasks.len() > before {
-            detached = push.tasks.pop();
-        }
-        w.t.stats[slot].lb[IdleType::Idle as usize].gained += 1;
-        w.t.stats[slot].alb_pushed += 1;
-        w.t.sds[slot].nr_balance_failed = 0;
-    } else {
+    if p.is_none() {
         w.t.stats[slot].alb_failed += 1;
+        return None;
     }
-    env.tasks = push.tasks;
-    detached
+    detach_task(env, w.moved, w.fair, cx, p);
+    w.t.stats[slot].lb[IdleType::Idle as usize].gained += 1;
+    w.t.stats[slot].alb_pushed += 1;
+    w.t.sds[slot].nr_balance_failed = 0;
+    // None: a task in delayed dequeue, which has arrived already.
+    env.tasks.pop()
 }

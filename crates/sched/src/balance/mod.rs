@@ -304,6 +304,7 @@ impl Balancer {
     /// The stopper of `cpu` takes a task off for `rqs[cpu].push_cpu`: the one to be attached there.
     pub fn active_balance(&mut self, fair: &mut Fair, cx: &mut Cx, cpu: Cpu) -> Option<TaskId> {
         let run = &mut self.runs[cpu.ix()];
+        assert!(run.phase == Phase::Off, "CPU {cpu} balances, its stopper cannot run");
         let mut w = World { t: &mut self.tables, moved: &mut self.moved, fair };
         active::push(&mut run.env, &mut w, cx, cpu)
     }

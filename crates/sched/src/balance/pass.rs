@@ -125,6 +125,7 @@ pub(super) fn prepare(run: &mut Run, w: &mut World, cx: &Cx, slot: usize, idle: 
     env.all_pinned = false;
     env.some_pinned = false;
     env.need_break = false;
+    env.active = false;
     env.nr_scanned = 0;
     env.loop_break = BREAK;
     env.nr_detached = 0;

@@ -7,6 +7,7 @@ mod clocks;
 pub(crate) mod detach;
 pub(crate) mod early;
 mod gate;
+mod push;
 
 use crate::balance::{Balancer, IdleType, LbStats, SdState};
 use crate::cx::{Cx, Shared};
