@@ -3,6 +3,7 @@
 //! Every cost is 0 ns unless said otherwise. Tasks have nice 0; the first of a CPU runs, the last
 //! has waited longest.
 
+mod bounds;
 mod clocks;
 pub(crate) mod detach;
 pub(crate) mod early;
