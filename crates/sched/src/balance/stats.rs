@@ -293,6 +293,11 @@ pub(crate) mod tests {
         assert_eq!(kind(2, 3, 1751, 0), GroupType::Overloaded);
         assert_eq!(kind(2, 3, 0, 2397), GroupType::Overloaded);
         assert_eq!(kind(2, 3, 1750, 2396), GroupType::HasSpare);
+        // At both limits: 5120·100 = 4096·125, 5120·125 = 6400·100. Neither spare nor short.
+        let kind = |nr, util, runnable| group_classify(125, &group(5, nr, util, runnable));
+        assert_eq!([kind(5, 4096, 6400), kind(6, 4096, 6400)], [GroupType::FullyBusy; 2]);
+        assert_eq!([kind(6, 4097, 6400), kind(6, 4095, 6401)], [GroupType::Overloaded; 2]);
+        assert_eq!(kind(6, 4095, 6400), GroupType::HasSpare);
     }
 
     #[test]

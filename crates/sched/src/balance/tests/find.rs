@@ -1,15 +1,16 @@
 //! Is there a pull to be made: which group, how much, from which queue?
 //!
 //! A fixture: `llcs=2 cores=4 smt=1 sockets=1` (threads of a core and cores of a cache follow one
-//! another), `level=PKG` (the domain), `dst=0`, the kind of balancing (`idle` is the default, or
-//! `busy`, `newidle`), and by CPU `nr=4:2,5:1`, and where they differ from what saturated tasks of
-//! weight 1024 would show, `load=`, `util=`, `runnable=`, `h_nr=`.
+//! another; four sockets are two pairs of near ones), `isolated=7`, `level=PKG` (the domain; `TOP`
+//! is the highest), `dst=0`, the kind of balancing (`idle` is the default, or `busy`, `newidle`),
+//! and by CPU `nr=4:2,5:1`, and where they differ from what saturated tasks of weight 1024 would
+//! show, `load=`, `util=`, `runnable=`, `h_nr=`; `pending=7:1` is a queued wakeup.
 
 use crate::balance::IdleType;
 use crate::balance::imbalance::{MigrationType, find_busiest_group, find_busiest_queue};
 use crate::balance::stats::{GroupType, Question, update_sd_lb_stats};
 use crate::cx::Shared;
-use crate::domains::SdFlags;
+use crate::domains::{Domains, SdFlags};
 use crate::release::Release;
 use crate::sample::{shared, v5_5, v5_7, v6_1, v6_12};
 use vruntime_base::Cpu;
@@ -26,6 +27,16 @@ fn number<T: std::str::FromStr>(s: &str) -> T {
     s.parse().unwrap_or_else(|_| panic!("`{s}` is not a number"))
 }
 
+/// Two nodes, or two pairs of them.
+fn distances(sockets: u32) -> Vec<Vec<u32>> {
+    let distance = |a: u32, b: u32| match (a == b, a / 2 == b / 2) {
+        (true, _) => 10,
+        (_, true) => 21,
+        _ => 32,
+    };
+    (0..sockets).map(|a| (0..sockets).map(|b| distance(a, b)).collect()).collect()
+}
+
 fn state(k: &Release, get: &dyn Fn(&str) -> Option<String>) -> Shared {
     let n = |key: &str, default: u32| get(key).map_or(default, |s| number(&s));
     let (sockets, cores, llcs) = (n("sockets", 1), n("cores", 4), n("llcs", 1));
@@ -37,10 +48,14 @@ fn state(k: &Release, get: &dyn Fn(&str) -> Option<String>) -> Shared {
         cores_per_l2: 1,
         cores_per_llc: cores,
         numbering: Numbering::SiblingsAdjacent,
-        node_distance: if sockets == 1 { vec![vec![10]] } else { vec![vec![10, 21], vec![21, 10]] },
+        node_distance: distances(sockets),
     });
     let topo = topo.build(Arch::X86).expect("a valid machine");
     let mut sh = shared(&topo, k.clone());
+    if let Some(isolated) = get("isolated") {
+        let isolated = isolated.split(',').map(|c| Cpu(number(c))).collect();
+        sh.domains = Domains::build_without(&topo, k, &isolated);
+    }
     let pairs = |key: &str| -> Vec<(usize, u64)> {
         let text = get(key).unwrap_or_default();
         let pairs = text.split(',').filter(|p| !p.is_empty()).map(|p| {
@@ -60,6 +75,7 @@ fn state(k: &Release, get: &dyn Fn(&str) -> Option<String>) -> Shared {
     pairs("load").into_iter().for_each(|(c, x)| sh.loads[c].load_avg = x);
     pairs("util").into_iter().for_each(|(c, x)| sh.loads[c].util_avg = x as u32);
     pairs("runnable").into_iter().for_each(|(c, x)| sh.loads[c].runnable_avg = x as u32);
+    pairs("pending").into_iter().for_each(|(c, _)| sh.rqs[c].ttwu_pending = true);
     pairs("h_nr").into_iter().for_each(|(c, x)| sh.loads[c].h_nr_queued = x as u32);
     sh
 }
@@ -79,7 +95,11 @@ fn find(k: &Release, fixture: &str) -> Found {
     let dst_cpu = Cpu(get("dst").map_or(0, |s| number(&s)));
     let level = get("level").unwrap_or("PKG".into());
     let mut slots = sh.domains.slots(dst_cpu);
-    let slot = slots.find(|s| sh.domains.at(*s).name == level).expect("a level of the machine");
+    let slot = match level.as_str() {
+        "TOP" => slots.next_back(),
+        level => slots.find(|s| sh.domains.at(*s).name == level),
+    };
+    let slot = slot.expect("a level of the machine");
     if let Some(c) = get("imbalanced") {
         let group = sh.domains.at(slot).group_of(Cpu(number(&c)));
         sh.domains.set_imbalanced(slot, group, true);
@@ -294,6 +314,95 @@ pub(crate) fn numa_nodes_leave_a_pair_alone() {
     check_in(&v5_5(), &s("nr=8:1,9:1"), "8-15: 1 task from 8");
     check_in(&v5_7(), &s("nr=8:1,9:1"), "balanced");
     check_in(&v5_7(), &s("nr=0:1,8:1,9:1,10:1"), "8-15: 1 task from 8");
+}
+
+/// One idle CPU beside CPUs that use little: nothing but tasks is counted, and only while idle.
+#[test]
+fn an_idle_cpu_takes_one_of_two_light_tasks() {
+    let f = "cores=4 level=MC nr=1:2 util=1:9 runnable=1:9";
+    assert_eq!(find(&v6_1(), f).busiest, Some(GroupType::HasSpare));
+    check(f, "1: 1 task from 1");
+    // A busy one takes none, however many wait: MC has no child here that prefers siblings.
+    let f = "cores=4 level=MC busy nr=0:1,1:3 util=0:9,1:9 runnable=0:9,1:9";
+    assert_eq!(find(&v6_1(), f).busiest, Some(GroupType::HasSpare));
+    check(f, "balanced");
+}
+
+/// Both groups have as many tasks as CPUs. An idle CPU asks for load only if its group has two idle
+/// CPUs more; and only 5.5 goes on then, as a fully busy group's load is not computed, 0.
+#[test]
+fn fully_busy_groups_differ_by_two_idle_cpus() {
+    let one = "llcs=2 nr=1:2,2:1,3:1,4:1,5:1,6:1,7:1 util=0:1024 load=4:9000";
+    let f = find(&v6_1(), one);
+    assert_eq!((f.local, f.busiest), (GroupType::FullyBusy, Some(GroupType::FullyBusy)));
+    // Local load per capacity 1024, the domain's 2021: (2021 − 1024)·4; 0 − 2021 is huge. The one
+    // task of 4 is heavier than that.
+    let two = "llcs=2 nr=2:2,3:2,4:1,5:1,6:1,7:1 util=0:1024,1:1024 load=4:9000";
+    let busy = "llcs=2 busy nr=0:1,1:1,2:1,3:1,4:1,5:1,6:1,7:1 load=4:9000";
+    for f in [one, busy] {
+        check_in(&v5_5(), f, "balanced");
+    }
+    check_in(&v5_5(), two, "4-7: 3988 load from 5");
+    check(two, "balanced");
+}
+
+/// Three groups of load 2048, 3072 and 0 a CPU: the domain has 1706, the local group more.
+#[test]
+fn a_group_above_the_average_takes_nothing() {
+    check("llcs=3 nr=0:2,1:2,2:2,3:2,4:3,5:3,6:3,7:3", "balanced");
+}
+
+/// Nodes {0,1} {2,3} near one another and {4,5} {6,7}: the top domain does not prefer siblings, so
+/// idle CPUs are counted, 4 − 1; half of it.
+#[test]
+fn distant_nodes_even_out_idle_cpus() {
+    let s = |nr: &str| format!("sockets=4 cores=2 level=TOP {nr}");
+    check(&s("nr=4:1,5:1,6:1"), "4-7: 1 task from 4");
+    check(&s("nr=0:1,4:1,5:1"), "balanced");
+    // No task is queued on 7, but one is on its way there.
+    check(&s("nr=4:1,5:1,6:1 pending=7:1"), "4-7: 2 task from 4");
+}
+
+/// 6.12, CPUs {0…3} and {4,5}, cores 4 and 2, tasks n and N: (2·(4N − 2n) + 6)/6, half of it.
+#[test]
+fn groups_of_different_size_are_compared_by_core() {
+    let check = |nr: &str, expected| {
+        check_in(&v6_12(), &format!("llcs=2 isolated=6,7 {nr}"), expected);
+    };
+    // (16 + 6)/6 = 3, (12 + 6)/6 = 3, (8 + 6)/6 = 2, (4 + 6)/6 = 1.
+    check("nr=4:1,5:1", "4-5: 1 task from 4");
+    check("nr=1:1,4:1,5:1", "4-5: 1 task from 4");
+    check("nr=1:1,2:1,4:1,5:1", "4-5: 1 task from 4");
+    check("nr=1:1,2:1,3:1,4:1,5:1", "balanced");
+    // Six light tasks: (48 + 6)/6 = 9.
+    let light = "util=4:9,5:9 runnable=4:9,5:9";
+    check(&format!("nr=4:3,5:3 {light}"), "4-5: 4 task from 4");
+}
+
+/// 6.12, cores 2 and 8: (2·(2N − 8n) + 10)/10 is 1 for N = 2, but the group is empty.
+#[test]
+fn an_empty_small_group_takes_a_task() {
+    let check = |nr: &str, expected| {
+        let f = format!("cores=8 llcs=2 isolated=10,11,12,13,14,15 dst=8 {nr}");
+        check_in(&v6_12(), &f, expected);
+    };
+    check("nr=0:1", "balanced");
+    check("nr=0:1,1:1", "0-7: 1 task from 0");
+    check("nr=9:1,0:1,1:1", "balanced");
+    // (32 + 10)/10 = 4.
+    let eight = "nr=0:1,1:1,2:1,3:1,4:1,5:1,6:1,7:1";
+    check(eight, "0-7: 2 task from 0");
+}
+
+/// Load left behind by tasks that sleep makes no queue a source; a single task just as heavy as the
+/// imbalance, (3072 − 2560)·4, does.
+#[test]
+fn what_makes_a_queue_a_source_of_load() {
+    let f = "llcs=2 nr=0:2,1:2,2:2,3:2,4:4,6:4,7:4 load=5:9000";
+    // avg: local 2048, busiest 21288/4 = 5322, domain 3685.
+    check(f, "4-7: 6548 load from 4");
+    let f = "llcs=2 nr=0:2,1:2,2:2,3:2,4:1,5:1,6:1,7:9 load=4:2048,5:5000,6:5240,7:0";
+    check(f, "4-7: 2048 load from 4");
 }
 
 #[test]
