@@ -223,10 +223,9 @@ fn pick_busiest(
         GroupType::SmtBalance if s.idle_cpus != 0 || busiest.idle_cpus != 0 => {
             more_spare(k, s, busiest)
         }
+        // A tie: the load is that of overloaded groups only, here 0.
         GroupType::SmtBalance | GroupType::FullyBusy => {
-            let smt = sd.groups[*b].flags.has(SdFlags::SHARE_CPUCAPACITY);
-            s.avg_load > busiest.avg_load
-                || (s.avg_load == busiest.avg_load && k.fully_busy_tie_takes_later && !smt)
+            k.fully_busy_tie_takes_later && !sd.groups[*b].flags.has(SdFlags::SHARE_CPUCAPACITY)
         }
         GroupType::HasSpare => more_spare(k, s, busiest),
     }

@@ -219,6 +219,8 @@ fn smt_cores_are_a_type_of_their_own_from_6_6_on() {
     assert_eq!(find(&v6_1(), f).busiest, Some(GroupType::FullyBusy));
     assert_eq!(find(&v6_12(), f).busiest, Some(GroupType::SmtBalance));
     check(f, "2-3: 1 task from 2");
+    // A single task is well where it is.
+    assert_eq!(find(&v6_12(), "cores=3 smt=2 level=MC nr=2:1").busiest, Some(GroupType::HasSpare));
     // Not for a busy puller.
     let f = "cores=3 smt=2 level=MC busy nr=0:1,2:1,3:1";
     assert_eq!(find(&v6_12(), f).busiest, Some(GroupType::FullyBusy));
@@ -226,6 +228,9 @@ fn smt_cores_are_a_type_of_their_own_from_6_6_on() {
     // With idle threads in one of two such cores the one without is busiest.
     let f = "cores=3 smt=2 level=MC nr=2:2,4:1,5:1 util=2:500 runnable=2:500";
     check_in(&v6_12(), f, "4-5: 1 task from 4");
+    // Without, the first stays, however many tasks the other has.
+    let f = "cores=3 smt=2 level=MC nr=2:1,3:1,4:2,5:1 util=4:9,5:9 runnable=4:9,5:9";
+    check_in(&v6_12(), f, "2-3: 1 task from 2");
 }
 
 #[test]
@@ -250,6 +255,7 @@ fn spare_groups_by_idle_cpus_then_by_tasks() {
 #[test]
 fn overloaded_groups_by_load() {
     let busy = "llcs=3 nr=4:2,5:2,6:2,7:2,8:2,9:2,10:2,11:2";
+    check(busy, "4-7: 4096 util from 4");
     check(&format!("{busy} load=8:9000"), "8-11: 4096 util from 8");
     check(&format!("{busy} load=4:9000"), "4-7: 4096 util from 4");
 }
