@@ -446,10 +446,18 @@ mod tests {
         let e = study_str(&wrong, "my.toml").unwrap_err();
         assert!(e.to_string().starts_with("my.toml:"), "{e}");
         assert!(e.to_string().contains("loops_divided"), "{e}");
+        // As if something of both machines were fitted.
+        let fit = |machine: &str, row: &str| {
+            let row = format!("rows = [\"l2-queued-wakeups.{row}\",\n]");
+            format!("[[fit]]\nmachine = \"{machine}\"\n{row}\npermille = 2000\nresidual_pct = 9\n")
+        };
+        let (spr, genoa) = ("spr-nolimit.g10.time", "group-size.16-to-8");
+        let text = &format!("{text}\n{}{}", fit("spr-2s", spr), fit("genoa-2s", genoa));
+        assert_eq!(study_str(text, "fitted").unwrap().fits.len(), 2);
         // The same experiment with a window in place of whole runs.
         let window = "warmup_ms = 400\nwindow_ms = 100\ntime = \"all-groups\"";
         let (figures, questions) = text.split_once("[explain]").unwrap();
-        let questions = questions.replacen("loops_divided_by = 100", window, 1);
+        let questions = questions.replacen("loops_divided_by = 25", window, 1);
         let windowed = format!("{figures}[explain]{questions}");
         assert!(matches!(study_str(&windowed, "w").unwrap().explain.span(), Span::Window { .. }));
         for (old, new, what) in [
