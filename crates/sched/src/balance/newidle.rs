@@ -213,6 +213,9 @@ mod tests {
         assert!(!update_newidle_cost(&mut s, 2560, u64::MAX, 1000, 250));
         assert_eq!((s.max_newidle_lb_cost, s.last_decay), (2560, 1000));
         assert!(!update_newidle_cost(&mut s, 100, u64::MAX, 1250, 250));
+        // Just as dear as before is not dearer.
+        assert!(!update_newidle_cost(&mut s, 2560, u64::MAX, 1250, 250));
+        assert_eq!(s.last_decay, 1000);
         assert!(update_newidle_cost(&mut s, 100, u64::MAX, 1251, 250));
         assert_eq!((s.max_newidle_lb_cost, s.last_decay), (2530, 1251));
     }

@@ -8,6 +8,8 @@ mod clocks;
 pub(crate) mod detach;
 pub(crate) mod early;
 mod gate;
+mod idle;
+mod nohz;
 mod push;
 
 use crate::balance::{Balancer, IdleType, LbStats, SdState};
@@ -16,7 +18,7 @@ use crate::domains::SdFlags;
 use crate::fair::{Fair, SeId};
 use crate::release::Release;
 use crate::sample::{machine, shared, task, v6_1, v6_12};
-use crate::scheduler::{BalanceKind, BalanceStep, EnqueueFlags, Moved, TickWork};
+use crate::scheduler::{BalanceKind, BalanceStep, EnqueueFlags, Moved};
 use vruntime_base::{Cause, Cpu, CpuMask, Ns, TaskId};
 use vruntime_machine::{Arch, Machine, Numbering, Regular, TopologySpec};
 
@@ -571,83 +573,12 @@ fn active_balance_respects_affinity() {
     assert!(!lab.sh.rq(Cpu(2)).active_balance);
 }
 
-fn tick(lab: &mut Lab, cpu: u16) -> TickWork {
-    lab.at(cpu, |b, f, cx| b.tick(f, cx, Cpu(cpu)))
-}
-fn stop_tick(lab: &mut Lab, cpu: u16) {
-    lab.at(cpu, |b, _, cx| b.tick_stopped(cx, Cpu(cpu), true));
-}
-
 #[test]
-fn a_tick_raises_the_softirq_when_due() {
-    let mut lab = Lab::new(&no_dice(), 1, 4, 1, 0);
-    lab.sh.rqs[0].next_balance = 251;
-    assert!(!tick(&mut lab, 0).softirq);
-    lab.sh.rqs[0].next_balance = 250;
-    assert!(tick(&mut lab, 0).softirq);
-}
-
-#[test]
-fn tickless_cpus_leave_the_mask_at_a_busy_tick() {
-    let mut lab = Lab::new(&no_dice(), 1, 4, 1, 0);
-    let busy = |lab: &Lab| lab.sh.domains.shared_of(Cpu(0)).nr_busy_cpus;
-    assert_eq!(busy(&lab), 4);
-    stop_tick(&mut lab, 1);
-    stop_tick(&mut lab, 1);
-    assert_eq!((busy(&lab), lab.sh.nohz_idle.to_string().as_str()), (3, "1"));
-    lab.at(1, |b, _, cx| b.tick_stopped(cx, Cpu(1), false));
-    tick(&mut lab, 1);
-    assert_eq!(busy(&lab), 3);
-    lab.tasks(1, 1);
-    tick(&mut lab, 1);
-    assert_eq!((busy(&lab), lab.sh.nohz_idle.is_empty()), (4, true));
-}
-
-#[test]
-fn two_tasks_kick_the_first_idle_cpu() {
-    let mut lab = Lab::new(&no_dice(), 1, 4, 1, 0);
-    lab.tasks(0, 2);
-    assert_eq!(tick(&mut lab, 0).kick_ilb, None);
-    stop_tick(&mut lab, 2);
-    stop_tick(&mut lab, 3);
-    assert_eq!(tick(&mut lab, 0).kick_ilb, Some(Cpu(2)));
-    // It has been kicked already; and the next kick comes a jiffy later at the earliest.
-    lab.now += Ns::from_ms(4);
-    assert_eq!(tick(&mut lab, 0).kick_ilb, None);
-    // It balances: CPU 3 first, itself last.
-    let steps = lab.balance(2, BalanceKind::Nohz);
-    assert_eq!(steps, "lock 0, unlock 0, lock 3, unlock 3, done 1");
-    assert_eq!(lab.moved()[0].split(' ').nth(1), Some("0→3"));
-}
-
-#[test]
-fn a_second_busy_cpu_of_the_cache_kicks_too() {
-    let mut lab = Lab::new(&no_dice(), 1, 4, 1, 0);
-    lab.tasks(0, 1);
-    stop_tick(&mut lab, 1);
-    stop_tick(&mut lab, 2);
-    // 0 and 3 still have their ticks.
-    assert_eq!(tick(&mut lab, 0).kick_ilb, Some(Cpu(1)));
-    assert_eq!(lab.balance(1, BalanceKind::Nohz), "done 0");
-    // Nothing but blocked averages once 3 stops as well, and those only after 32 ms.
-    stop_tick(&mut lab, 3);
-    lab.now += Ns::from_ms(4);
-    tick(&mut lab, 0);
-    lab.balance(1, BalanceKind::Nohz);
-    lab.now += Ns::from_ms(4);
-    lab.balancer.tables.nohz = super::super::nohz::Global::new(4);
-    assert_eq!(tick(&mut lab, 0).kick_ilb, None);
-}
-
-#[test]
-fn a_kicked_cpu_with_work_does_nothing() {
-    let mut lab = Lab::new(&no_dice(), 1, 4, 1, 0);
-    lab.tasks(0, 3);
-    stop_tick(&mut lab, 1);
-    assert_eq!(tick(&mut lab, 0).kick_ilb, Some(Cpu(1)));
-    lab.sh.rqs[1].need_resched = true;
-    assert_eq!(lab.balance(1, BalanceKind::Nohz), "done 0");
-    assert_eq!(lab.lb(1, 0, IdleType::Idle).count, 0);
+fn a_move_is_named_after_its_path_and_level() {
+    for level in ["SMT", "CLS", "CACHE", "MC", "PKG", "NODE", "NUMA"] {
+        let name = crate::balance::cause(crate::balance::Path::Nohz, level).name;
+        assert_eq!(name, format!("nohz idle balance, {level}"));
+    }
 }
 
 #[test]

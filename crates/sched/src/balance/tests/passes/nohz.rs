@@ -1,0 +1,216 @@
+//! Balancing on behalf of CPUs without a tick: who is kicked, when, and for what.
+
+use super::*;
+use crate::scheduler::TickWork;
+
+fn tick(lab: &mut Lab, cpu: u16) -> TickWork {
+    lab.at(cpu, |b, f, cx| b.tick(f, cx, Cpu(cpu)))
+}
+fn stop_tick(lab: &mut Lab, cpu: u16) {
+    lab.at(cpu, |b, _, cx| b.tick_stopped(cx, Cpu(cpu), true));
+}
+
+#[test]
+fn a_tick_raises_the_softirq_when_due() {
+    let mut lab = Lab::new(&no_dice(), 1, 4, 1, 0);
+    lab.sh.rqs[0].next_balance = 251;
+    assert!(!tick(&mut lab, 0).softirq);
+    lab.sh.rqs[0].next_balance = 250;
+    assert!(tick(&mut lab, 0).softirq);
+}
+
+#[test]
+fn tickless_cpus_leave_the_mask_at_a_busy_tick() {
+    let mut lab = Lab::new(&no_dice(), 1, 4, 1, 0);
+    let busy = |lab: &Lab| lab.sh.domains.shared_of(Cpu(0)).nr_busy_cpus;
+    assert_eq!(busy(&lab), 4);
+    stop_tick(&mut lab, 1);
+    stop_tick(&mut lab, 1);
+    assert_eq!((busy(&lab), lab.sh.nohz_idle.to_string().as_str()), (3, "1"));
+    lab.at(1, |b, _, cx| b.tick_stopped(cx, Cpu(1), false));
+    tick(&mut lab, 1);
+    assert_eq!(busy(&lab), 3);
+    lab.tasks(1, 1);
+    tick(&mut lab, 1);
+    assert_eq!((busy(&lab), lab.sh.nohz_idle.is_empty()), (4, true));
+}
+
+#[test]
+fn two_tasks_kick_the_first_idle_cpu() {
+    let mut lab = Lab::new(&no_dice(), 1, 4, 1, 0);
+    lab.tasks(0, 2);
+    assert_eq!(tick(&mut lab, 0).kick_ilb, None);
+    stop_tick(&mut lab, 2);
+    stop_tick(&mut lab, 3);
+    assert_eq!(tick(&mut lab, 0).kick_ilb, Some(Cpu(2)));
+    // It has been kicked already; and the next kick comes a jiffy later at the earliest.
+    lab.now += Ns::from_ms(4);
+    assert_eq!(tick(&mut lab, 0).kick_ilb, None);
+    // It balances: CPU 3 first, itself last.
+    let steps = lab.balance(2, BalanceKind::Nohz);
+    assert_eq!(steps, "lock 0, unlock 0, lock 3, unlock 3, done 1");
+    assert_eq!(lab.moved()[0].split(' ').nth(1), Some("0→3"));
+}
+
+#[test]
+fn a_second_busy_cpu_of_the_cache_kicks_too() {
+    let mut lab = Lab::new(&no_dice(), 1, 4, 1, 0);
+    lab.tasks(0, 1);
+    stop_tick(&mut lab, 1);
+    stop_tick(&mut lab, 2);
+    // 0 and 3 still have their ticks.
+    assert_eq!(tick(&mut lab, 0).kick_ilb, Some(Cpu(1)));
+    assert_eq!(lab.balance(1, BalanceKind::Nohz), "done 0");
+    // Nothing but blocked averages once 3 stops as well, and those only after 32 ms.
+    stop_tick(&mut lab, 3);
+    lab.now += Ns::from_ms(4);
+    tick(&mut lab, 0);
+    lab.balance(1, BalanceKind::Nohz);
+    lab.now += Ns::from_ms(4);
+    lab.balancer.tables.nohz = crate::balance::nohz::Global::new(4);
+    assert_eq!(tick(&mut lab, 0).kick_ilb, None);
+}
+
+#[test]
+fn a_kicked_cpu_with_work_does_nothing() {
+    let mut lab = Lab::new(&no_dice(), 1, 4, 1, 0);
+    lab.tasks(0, 3);
+    stop_tick(&mut lab, 1);
+    assert_eq!(tick(&mut lab, 0).kick_ilb, Some(Cpu(1)));
+    lab.sh.rqs[1].need_resched = true;
+    assert_eq!(lab.balance(1, BalanceKind::Nohz), "done 0");
+    assert_eq!(lab.lb(1, 0, IdleType::Idle).count, 0);
+}
+
+/// CPU 0 runs `tasks` tasks, all others have stopped their ticks, and the tick of 0 kicks 1.
+fn alone(tasks: usize) -> Lab {
+    let mut lab = Lab::new(&no_dice(), 1, 4, 1, 0);
+    lab.tasks(0, tasks);
+    (1..4).for_each(|c| stop_tick(&mut lab, c));
+    assert_eq!(tick(&mut lab, 0).kick_ilb, Some(Cpu(1)));
+    lab
+}
+
+/// What CPU 1, kicked, has done: passes for all tickless CPUs.
+fn passes(lab: &mut Lab) -> u64 {
+    let count = |lab: &Lab| (1..4).map(|c| lab.lb(c, 0, IdleType::Idle).count).sum::<u64>();
+    let before = count(lab);
+    lab.balance(1, BalanceKind::Nohz);
+    count(lab) - before
+}
+
+/// The only busy CPU of its cache asks for balancing only if it has two tasks.
+#[test]
+fn a_single_task_alone_asks_for_no_balancing() {
+    assert_eq!(passes(&mut alone(1)), 0);
+    let mut lab = alone(2);
+    assert_eq!(passes(&mut lab), 3);
+    assert_eq!(lab.moved().len(), 1);
+    // A second CPU with its tick makes up for the second task.
+    let mut lab = Lab::new(&no_dice(), 1, 4, 1, 0);
+    lab.tasks(0, 1);
+    (1..3).for_each(|c| stop_tick(&mut lab, c));
+    assert_eq!(tick(&mut lab, 0).kick_ilb, Some(Cpu(1)));
+    assert_eq!(passes(&mut lab), 2);
+}
+
+/// Averages are brought up to date 32 ms (8 jiffies) after the last time at the earliest, and only
+/// if a CPU has stopped its tick since; one more without a tick is noted at once.
+#[test]
+fn averages_are_looked_after_every_32_ms() {
+    let mut lab = alone(1);
+    lab.balance(1, BalanceKind::Nohz);
+    let tick_at = |lab: &mut Lab, jiffy: u64| {
+        lab.now = Ns::from_ms(4 * jiffy);
+        tick(lab, 0).kick_ilb
+    };
+    assert_eq!(tick_at(&mut lab, 251), None);
+    assert_eq!(tick_at(&mut lab, 259), None);
+    // It was up for a moment.
+    stop_tick(&mut lab, 1);
+    assert_eq!(tick_at(&mut lab, 251), None);
+    assert_eq!(tick_at(&mut lab, 258), None);
+    assert_eq!(tick_at(&mut lab, 259), Some(Cpu(1)));
+    assert_eq!(passes(&mut lab), 0);
+    // CPU 3 has a task for a while: when it stops its tick again, that is noted.
+    lab.tasks(3, 1);
+    tick(&mut lab, 3);
+    lab.balance(1, BalanceKind::Nohz);
+    lab.sh.loads[3].nr_running = 0;
+    lab.sh.rqs[3].curr = TaskId(3);
+    stop_tick(&mut lab, 3);
+    assert_eq!(tick_at(&mut lab, 260), Some(Cpu(1)));
+}
+
+/// What sleeping tasks left on CPU 2 has not decayed yet: it is looked after again.
+#[test]
+fn blocked_load_keeps_averages_looked_after() {
+    let mut lab = alone(1);
+    let a = &mut lab.fair.cfs[2].avg;
+    (a.load_avg, a.load_sum, a.last_update_time) = (1024, 1024 * 47742, lab.now);
+    lab.balance(1, BalanceKind::Nohz);
+    lab.now = Ns::from_ms(4 * 258);
+    assert_eq!(tick(&mut lab, 0).kick_ilb, None);
+    lab.now = Ns::from_ms(4 * 259);
+    assert_eq!(tick(&mut lab, 0).kick_ilb, Some(Cpu(1)));
+}
+
+/// At most one balancing a jiffy is asked for. CPU 1 has no time for the first.
+#[test]
+fn a_balancing_is_asked_for_once_a_jiffy() {
+    let mut lab = alone(3);
+    lab.sh.rqs[1].need_resched = true;
+    assert_eq!(passes(&mut lab), 0);
+    lab.sh.rqs[1].need_resched = false;
+    assert_eq!(tick(&mut lab, 0).kick_ilb, Some(Cpu(1)), "averages");
+    assert_eq!(passes(&mut lab), 0);
+    lab.now += Ns::from_ms(4);
+    assert_eq!(tick(&mut lab, 0).kick_ilb, Some(Cpu(1)));
+    assert_eq!(passes(&mut lab), 3);
+}
+
+/// While a kick is on its way another adds what it asks for, and takes nothing away.
+#[test]
+fn kicks_add_up() {
+    let mut lab = alone(1);
+    lab.tasks(0, 1);
+    lab.set_loads(0, 2);
+    assert_eq!(tick(&mut lab, 0).kick_ilb, None);
+    assert_eq!(passes(&mut lab), 3, "asked for by the second");
+    let mut lab = alone(2);
+    assert_eq!(tick(&mut lab, 0).kick_ilb, None);
+    assert_eq!(passes(&mut lab), 3, "asked for by the first");
+}
+
+/// CPU 1 has got a task, but no tick yet: 2 is kicked. A kick that comes too late does nothing.
+#[test]
+fn only_an_idle_cpu_balances_for_others() {
+    let mut lab = Lab::new(&no_dice(), 1, 4, 1, 0);
+    lab.tasks(0, 2);
+    stop_tick(&mut lab, 1);
+    stop_tick(&mut lab, 2);
+    lab.tasks(1, 1);
+    assert_eq!(tick(&mut lab, 0).kick_ilb, Some(Cpu(2)));
+    lab.tasks(2, 1);
+    assert_eq!(lab.balance(2, BalanceKind::Nohz), "done 0");
+    // Nobody has kicked this one.
+    assert_eq!(passes(&mut lab), 0);
+    assert_eq!(lab.lb(2, 0, IdleType::Idle).count, 0);
+}
+
+/// A CPU that is tickless no longer does not count: as if nobody were, no balancing is asked for,
+/// and the next one is not put off.
+#[test]
+fn without_tickless_cpus_nobody_is_kicked() {
+    let mut lab = Lab::new(&no_dice(), 1, 4, 1, 0);
+    lab.tasks(0, 2);
+    stop_tick(&mut lab, 1);
+    tick(&mut lab, 1);
+    lab.tasks(1, 1);
+    tick(&mut lab, 1);
+    assert_eq!(tick(&mut lab, 0).kick_ilb, None);
+    stop_tick(&mut lab, 2);
+    assert_eq!(tick(&mut lab, 0).kick_ilb, Some(Cpu(2)));
+    lab.balance(2, BalanceKind::Nohz);
+    assert_eq!(lab.moved().len(), 1);
+}
