@@ -148,6 +148,7 @@ fn blocked_load_keeps_averages_looked_after() {
     let mut lab = alone(1);
     let a = &mut lab.fair.cfs[2].avg;
     (a.load_avg, a.load_sum, a.last_update_time) = (1024, 1024 * 47742, lab.now);
+    lab.fair.list_add_leaf_cfs_rq(crate::fair::CfsId(2));
     lab.balance(1, BalanceKind::Nohz);
     lab.now = Ns::from_ms(4 * 258);
     assert_eq!(tick(&mut lab, 0).kick_ilb, None);
@@ -213,4 +214,58 @@ fn without_tickless_cpus_nobody_is_kicked() {
     assert_eq!(tick(&mut lab, 0).kick_ilb, Some(Cpu(2)));
     lab.balance(2, BalanceKind::Nohz);
     assert_eq!(lab.moved().len(), 1);
+}
+
+/// CPU 1, kicked, finds that no tickless CPU is due before `due`. Whether two tasks on 0 ask for
+/// balancing at each of these jiffies.
+fn asks(due: u64, jiffies: [u64; 3]) -> [bool; 3] {
+    let mut lab = Lab::new(&no_dice(), 1, 4, 1, 0);
+    lab.tasks(0, 2);
+    (1..4).for_each(|c| stop_tick(&mut lab, c));
+    lab.sh.rqs[1..].iter_mut().for_each(|rq| rq.next_balance = due);
+    assert_eq!(tick(&mut lab, 0).kick_ilb, Some(Cpu(1)));
+    assert_eq!(passes(&mut lab), 0);
+    jiffies.map(|jiffy| {
+        lab.now = Ns::from_ms(4 * jiffy);
+        let kicked = tick(&mut lab, 0).kick_ilb.is_some();
+        lab.sh.rqs[1].need_resched = true;
+        lab.balance(1, BalanceKind::Nohz);
+        lab.sh.rqs[1].need_resched = false;
+        kicked
+    })
+}
+
+#[test]
+fn the_next_kick_waits_for_the_first_cpu_that_is_due() {
+    assert_eq!(asks(260, [255, 259, 260]), [false, false, true]);
+    assert_eq!(asks(10_000, [600, 9_999, 10_000]), [false, false, true]);
+    // Nobody within a minute: nothing is known, the kick comes at the next tick.
+    assert_eq!(asks(u64::MAX, [250, 251, 252]), [false, true, true]);
+}
+
+/// Amid its passes CPU 1 gets work: averages and the note stay to be looked after, at once.
+#[test]
+fn an_aborted_visit_is_made_up_for() {
+    let mut lab = Lab::new(&no_dice(), 1, 4, 1, 10);
+    lab.tasks(0, 2);
+    (1..4).for_each(|c| stop_tick(&mut lab, c));
+    assert_eq!(tick(&mut lab, 0).kick_ilb, Some(Cpu(1)));
+    let step = lab.at(1, |b, f, cx| b.begin(f, cx, Cpu(1), BalanceKind::Nohz));
+    assert_eq!(step, BalanceStep::Lock(Cpu(0)));
+    lab.sh.rqs[1].need_resched = true;
+    while lab.balancer.is_active(Cpu(1)) {
+        lab.at(1, |b, f, cx| b.resume(f, cx, Cpu(1)));
+    }
+    lab.sh.rqs[1].need_resched = false;
+    // One task is left, which asks for nothing itself.
+    lab.sh.loads[0].nr_running = 1;
+    let tick_at = |lab: &mut Lab, jiffy: u64| {
+        lab.now = Ns::from_ms(4 * jiffy);
+        tick(lab, 0).kick_ilb
+    };
+    assert_eq!(tick_at(&mut lab, 251), Some(Cpu(1)));
+    assert_eq!(passes(&mut lab), 0);
+    // That was a visit for the averages: the next comes 8 jiffies later.
+    stop_tick(&mut lab, 1);
+    assert_eq!([tick_at(&mut lab, 259), tick_at(&mut lab, 260)], [None, Some(Cpu(1))]);
 }
