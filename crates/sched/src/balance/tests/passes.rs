@@ -57,6 +57,25 @@ impl Lab {
         }
     }
 
+    /// Two nodes of `cores` cores with `smt` threads and a cache each; every cost is `ns`.
+    fn numa(k: &Release, cores: u32, smt: u32, ns: u32) -> Lab {
+        let mut lab = Lab::new(k, 1, 2 * cores, smt, ns);
+        let spec = TopologySpec::Regular(Regular {
+            sockets: 2,
+            nodes_per_socket: 1,
+            cores_per_node: cores,
+            threads_per_core: smt,
+            cores_per_l2: 1,
+            cores_per_llc: cores,
+            numbering: Numbering::SiblingsAdjacent,
+            node_distance: vec![vec![10, 21], vec![21, 10]],
+        });
+        lab.machine = machine(spec, Arch::X86, ns);
+        lab.sh = shared(&lab.machine.topo, k.clone());
+        lab.balancer = Balancer::new(&lab.sh.domains, lab.sh.rqs.len());
+        lab
+    }
+
     fn at<R>(&mut self, cpu: u16, f: impl FnOnce(&mut Balancer, &mut Fair, &mut Cx) -> R) -> R {
         let mut cx = Cx {
             now: self.now,
@@ -593,21 +612,8 @@ fn an_idle_core_is_announced_once() {
 
 #[test]
 fn numa_domains_are_balanced_by_one_cpu_at_a_time() {
-    let mut lab = Lab::new(&no_dice(), 1, 4, 1, 0);
+    let mut lab = Lab::numa(&no_dice(), 2, 1, 10);
     assert!(!lab.balancer.tables.serialized);
-    let spec = TopologySpec::Regular(Regular {
-        sockets: 2,
-        nodes_per_socket: 1,
-        cores_per_node: 2,
-        threads_per_core: 1,
-        cores_per_l2: 1,
-        cores_per_llc: 2,
-        numbering: Numbering::SiblingsAdjacent,
-        node_distance: vec![vec![10, 21], vec![21, 10]],
-    });
-    lab.machine = machine(spec, Arch::X86, 10);
-    lab.sh = shared(&lab.machine.topo, no_dice());
-    lab.balancer = Balancer::new(&lab.sh.domains, 4);
     let level = lab.slot(0, 1);
     assert_eq!(lab.sh.domains.at(level).name, "NUMA");
     lab.state(0, 0).last_balance = 1 << 40;
@@ -626,4 +632,34 @@ fn numa_domains_are_balanced_by_one_cpu_at_a_time() {
     let step = lab.at(0, |b, f, cx| b.resume(f, cx, Cpu(0)));
     assert_eq!(step, BalanceStep::Done { pulled: 0 });
     assert_eq!(lab.periodic(2), "pass, done 0");
+}
+
+/// One task runs on CPU 2 and two light ones wait, its neighbour 3 idles. Where the child domain
+/// prefers siblings three tasks more are too many; by idle CPUs, two and one, all is well.
+#[test]
+fn the_child_says_whether_tasks_count() {
+    // Cores {0,1} {2,3}, child SMT; nodes {0,1} {2,3}, child MC.
+    for (smt, level) in [(2, "MC"), (1, "NUMA")] {
+        let mut lab = Lab::numa(&no_dice(), 2, smt, 0);
+        lab.tasks(2, 3);
+        lab.sh.loads[2].runnable_avg = 1024;
+        assert_eq!(lab.sh.domains.at(lab.slot(0, 1)).name, level);
+        lab.newidle(0);
+        let moved = lab.moved();
+        assert!(moved[0].ends_with(&format!("2→0 newidle balance, {level}")), "{moved:?}");
+    }
+}
+
+/// Every CPU of the overloaded cache has one fair task and something else: nobody to pull from.
+#[test]
+fn a_group_may_have_no_queue() {
+    let mut lab = Lab::new(&no_dice(), 2, 2, 1, 0);
+    for c in [2, 3] {
+        lab.tasks(c, 1);
+        lab.sh.loads[c as usize].nr_running = 2;
+    }
+    lab.sh.domains.overload = true;
+    assert_eq!(lab.newidle(0), "done 0");
+    let lb = lab.lb(0, 1, IdleType::Newidle);
+    assert_eq!((lb.count, lb.balanced, lb.nobusyg, lb.nobusyq), (1, 1, 0, 1));
 }

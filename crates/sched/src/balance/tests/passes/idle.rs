@@ -33,15 +33,19 @@ fn the_idle_stamp_stays_while_nothing_is_found() {
     assert_eq!(stamp(&lab), Ns::ZERO);
 }
 
-/// Up to 6.6 a task of its own ends the walk as well.
+/// Up to 6.6 a task of its own ends the walk as well; later the next domain is asked and refuses,
+/// without a look at its groups.
 #[test]
 fn a_task_of_its_own_ends_the_walk() {
-    let mut lab = Lab::new(&no_dice(), 2, 4, 1, 10);
-    lab.tasks(4, 1);
-    lab.sh.domains.overload = true;
-    gets_work_meanwhile(&mut lab);
-    assert_eq!(lab.lb(0, 0, IdleType::Newidle).count, 1);
-    assert_eq!(lab.lb(0, 1, IdleType::Newidle).count, 0);
+    for (k, passes) in [(no_dice(), 0), (Release { ni_random: false, ..v6_12() }, 1)] {
+        let mut lab = Lab::new(&k, 2, 4, 1, 10);
+        lab.tasks(4, 1);
+        lab.sh.domains.overload = true;
+        gets_work_meanwhile(&mut lab);
+        assert_eq!(lab.lb(0, 0, IdleType::Newidle).count, 1);
+        let above = lab.lb(0, 1, IdleType::Newidle);
+        assert_eq!((above.count, above.balanced, above.nobusyg), (passes, passes, 0));
+    }
 }
 
 /// 6.12: so does what was pulled.
