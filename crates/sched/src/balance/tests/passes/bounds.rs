@@ -127,3 +127,39 @@ fn some_tasks_are_never_hot() {
     lab.newidle(0);
     assert_eq!(lab.moved().len(), 1);
 }
+
+/// Three light tasks on CPU 2, one to be moved. The one at the tail may go to 1 only, the next goes
+/// to 0: then nothing is left for 1.
+#[test]
+fn what_was_moved_is_not_asked_for_again() {
+    let mut lab = Lab::new(&no_dice(), 2, 2, 1, 0);
+    let ids = lab.tasks(2, 3);
+    lab.sh.loads[2].runnable_avg = 9;
+    lab.pin(ids[1], &[1, 2]);
+    assert_eq!(lab.periodic(0), "lock 2, unlock 2, lock 0, unlock 0, done 1");
+    assert_eq!(lab.moved(), [format!("{} 2→0 periodic balance while idle, PKG", ids[2])]);
+}
+
+/// The same on a core: a pinned task is no matter for the level above if as many moved as should.
+#[test]
+fn a_pinned_task_matters_only_if_it_was_wanted() {
+    let mut lab = Lab::new(&no_dice(), 1, 2, 2, 0);
+    let ids = lab.tasks(1, 3);
+    lab.pin(ids[1], &[1]);
+    lab.newidle(0);
+    assert_eq!(lab.moved().len(), 1);
+    let mc = lab.slot(0, 1);
+    assert_eq!(lab.imbalanced(mc), [false, false]);
+}
+
+/// Nothing but pinned tasks: the interval grows beyond its maximum, here 8 ms, up to 512 ms.
+#[test]
+fn the_interval_of_pinned_tasks_grows_to_512_ms() {
+    let mut lab = Lab::new(&no_dice(), 1, 4, 1, 0);
+    lab.tasks(2, 3).iter().for_each(|p| lab.pin(*p, &[2]));
+    for (before, after) in [(4, 8), (8, 16), (256, 512), (512, 512)] {
+        (lab.state(0, 0).balance_interval, lab.state(0, 0).last_balance) = (before, 0);
+        lab.periodic(0);
+        assert_eq!(lab.state(0, 0).balance_interval, after);
+    }
+}

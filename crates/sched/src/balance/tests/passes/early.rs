@@ -61,15 +61,19 @@ pub(crate) fn a_task_is_hot_on_its_core_too() {
 }
 
 /// 24 of utilisation may move to CPU 0, a task has 256: the fourth failure asks the stopper, though
-/// no task was to be counted. The interval doubles, and a next pass would move hot tasks.
+/// no task was to be counted. The interval doubles, to 8 ms at most; a next pass moves hot tasks.
 #[test]
 pub(crate) fn active_balance_for_utilisation_and_its_pause() {
+    [4, 8].into_iter().for_each(pause_after_a_push);
+}
+
+fn pause_after_a_push(interval: u32) {
     let mut lab = Lab::new(&v5_7(), 1, 4, 1, 0);
     lab.tasks(2, 2);
     lab.sh.loads[0].util_avg = 1000;
     let a = &mut lab.fair.cfs[0].avg;
     (a.util_avg, a.last_update_time) = (1000, lab.now);
-    lab.state(0, 0).nr_balance_failed = 3;
+    (lab.state(0, 0).nr_balance_failed, lab.state(0, 0).balance_interval) = (3, interval);
     let steps = "lock 2, unlock 2, lock 2, unlock 2, stopper 2, done 0";
     assert_eq!(lab.periodic(0), steps);
     assert_eq!(lab.lb(0, 0, IdleType::Idle).imbalance, [0, 24, 0]);
