@@ -27,7 +27,8 @@ fn the_sources_lock_is_let_go_every_32_tasks() {
 #[test]
 fn an_idle_cpu_leaves_one_task() {
     let mut lab = Lab::new(&no_dice(), 2, 2, 1, 0);
-    lab.tasks(2, 2);
+    let light = lab.tasks(2, 2);
+    light.iter().for_each(|p| lab.ran(*p, Ns::from_ms(1)));
     lab.tasks(3, 3);
     // The group is overloaded by runnable time; by utilisation CPU 2 is the busiest.
     lab.sh.loads[2].util_est = 1024;
@@ -57,7 +58,7 @@ fn half_a_load_fits_exactly() {
     }
 }
 
-/// 600 of load: half of the first task's 1023 fits, and then nothing is left for a second.
+/// 512 of load: half of the first task's 1023 fits, and then nothing is left for a second.
 #[test]
 fn what_moved_counts_against_the_load() {
     let mut lab = Lab::new(&v5_7(), 1, 4, 1, 0);
@@ -67,6 +68,14 @@ fn what_moved_counts_against_the_load() {
     lab.periodic(0);
     assert_eq!(lab.lb(0, 0, IdleType::NotIdle).imbalance, [512, 0, 0]);
     assert_eq!(lab.moved().len(), 1);
+    // 7168/4 = 1792 of load: 769 are left, into which half of the second's fits, and nothing after.
+    let mut lab = Lab::new(&v5_7(), 1, 4, 1, 0);
+    lab.tasks(0, 1);
+    lab.tasks(2, 7);
+    lab.fair.cfs[0].avg.load_avg = 0;
+    lab.periodic(0);
+    assert_eq!(lab.lb(0, 0, IdleType::NotIdle).imbalance, [1792, 0, 0]);
+    assert_eq!(lab.moved().len(), 2);
 }
 
 /// A task of 256 after two failures counts as 64: it fits into 64 of utilisation, not into 60.
