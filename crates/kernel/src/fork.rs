@@ -95,7 +95,7 @@ impl Sim {
         let child = self.copy_process(c, p);
         let ((), cost) = self.hook(c, self.now, |s, cx| s.task_new(cx, child, Some(p)));
         self.tasks[p.ix()].step = Step::Woken;
-        self.cpus[c.ix()].wakes.push((child, false));
+        self.cpus[c.ix()].wakes.push_back((child, false));
         let at = self.carry_out_resched(c, self.now + cost);
         self.plan_wakes(c, at, Frame::Task);
     }
@@ -112,7 +112,7 @@ impl Sim {
             let k = &mut self.tasks[parent.ix()];
             k.nr_children -= 1;
             if k.waits_for == WaitsFor::Child {
-                self.cpus[c.ix()].wakes.push((parent, true));
+                self.cpus[c.ix()].wakes.push_back((parent, true));
             }
         }
         self.cpus[c.ix()].mutex = ChannelId::NONE;

@@ -12,7 +12,7 @@
 use crate::cold::Asids;
 use crate::program::ChannelId;
 use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::collections::{BinaryHeap, VecDeque};
 use vruntime_base::{Cause, Cpu, Func, Ns, TaskId};
 use vruntime_sched::scheduler::BalanceStep;
 
@@ -162,7 +162,7 @@ pub struct CpuSim {
     /// The remote wake list (`call_single_queue`): wakee, whether it migrated, waker's CPU.
     pub wake_list: Vec<(TaskId, bool, Cpu)>,
     /// Wakeups to do now.
-    pub wakes: Vec<(TaskId, bool)>,
+    pub wakes: VecDeque<(TaskId, bool)>,
     /// The wakeup in progress.
     pub wake: WakeOp,
     /// By level: what acts after the wakeups.
@@ -225,7 +225,7 @@ impl CpuSim {
             timers: BinaryHeap::new(),
             tick_phase,
             wake_list: Vec::with_capacity(16),
-            wakes: Vec::with_capacity(4),
+            wakes: VecDeque::with_capacity(4),
             wake: WakeOp {
                 p: TaskId::NONE,
                 target: Cpu::NONE,

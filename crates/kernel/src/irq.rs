@@ -88,7 +88,7 @@ impl Sim {
         while cpu.next_timer_may_expire(now) {
             let Some(std::cmp::Reverse((_, p, _))) = cpu.timers.pop() else { break };
             if self.tasks[p as usize].waits_for == WaitsFor::Timer {
-                cpu.wakes.push((TaskId(p), false));
+                cpu.wakes.push_back((TaskId(p), false));
             }
         }
         cpu.timer_at = cpu.timers.peek().map_or(Ns::NEVER, |r| r.0.0);

@@ -270,7 +270,7 @@ impl Sim {
         if let Channel::Pipe(pipe) = &mut self.channels[ch.ix()]
             && let Some(w) = pipe.mutex.sleepers.pop(tasks)
         {
-            self.cpus[c.ix()].wakes.push((w, false));
+            self.cpus[c.ix()].wakes.push_back((w, false));
         }
     }
 
@@ -393,7 +393,7 @@ impl Sim {
         let queue = if readers { &mut pipe.rd_wait } else { &mut pipe.wr_wait };
         let wakes = &mut self.cpus[c.ix()].wakes;
         while let Some(w) = queue.pop(tasks) {
-            wakes.push((w, true));
+            wakes.push_back((w, true));
             if tasks[w.ix()].exclusive {
                 break;
             }

@@ -312,10 +312,10 @@ mod tests {
     }
 
     #[test]
-    fn a_task_costs_at_most_400_bytes() {
-        // hackbench has one channel for two tasks.
+    fn a_task_costs_at_most_384_bytes() {
+        // hackbench has one channel for two tasks. A list of wakeups adds 8 bytes at times.
         let task = size_of::<Task>() + size_of::<KTask>() + size_of::<Entity>();
         let all = task + size_of::<Channel>() / 2;
-        assert!(all <= 400, "{all}");
+        assert!(all <= 384, "{all}");
     }
 }

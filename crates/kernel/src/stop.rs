@@ -42,7 +42,7 @@ impl Sim {
     pub(crate) fn ask_stopper(&mut self, c: Cpu, target: Cpu, work: StopWork, at: Ns, then: Frame) {
         self.stop_work[target.ix()].push(work);
         let stopper = self.stopper_of(target);
-        self.cpus[c.ix()].wakes.push((stopper, false));
+        self.cpus[c.ix()].wakes.push_back((stopper, false));
         self.plan_wakes(c, at, then);
     }
 

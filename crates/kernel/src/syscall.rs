@@ -116,7 +116,7 @@ impl Sim {
                 let at = self.now + self.work(c, Func::Futex, self.machine.costs.futex_wake);
                 for _ in 0..n {
                     let Some(w) = self.futexes[futex.ix()].pop(&mut self.tasks) else { break };
-                    self.cpus[c.ix()].wakes.push((w, false));
+                    self.cpus[c.ix()].wakes.push_back((w, false));
                 }
                 self.tasks[p.ix()].step = Step::Woken;
                 self.plan_wakes(c, at, Frame::Task);

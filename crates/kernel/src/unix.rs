@@ -216,7 +216,7 @@ impl Sim {
         let Channel::Unix(s) = &mut self.channels[ch.ix()] else { return };
         let queue = if readers { &mut s.rd_wait } else { &mut s.wr_wait };
         while let Some(w) = queue.pop(tasks) {
-            self.cpus[c.ix()].wakes.push((w, true));
+            self.cpus[c.ix()].wakes.push_back((w, true));
         }
     }
 }

@@ -54,7 +54,8 @@ impl Sim {
 
     /// `try_to_wake_up` (or `wake_up_new_task`) begins.
     pub(crate) fn wake_begin(&mut self, c: Cpu) {
-        let (p, sync) = self.cpus[c.ix()].wakes.remove(0);
+        let first = self.cpus[c.ix()].wakes.pop_front();
+        let (p, sync) = first.expect("a wakeup was planned for somebody");
         let t = &self.sh.tasks[p.ix()];
         let (state, prev) = (t.state, t.cpu);
         let mut at = self.now;
@@ -312,7 +313,7 @@ impl Sim {
         }
         self.stats.count.wakeups_on_rq += 1;
         self.ttwu_stat(c, target);
-        let delayed = self.sched.is_delayed(p);
+        let delayed = self.sched.is_delayed(&self.sh, p);
         let running = self.curr(target) == p;
         let skip = running && self.sh.release.ttwu_runnable_skip_curr;
         self.sh.tasks[p.ix()].state = TaskState::Running;

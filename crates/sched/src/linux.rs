@@ -252,8 +252,9 @@ impl Scheduler for Linux {
         self.balancer.set_idle(cx, cpu);
     }
 
-    fn is_delayed(&self, p: TaskId) -> bool {
-        self.fair.is_delayed(p)
+    fn is_delayed(&self, sh: &Shared, p: TaskId) -> bool {
+        let se = sh.task(p).se;
+        se.is_some() && self.fair.ses[se.ix()].sched_delayed
     }
 
     fn set_policy(&mut self, cx: &mut Cx, p: TaskId, policy: Policy, prio: i8) {

@@ -160,8 +160,8 @@ pub trait Scheduler {
     }
 
     /// `p` is queued but counts as sleeping (delayed dequeue).
-    fn is_delayed(&self, p: TaskId) -> bool {
-        let _ = p;
+    fn is_delayed(&self, sh: &Shared, p: TaskId) -> bool {
+        let _ = (sh, p);
         false
     }
 

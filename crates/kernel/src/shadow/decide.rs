@@ -79,7 +79,7 @@ impl<'a> Decider<'a> {
             return (false, "nothing runs");
         };
         f.cfs[QUEUE.ix()].h_nr_queued = l.ents.len() as u32;
-        f.ses[ses[i].ix()].sum_exec = Ns(ran);
+        f.ses[ses[i].ix()].ran = Ns(ran);
         let why = f.decide_tick(self.k, ses[i]);
         (why.is_some(), why.map_or("goes on", |c| c.name))
     }

@@ -228,7 +228,7 @@ impl Fair {
         if release.tick_slice_capped {
             ideal = ideal.min(self.tun.latency);
         }
-        let ran = (e.sum_exec - e.prev_sum_exec).0;
+        let ran = e.ran.0;
         if ran > ideal && release.rule_on(&SLICE_USED) {
             return Some(&SLICE_USED);
         }

@@ -475,10 +475,6 @@ impl Fair {
         e.idle = t.policy == Policy::Idle;
         (e.weight, e.inv_weight) = weight::task_weight(t.nice, e.idle);
         cx.sh.tasks[p.ix()].se = se;
-        if self.se_of_task.len() <= p.ix() {
-            self.se_of_task.resize(p.ix() + 1, SeId::NONE);
-        }
-        self.se_of_task[p.ix()] = se;
         self.init_entity_runnable_average(se);
         let rq = &mut cx.sh.rqs[cpu.ix()];
         rq.clock = Ns(rq.clock.0.max(cx.now.0));
@@ -498,12 +494,6 @@ impl Fair {
         let min = self.cfs[cfs.ix()].min_vruntime.0 as i64;
         let e = &mut self.ses[se.ix()];
         e.vruntime = e.vruntime.plus(min.wrapping_neg());
-    }
-
-    /// `p` is in delayed dequeue.
-    pub fn is_delayed(&self, p: TaskId) -> bool {
-        let se = self.se_of_task.get(p.ix()).copied().unwrap_or(SeId::NONE);
-        se.is_some() && self.ses[se.ix()].task == p && self.ses[se.ix()].sched_delayed
     }
 
     /// Changes the weight of a task that is not queued.

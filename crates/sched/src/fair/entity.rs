@@ -65,7 +65,7 @@ impl Fair {
         }
         let delta = now - e.exec_start;
         e.exec_start = now;
-        e.sum_exec += delta;
+        e.ran += delta;
         e.vruntime = e.vruntime.plus(e.virtual_time(delta.0) as i64);
         if !self.eevdf {
             q.advance_min_vruntime(e.on_rq.then_some(e.vruntime));
@@ -145,7 +145,8 @@ impl Fair {
     pub(crate) fn se_update_runnable(&mut self, se: SeId) {
         let my_q = self.ses[se.ix()].my_q;
         if my_q.is_some() {
-            self.ses[se.ix()].runnable_weight = self.cfs[my_q.ix()].h_nr_runnable;
+            let q = &mut self.cfs[my_q.ix()];
+            q.runnable_weight = q.h_nr_runnable;
         }
     }
 
@@ -284,7 +285,7 @@ impl Fair {
         let e = &mut self.ses[se.ix()];
         let q = &mut self.cfs[e.cfs_rq.ix()];
         e.exec_start = cx.sh.rqs[q.cpu.ix()].clock;
-        e.prev_sum_exec = e.sum_exec;
+        e.ran = Ns::ZERO;
         q.curr = se;
     }
 

@@ -58,11 +58,12 @@ fn add(a: u64, d: i64) -> u64 {
 }
 
 impl Entity {
-    /// Ages the averages to `now`. `running`: it is its queue's current entity.
+    /// Ages the averages to `now`. `running`: it is its queue's current entity; `below`: tasks that
+    /// a group's entity counts as runnable.
     #[inline]
-    fn age(&mut self, now: Ns, running: bool) {
+    fn age(&mut self, now: Ns, running: bool, below: u32) {
         let runnable = if !self.is_task() {
-            u64::from(self.runnable_weight)
+            u64::from(below)
         } else {
             u64::from(self.on_rq && !self.sched_delayed)
         };
@@ -118,13 +119,14 @@ impl Fair {
     pub(crate) fn update_load_avg(&mut self, cx: &mut Cx, se: SeId, flags: UpdateFlags) {
         let e = &mut self.ses[se.ix()];
         let (cfs, my_q) = (e.cfs_rq, e.my_q);
-        let q = &mut self.cfs[cfs.ix()];
-        let now = cx.sh.rqs[q.cpu.ix()].clock;
+        let q = &self.cfs[cfs.ix()];
+        let (now, running) = (cx.sh.rqs[q.cpu.ix()].clock, q.curr == se);
         let attached = e.avg.last_update_time != Ns::ZERO;
         if attached {
-            e.age(now, q.curr == se);
+            let below = if my_q.is_some() { self.cfs[my_q.ix()].runnable_weight } else { 0 };
+            e.age(now, running, below);
         }
-        let mut decayed = q.update_load_avg(now);
+        let mut decayed = self.cfs[cfs.ix()].update_load_avg(now);
         if my_q.is_some() && self.cfs[my_q.ix()].propagate {
             self.propagate_entity_load_avg(my_q, se);
             decayed = true;
@@ -467,11 +469,12 @@ impl Fair {
     /// change means to groups.
     pub fn age(&mut self, now: Ns, se: SeId) {
         let e = &mut self.ses[se.ix()];
-        let q = &mut self.cfs[e.cfs_rq.ix()];
+        let running = self.cfs[e.cfs_rq.ix()].curr == se;
         if e.avg.last_update_time != Ns::ZERO {
-            e.age(now, q.curr == se);
+            let below = if e.is_task() { 0 } else { self.cfs[e.my_q.ix()].runnable_weight };
+            e.age(now, running, below);
         }
-        q.update_load_avg(now);
+        self.cfs[e.cfs_rq.ix()].update_load_avg(now);
     }
 }
 

@@ -61,10 +61,8 @@ pub struct Entity {
     pub slice: u64,
     /// When the running entity was last accounted; zero after a migration (not cache hot).
     pub exec_start: Ns,
-    /// Total time run.
-    pub sum_exec: Ns,
-    /// `sum_exec` when it was last picked.
-    pub prev_sum_exec: Ns,
+    /// Time run since it was last picked.
+    pub ran: Ns,
     /// Load tracking.
     pub avg: SchedAvg,
     /// Weight × 1024.
@@ -91,8 +89,6 @@ pub struct Entity {
     pub custom_slice: bool,
     /// SCHED_IDLE task, or group with cpu.idle.
     pub idle: bool,
-    /// A group's runnable tasks when its average was last brought up to date (`runnable_weight`).
-    pub runnable_weight: u32,
     /// Its utilisation changed since util_est last looked (UTIL_AVG_UNCHANGED is clear).
     pub util_changed: bool,
 }
@@ -129,6 +125,8 @@ pub struct CfsRq {
     pub h_nr_queued: u32,
     /// Of them runnable, i.e. without delayed ones (`h_nr_runnable`).
     pub h_nr_runnable: u32,
+    /// The same when the entity of its group was last brought up to date (`se->runnable_weight`).
+    pub runnable_weight: u32,
     /// Of them SCHED_IDLE.
     pub idle_h_nr: u32,
     /// Sum of weights × 1024 of all entities on this level, curr included (`load.weight`).
@@ -248,8 +246,6 @@ pub struct Fair {
     pub avg_scan_cost: Vec<u64>,
     /// Entities of tasks that are gone.
     free_ses: Vec<SeId>,
-    /// Entity of each task.
-    se_of_task: Vec<SeId>,
     /// Moves of each task; empty without a migration limit.
     moves: Vec<migration_limit::Moves>,
 }
@@ -264,8 +260,7 @@ impl Entity {
             vlag: 0,
             slice: 0,
             exec_start: Ns::ZERO,
-            sum_exec: Ns::ZERO,
-            prev_sum_exec: Ns::ZERO,
+            ran: Ns::ZERO,
             avg: SchedAvg::default(),
             weight,
             inv_weight,
@@ -279,7 +274,6 @@ impl Entity {
             rel_deadline: false,
             custom_slice: false,
             idle: false,
-            runnable_weight: 0,
             util_changed: false,
         }
     }
@@ -323,6 +317,7 @@ impl CfsRq {
             nr_queued: 0,
             h_nr_queued: 0,
             h_nr_runnable: 0,
+            runnable_weight: 0,
             idle_h_nr: 0,
             load_weight: 0,
             // The kernel starts close to the wrap so that mistakes show early.
@@ -372,7 +367,6 @@ impl Fair {
             tun: Tunables::new(release, nr_cpus),
             avg_scan_cost: vec![0; nr_cpus],
             free_ses: Vec::new(),
-            se_of_task: Vec::new(),
             moves: Vec::new(),
         }
     }

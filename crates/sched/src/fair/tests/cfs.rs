@@ -259,7 +259,7 @@ fn tick(ran: u64, curr_v: u64, left_v: u64) -> Option<&'static str> {
     b.waits(left_v * MS);
     // Two nice-0 tasks: ideal is 12 ms (less 6 ns by truncation).
     b.fair.cfs[0].h_nr_queued = 2;
-    b.fair.ses[c.ix()].sum_exec = Ns(ran);
+    b.fair.ses[c.ix()].ran = Ns(ran);
     b.fair.decide_tick_cfs(&b.release, c).map(name)
 }
 

@@ -323,7 +323,7 @@ fn one_delayed() -> (Lab, TaskId, TaskId) {
 fn who_owes_stays_in_the_queue() {
     let (lab, a, b) = one_delayed();
     assert_eq!(lab.curr(Cpu(0)), b);
-    assert!(lab.linux.is_delayed(a) && lab.sh.tasks[a.ix()].on_rq);
+    assert!(lab.se(a).sched_delayed && lab.sh.tasks[a.ix()].on_rq);
     let l = &lab.sh.loads[0];
     assert_eq!((l.nr_running, l.h_nr_queued, l.h_nr_delayed), (2, 2, 1));
     check_invariants(&lab);
@@ -335,7 +335,7 @@ fn it_leaves_when_it_is_picked_and_keeps_no_positive_lag() {
     lab.pass(6 * MS);
     lab.tick(Cpu(0));
     assert_eq!(lab.schedule(Cpu(0)), b, "A was picked, left, and B goes on");
-    assert!(!lab.sh.tasks[a.ix()].on_rq && !lab.linux.is_delayed(a));
+    assert!(!lab.sh.tasks[a.ix()].on_rq && !lab.se(a).sched_delayed);
     assert_eq!(lab.sh.loads[0].nr_running, 1);
     assert_eq!(lab.se(a).vlag, 0);
     check_invariants(&lab);
@@ -348,7 +348,7 @@ fn woken_early_it_goes_on_where_it_is() {
     lab.pass(MS / 2);
     lab.wake(a, Cpu(3));
     assert_eq!(lab.sh.tasks[a.ix()].cpu, Cpu(0), "no CPU is chosen");
-    assert!(!lab.linux.is_delayed(a));
+    assert!(!lab.se(a).sched_delayed);
     assert_eq!(lab.se(a).vruntime, before, "it still owes");
     assert_eq!((lab.sh.loads[0].nr_running, lab.sh.loads[0].h_nr_delayed), (2, 0));
     check_invariants(&lab);

@@ -59,7 +59,7 @@ fn a_group_counts_as_one() {
         }
         lab.schedule(Cpu(0));
         run(&mut lab, &[Cpu(0)], 3000);
-        let share = lab.se(alone).sum_exec.0 / (30 * MS);
+        let share = lab.ran(alone) / (30 * MS);
         assert!((46..=54).contains(&share), "{share} %");
     }
 }
@@ -73,7 +73,7 @@ fn weights_divide_the_cpu() {
         let b = lab.spawn(Cpu(0), 5, TgId(0));
         lab.schedule(Cpu(0));
         run(&mut lab, &[Cpu(0)], 6000);
-        let (a, b) = (lab.se(a).sum_exec.0, lab.se(b).sum_exec.0);
+        let (a, b) = (lab.ran(a), lab.ran(b));
         let permille = a * 1000 / (a + b);
         assert!((735..=772).contains(&permille), "{permille}, not 753");
     }

@@ -61,7 +61,7 @@ fn a_wakeup_takes_it_off_the_queue() {
         assert_eq!(lab.schedule(Cpu(0)), a);
         lab.pass(MS);
         assert_eq!(lab.sleep(Cpu(0)), b);
-        assert!(lab.linux.is_delayed(a));
+        assert!(lab.se(a).sched_delayed);
         lab.pass(MS + MS / 5);
         lab.wake(c, Cpu(0));
         assert_eq!(lab.sh.loads[0].nr_running, nr_running);

@@ -71,6 +71,8 @@ pub struct Lab {
     pub machine: Machine,
     pub resched: Vec<(Cpu, &'static Cause)>,
     pub now: Ns,
+    /// By task: how long it has run.
+    ran: Vec<u64>,
 }
 
 impl Lab {
@@ -96,7 +98,7 @@ impl Lab {
             noise: Noise::new(1),
             release,
         };
-        Lab { linux, sh, machine, resched: Vec::new(), now: Ns::from_ms(1000) }
+        Lab { linux, sh, machine, resched: Vec::new(), now: Ns::from_ms(1000), ran: Vec::new() }
     }
 
     /// Calls a hook on `cpu` at the present moment.
@@ -147,6 +149,12 @@ impl Lab {
     }
     pub fn pass(&mut self, ns: u64) {
         self.now += Ns(ns);
+        self.ran.resize(self.sh.tasks.len(), 0);
+        self.sh.rqs.iter().for_each(|rq| self.ran[rq.curr.ix()] += ns);
+    }
+    /// How long `p` has run, all told.
+    pub fn ran(&self, p: TaskId) -> u64 {
+        self.ran[p.ix()]
     }
     pub fn tick(&mut self, cpu: Cpu) {
         self.hook(cpu, |s, cx| {

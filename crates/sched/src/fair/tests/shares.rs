@@ -21,7 +21,7 @@ fn run(lab: &mut Lab, cpus: &[Cpu], ms: u64) {
 fn permille(lab: &mut Lab, cpus: &[Cpu], ms: u64, parts: &[Vec<TaskId>]) -> Vec<u64> {
     let ran = |lab: &Lab| -> Vec<u64> {
         // What runs at the moment is accounted by the tick before.
-        let sum = |part: &Vec<TaskId>| part.iter().map(|p| lab.se(*p).sum_exec.0).sum();
+        let sum = |part: &Vec<TaskId>| part.iter().map(|p| lab.ran(*p)).sum();
         parts.iter().map(sum).collect()
     };
     run(lab, cpus, 1000);

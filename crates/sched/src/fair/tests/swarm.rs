@@ -28,7 +28,7 @@ fn swarm(release: Release, seed: u64, steps: u64) -> (u32, u32) {
             1..4 if !is_idle => {
                 lab.sleep(cpu);
                 slept += 1;
-                delayed += u32::from(lab.linux.is_delayed(curr));
+                delayed += u32::from(lab.se(curr).sched_delayed);
             }
             4..8 => {
                 let asleep: Vec<TaskId> = tasks
