@@ -39,11 +39,15 @@ pub(crate) fn common_options_last(words: &[String]) -> Vec<String> {
         return words;
     }
     let rest = &words[2..];
-    // An option is one word with its value, or two.
+    // An option is one word with its value, or two. Long ones may be cut short.
+    let is_common = |w: &&String| {
+        let name = w.split('=').next().unwrap_or(w);
+        let long = name.len() > 2 && name.starts_with("--");
+        COMMON.iter().any(|c| if long { c.starts_with(name) } else { w.starts_with(c) })
+    };
     let mut n = 0;
-    while rest.get(n).is_some_and(|w| w.starts_with('-')) {
-        let long = rest[n].starts_with("--");
-        let alone = if long { !rest[n].contains('=') } else { rest[n].len() == 2 };
+    while let Some(w) = rest.get(n).filter(is_common) {
+        let alone = if w.starts_with("--") { !w.contains('=') } else { w.len() == 2 };
         n += 1 + usize::from(alone);
     }
     let options = 2..(2 + n).min(words.len());
@@ -365,6 +369,8 @@ mod tests {
         let expected = "perf bench sched pipe: -f: expected `default` or `simple`, found `json`";
         assert_eq!(e, expected);
         assert!(wrong("perf bench -r 0 sched pipe").contains("from 1"), "-r 0");
+        let e = wrong("perf bench -q sched pipe");
+        assert!(e.starts_with("no workload `perf bench -q sched`, did you mean"), "{e}");
         for command in ["perf bench -f", "perf bench -f simple", "perf bench", "perf", "perf -f"] {
             assert!(wrong(command).starts_with("no workload `perf"), "{command}");
         }

@@ -188,15 +188,14 @@ fn kicks_add_up() {
 fn only_an_idle_cpu_balances_for_others() {
     let mut lab = Lab::new(&no_dice(), 1, 4, 1, 0);
     lab.tasks(0, 2);
-    stop_tick(&mut lab, 1);
-    stop_tick(&mut lab, 2);
+    (1..4).for_each(|c| stop_tick(&mut lab, c));
     lab.tasks(1, 1);
     assert_eq!(tick(&mut lab, 0).kick_ilb, Some(Cpu(2)));
     lab.tasks(2, 1);
     assert_eq!(lab.balance(2, BalanceKind::Nohz), "done 0");
     // Nobody has kicked this one.
     assert_eq!(passes(&mut lab), 0);
-    assert_eq!(lab.lb(2, 0, IdleType::Idle).count, 0);
+    assert_eq!([2, 3].map(|c| lab.lb(c, 0, IdleType::Idle).count), [0, 0]);
 }
 
 /// A CPU that is tickless no longer does not count: as if nobody were, no balancing is asked for,
