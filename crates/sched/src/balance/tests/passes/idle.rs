@@ -147,7 +147,8 @@ fn the_chance_of_a_search_and_what_success_counts() {
     };
     // A draw with which one rounding or another shows.
     let first = drawn(0);
-    let n = (0..).find(|n| (60..80).contains(&draw(&first, *n))).unwrap();
+    let rounds_up = |d| (40..120).contains(&d) && (1024 + d / 2) / d > 1024 / d;
+    let n = (0..).find(|n| rounds_up(draw(&first, *n))).unwrap();
     let d = draw(&first, n);
     for (ratio, searched) in [(d - 2, false), (d - 1, true)] {
         let mut lab = drawn(n);
