@@ -1,9 +1,9 @@
 //! A FIFO spin lock over simulated time.
 //!
-//! **What.** A queued spin lock (`rq->lock`, `pi_lock`, wait-queue and BFS locks). CPUs get it in
-//! the order of their requests; each waits for everyone before it and for the lock's line to come
-//! over. The grant is an event of the waiter, so what the holder does inside is evaluated at the
-//! grant and nested waits come out right.
+//! **What.** A queued spin lock (`rq->lock`). CPUs get it in the order of their requests; each
+//! waits for everyone before it and for the lock's line to come over. The grant is an event of the
+//! waiter, so what the holder does inside is evaluated at the grant and nested waits come out
+//! right.
 //! **Source.** Linux `kernel/locking/qspinlock.c` (MCS queue, one hand-over per release).
 //! **Equations.** Free: `cost = T(last owner → cpu)`. Held: `grant = release + 3 · T(holder → first
 //! waiter)`, where T is one line transfer: the release takes the line from the waiter that looks at

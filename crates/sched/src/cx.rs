@@ -22,7 +22,7 @@ pub struct Shared {
     pub affinities: Affinities,
     /// What wakeups count, by slot of a CPU's domain ([`Domains::slots`]).
     pub wakes: Vec<WakeStats>,
-    /// CPUs with their tick stopped (`nohz.idle_cpus_mask`).
+    /// CPUs that stopped their tick, until their next busy tick (`nohz.idle_cpus_mask`).
     pub nohz_idle: CpuMask,
     /// Where CPU time went.
     pub ledger: Ledger,

@@ -271,7 +271,7 @@ release! {
     util_est: bool,
     /// Utilisation estimate: one value per task, which waiting tasks keep (6.8 on).
     util_est_single: bool,
-    /// Utilisation as the balancer sees it takes the maximum with `runnable_avg` (6.5 on).
+    /// Choosing a queue to pull utilisation from, `runnable_avg` counts if larger (6.5 on).
     util_boosted_by_runnable: bool,
 
     /// NI_RANDOM: skip newidle passes at random, by their success.

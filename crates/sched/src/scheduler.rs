@@ -59,7 +59,8 @@ pub struct DequeueFlags {
 pub enum Pick {
     /// Run this task (possibly the one that runs already).
     Task(TaskId),
-    /// Nothing to run; the driver may first call [`Scheduler::newidle_begin`].
+    /// Nothing to run; the driver may first begin a newidle balancing
+    /// ([`Scheduler::balance_begin`]).
     Nothing,
 }
 
@@ -165,7 +166,7 @@ pub trait Scheduler {
         false
     }
 
-    /// `sched_setscheduler`: `p`, which is running, gets `policy` with `prio` (nice value of the
+    /// `sched_setscheduler`: `p` gets `policy` with `prio` (nice value of the
     /// fair class, priority of the RT class).
     fn set_policy(&mut self, cx: &mut Cx, p: TaskId, policy: Policy, prio: i8);
 

@@ -35,15 +35,6 @@ impl Policy {
     pub fn is_fair(self) -> bool {
         matches!(self, Policy::Normal | Policy::Batch | Policy::Idle)
     }
-    /// Rank of the scheduling class; higher preempts lower.
-    #[inline(always)]
-    pub fn class_rank(self) -> u8 {
-        match self {
-            Policy::Stop => 3,
-            Policy::Fifo | Policy::Rr => 2,
-            _ => 1,
-        }
-    }
 }
 
 /// `p->__state`.
@@ -162,7 +153,7 @@ pub struct Rq {
     pub ttwu_pending: bool,
     /// An interrupt is being served on top of `curr` (`!in_task()`).
     pub in_interrupt: bool,
-    /// The CPU stopped its tick (`nohz.idle_cpus_mask`).
+    /// The CPU stopped its tick (`ts->tick_stopped`).
     pub tick_stopped: bool,
     /// `rq->active_balance` is set and the stopper has been asked to push to `push_cpu`.
     pub active_balance: bool,

@@ -8,8 +8,8 @@
 //! **Equations.** The interval doubles on "balanced" (not newidle) while below its maximum (512 ms
 //! if all is pinned); otherwise it returns to its minimum.
 //! **Departures.** D1: an active balance is for tasks that fail to move only; no capacity reasons.
-//! **Example.** Two idle-scanning CPUs, one queue of three: the first locks it, takes one, lets go,
-//! enters it at home; the second finds two left and takes none, as one would be left to it.
+//! **Example.** Two idle-scanning CPUs, one queue of two: the first locks it, takes one, lets go,
+//! enters it at home; the second finds one left and takes none.
 
 use super::detach::{BREAK, attach_tasks, detach_tasks};
 use super::imbalance::{Imbalance, MigrationType, find_busiest_group, find_busiest_queue};

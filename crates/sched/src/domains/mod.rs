@@ -30,7 +30,7 @@ id_type!(
     SdId(u32)
 );
 
-/// Flags of a domain (`SD_*`). The first four have the values of the wake flags.
+/// Flags of a domain (`SD_*`). EXEC and FORK have the values of the wake flags.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct SdFlags(pub u16);
 
@@ -139,7 +139,7 @@ impl Domain {
 /// `sd_llc_shared`: one per LLC; the one part of the domains that changes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LlcShared {
-    /// CPUs that have not stopped their tick.
+    /// CPUs that are busy: one that stopped its tick counts again from its next busy tick on.
     pub nr_busy_cpus: u32,
     /// A whole core may be idle.
     pub has_idle_cores: bool,

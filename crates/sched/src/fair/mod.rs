@@ -131,7 +131,7 @@ pub struct CfsRq {
     pub idle_h_nr: u32,
     /// Sum of weights × 1024 of all entities on this level, curr included (`load.weight`).
     pub load_weight: u64,
-    /// CFS and EEVDF up to 6.10: `min_vruntime`; 6.12.117: `zero_vruntime`.
+    /// `min_vruntime`, or `zero_vruntime` where the release has that switch.
     pub min_vruntime: VTime,
     /// EEVDF: Σ (v_i − min_vruntime)·w_i over the queue (not curr), w = weight >> 10.
     pub sum_w_vruntime: i64,

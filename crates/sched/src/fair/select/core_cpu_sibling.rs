@@ -10,7 +10,7 @@
 //! (time − avg_scan_cost)/8 after a scan that did not end at nr.
 //! **Departures.** None.
 //! **Example.** Four CPUs without SMT; target 1 is busy, 0 is idle, avg_idle 0.5 ms, a scan costs
-//! 1 us: 4 · 976 / 1001 < 4 · 1001, so nr = 4; 1, 2 and 3 are examined, 0 is not: the target.
+//! 1 us: 4 · 976 < 4 · 1001, so nr = 4; 1, 2 and 3 are examined, 0 is not: the target.
 
 use super::idle_sibling::{
     Found, IDLE_CORE, IDLE_CPU, SCHED_IDLE_CPU, TARGET_NOTHING_IDLE, TARGET_SCAN_LIMIT,
