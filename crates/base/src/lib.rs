@@ -17,4 +17,4 @@ pub use ledger::{Category, Func, Ledger, LedgerRow, PathSteps, Resource, Trips};
 pub use mask::{CpuMask, MAX_CPUS};
 pub use noise::{Noise, Stream};
 pub use time::{Ns, VTime};
-pub use timeline::{Event, EventKind, SeenRunning, TaskRow, Timeline};
+pub use timeline::{Event, EventKind, SeenRunning, TaskRow, Timeline, flag};

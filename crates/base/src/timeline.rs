@@ -17,8 +17,9 @@ pub enum EventKind {
     WakeupNew,
     /// `task` is moved; `a` = from CPU, `b` = to CPU.
     Migrate,
-    /// A reschedule of CPU `a` was asked for.
-    NeedResched,
+    /// `task`, which runs somewhere, was accounted for `a` + 2^32 · `b` ns
+    /// (`sched_stat_runtime`).
+    Runtime,
 }
 
 /// One row of a [`Timeline`].
@@ -38,6 +39,22 @@ pub struct Event {
     pub b: u32,
     /// Why, where known.
     pub cause: Option<&'static Cause>,
+    /// `common_flags`: see [`flag`]; 0 where they are not known.
+    pub flags: u8,
+}
+
+/// Bits of `common_flags` (`enum trace_flag_type`), the same in every release.
+pub mod flag {
+    /// Interrupts are off.
+    pub const IRQS_OFF: u8 = 0x01;
+    /// TIF_NEED_RESCHED_LAZY of the running thread is set (6.13 on).
+    pub const LAZY: u8 = 0x02;
+    /// TIF_NEED_RESCHED of the running thread is set.
+    pub const NEED_RESCHED: u8 = 0x04;
+    /// In an interrupt.
+    pub const HARDIRQ: u8 = 0x08;
+    /// In a soft interrupt.
+    pub const SOFTIRQ: u8 = 0x10;
 }
 
 /// A task that is seen to run on a CPU where the switches recorded so far leave the idle task: its
@@ -76,6 +93,7 @@ pub struct Timeline {
     a: Vec<u32>,
     b: Vec<u32>,
     cause: Vec<Option<&'static Cause>>,
+    flags: Vec<u8>,
     tasks: Vec<TaskRow>,
     seen: Vec<SeenRunning>,
 }
@@ -91,6 +109,7 @@ impl Timeline {
         self.a.push(e.a);
         self.b.push(e.b);
         self.cause.push(e.cause);
+        self.flags.push(e.flags);
     }
     /// Names the tasks, by [`TaskId`].
     pub fn name_tasks(&mut self, tasks: Vec<TaskRow>) {
@@ -146,6 +165,7 @@ impl Timeline {
             a: self.a[i],
             b: self.b[i],
             cause: self.cause[i],
+            flags: self.flags[i],
         }
     }
     /// All rows in order.

@@ -119,6 +119,7 @@ impl Sim {
             a: u32::from(from.0),
             b: u32::from(to.0),
             cause: Some(cause),
+            flags: self.trace_flags(c),
         });
     }
 }

@@ -139,6 +139,7 @@ impl Sim {
             nohz_idle: CpuMask::EMPTY,
             ledger: Ledger::with_paths(nr_cpus, paths),
             noise,
+            accounted: (spec.timeline > 0).then(Vec::new),
             release,
         };
         let mut tasks = Vec::new();

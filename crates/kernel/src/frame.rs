@@ -304,6 +304,11 @@ impl CpuSim {
         }
         sum + self.rest
     }
+    /// User mode of what is planned from `now` on.
+    pub fn planned_user(&self, now: Ns) -> Ns {
+        let from = if self.level == 0 { now } else { self.suspended_at[0] };
+        self.user_to.saturating_sub(from.max(self.user_from))
+    }
     /// No user mode in the current operation.
     #[inline(always)]
     pub fn no_user(&mut self) {

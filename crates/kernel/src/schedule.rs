@@ -137,7 +137,7 @@ impl Sim {
             && self.sh.release.idle_shortcut
             && self.sh.loads[c.ix()].nr_running == 0
         {
-            self.go_idle(c, at);
+            self.switch_to(c, prev, at);
             return;
         }
         self.pick(c, at, true);
@@ -338,6 +338,7 @@ impl Sim {
                 _ => u32::from(stays && !prev_idle),
             },
             cause: Some(why),
+            flags: self.trace_flags(c),
         });
     }
 }

@@ -24,7 +24,7 @@ use crate::unix::UnixSock;
 use crate::variation::Knockouts;
 use crate::wait::WaitQueue;
 use crate::{pipe::Pipe, simulate::Watch};
-use vruntime_base::{Cause, Cpu, Func, Ns, Resource, TaskId};
+use vruntime_base::{Cause, Cpu, Event, EventKind, Func, Ns, Resource, TaskId, flag};
 use vruntime_machine::{Lock, LockQueue, Machine};
 use vruntime_sched::cx::{Cx, Shared};
 use vruntime_sched::scheduler::Scheduler;
@@ -90,7 +90,41 @@ impl Sim {
             resched: &mut self.resched,
         };
         let result = call(&mut *self.sched, &mut cx);
-        (result, cx.cost)
+        let cost = cx.cost;
+        if self.sh.accounted.is_some() {
+            self.note_accounted(c, at);
+        }
+        (result, cost)
+    }
+
+    /// `tracing_gen_ctx`: what the scheduler's events on `c` tell of it. Interrupts are off there.
+    #[inline]
+    pub(crate) fn trace_flags(&self, c: Cpu) -> u8 {
+        let cpu = &self.cpus[c.ix()];
+        let resched = self.sh.rqs[c.ix()].need_resched || self.resched.iter().any(|r| r.0 == c);
+        let bit = |set: bool, bit: u8| if set { bit } else { 0 };
+        flag::IRQS_OFF
+            | bit(resched, flag::NEED_RESCHED)
+            | bit(cpu.level == 2, flag::HARDIRQ)
+            | bit(cpu.in_softirq, flag::SOFTIRQ)
+    }
+
+    /// Events of what a hook that `c` called at `at` accounted.
+    #[cold]
+    fn note_accounted(&mut self, c: Cpu, at: Ns) {
+        let flags = self.trace_flags(c);
+        for (task, ran) in self.sh.accounted.iter_mut().flat_map(|list| list.drain(..)) {
+            self.stats.event(Event {
+                time: at,
+                cpu: c,
+                kind: EventKind::Runtime,
+                task,
+                a: ran.0 as u32,
+                b: (ran.0 >> 32) as u32,
+                cause: None,
+                flags,
+            });
+        }
     }
 
     /// Handles events until the run is over.

@@ -9,7 +9,7 @@ use crate::stats::{Snapshot, pid};
 use crate::task::KTask;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use vruntime_base::{Cpu, Histogram, Ns, TaskId, TaskRow};
+use vruntime_base::{Cpu, Func, Histogram, Ledger, Ns, Resource, TaskId, TaskRow};
 use vruntime_machine::Topology;
 use vruntime_sched::fair::Entity;
 use vruntime_sched::scheduler::Scheduler;
@@ -132,6 +132,7 @@ impl Sim {
 
     fn open_window(&mut self, at: Ns, schedstat: bool) {
         self.settle_all(at);
+        let ledger = self.spent();
         let schedstat = if schedstat { self.counted() } else { Counted::default() };
         let s = &mut self.stats;
         s.wakeup_latency = Histogram::default();
@@ -146,7 +147,7 @@ impl Sim {
             switches: s.switches.clone(),
             placements: s.placements.clone(),
             migrations: s.migrations.clone(),
-            ledger: self.sh.ledger.clone(),
+            ledger,
             events: s.events,
             schedstat,
         });
@@ -161,6 +162,20 @@ impl Sim {
         }
     }
 
+    /// The ledger without user mode that is planned but lies ahead, so that of a long computation
+    /// a window gets the part that lies in it. Kernel paths are of microseconds: the window in
+    /// which one begins has it whole.
+    fn spent(&self) -> Ledger {
+        let mut ledger = self.sh.ledger.clone();
+        for (c, cpu) in self.cpus.iter().enumerate() {
+            let ahead = cpu.planned_user(self.now);
+            if ahead.0 > 0 {
+                ledger.unbook(Cpu::from_ix(c), Func::User, Resource::None, ahead);
+            }
+        }
+        ledger
+    }
+
     fn into_record(mut self, spec: &RunSpec, checks: Option<CheckReport>) -> RunRecord {
         let end = self.now;
         self.settle_all(end);
@@ -172,13 +187,14 @@ impl Sim {
                 switches: Default::default(),
                 placements: Default::default(),
                 migrations: Default::default(),
-                ledger: vruntime_base::Ledger::new(self.cpus.len()),
+                ledger: Ledger::new(self.cpus.len()),
                 events: 0,
                 schedstat: Counted::default(),
             });
         }
         let gaps = (0..self.cpus.len()).map(|c| self.ledger_gap(Cpu::from_ix(c)));
         let ledger_gap = gaps.max().unwrap_or(0);
+        let spent = self.spent();
         let bytes = self.bytes_per_task();
         let nr_cpus = self.cpus.len();
         let nr_tasks = self.tasks.len() - 2 * nr_cpus;
@@ -224,7 +240,7 @@ impl Sim {
             switches: s.switches.since(&w.switches).by_name(),
             placements: s.placements.since(&w.placements).by_name(),
             migrations: s.migrations.since(&w.migrations).by_name(),
-            cpu_time: self.sh.ledger.since(&w.ledger).rows(),
+            cpu_time: spent.since(&w.ledger).rows(),
             wakeup_latency: s.wakeup_latency,
             sched_delay: s.sched_delay,
             latencies: s.latencies,
@@ -244,6 +260,7 @@ impl Sim {
         let mut first_of_mm = BTreeMap::new();
         let row = |(i, t): (usize, &vruntime_sched::task::Task)| {
             let prio = match t.rt_priority {
+                _ if (nr_cpus..2 * nr_cpus).contains(&i) => 0,
                 0 => (120 + i32::from(t.nice)) as u8,
                 rt => 99 - rt,
             };

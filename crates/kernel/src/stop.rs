@@ -115,14 +115,14 @@ impl Sim {
         let p = self.cpus[c.ix()].wake.p;
         let to = self.stop_target(c, p);
         let active = self.stop_work[c.ix()][0] == StopWork::ActiveBalance;
-        let t = &mut self.sh.tasks[p.ix()];
-        t.cpu = to;
-        t.wake_cpu = to;
         self.update_rq_clock(to, at);
         let ((), cost) = self.hook(c, at, |s, cx| {
             if active {
                 s.active_attach(cx, p);
             } else {
+                s.migrate_task_rq(cx, p, to);
+                let t = &mut cx.sh.tasks[p.ix()];
+                (t.cpu, t.wake_cpu) = (to, to);
                 s.enqueue_task(cx, to, p, EnqueueFlags::default());
                 cx.sh.tasks[p.ix()].on_rq = true;
                 s.wakeup_preempt(cx, to, p, WakeFlags::default());

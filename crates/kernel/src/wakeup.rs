@@ -80,6 +80,7 @@ impl Sim {
             a: u32::from(prev.0),
             b: self.curr(c).0,
             cause: None,
+            flags: self.trace_flags(c),
         });
         self.cpus[c.ix()].wake = WakeOp { p, target: prev, sync, migrated: false, new: false };
         if self.sh.tasks[p.ix()].on_rq {
@@ -159,7 +160,7 @@ impl Sim {
         let t = &mut self.sh.tasks[p.ix()];
         t.cpu = place.cpu;
         t.wake_cpu = place.cpu;
-        t.recent_used_cpu = place.cpu;
+        t.recent_used_cpu = prev;
         self.tasks[p.ix()].woken_at = self.now;
         self.cpus[c.ix()].wake =
             WakeOp { p, target: place.cpu, sync: false, migrated: false, new: true };
@@ -285,6 +286,7 @@ impl Sim {
             a: u32::from(target.0),
             b: 0,
             cause: None,
+            flags: self.trace_flags(c),
         });
         at + cost
     }
@@ -337,6 +339,7 @@ impl Sim {
             a: u32::from(target.0),
             b: 0,
             cause: None,
+            flags: self.trace_flags(c),
         });
         at += cost;
         if running {

@@ -95,7 +95,7 @@ impl<'a> Judge<'a> {
 
     fn event(&mut self, e: &Event) {
         let (cpu, task) = (u32::from(e.cpu.0), e.task.0);
-        if e.kind != EventKind::Migrate {
+        if !matches!(e.kind, EventKind::Migrate | EventKind::Runtime) {
             let leaves_to_sleep = e.kind == EventKind::Switch && e.b != 1;
             self.settle(cpu, leaves_to_sleep);
         }
@@ -123,7 +123,7 @@ impl<'a> Judge<'a> {
                 self.cpu(e.a).woken_here = true;
             }
             EventKind::Migrate => self.migrate(cpu, e),
-            EventKind::NeedResched => {}
+            EventKind::Runtime => {}
         }
     }
 
@@ -206,7 +206,7 @@ mod tests {
         let mut t = Timeline::default();
         for (i, &(cpu, kind, task, a, b)) in events.iter().enumerate() {
             let (time, cpu, task) = (Ns(i as u64), Cpu(cpu), TaskId(task));
-            t.push(Event { time, cpu, kind, task, a, b, cause: None });
+            t.push(Event { time, cpu, kind, task, a, b, cause: None, flags: 0 });
         }
         let fifo = row("cyclictest", 12, 19);
         let stopper = row("migration/0", 13, 0);

@@ -293,7 +293,7 @@ pub fn timeline_stats(timeline: &Timeline) -> TimelineStats {
                 cpus.entry(e.a).or_default().nr_migrated_out += 1;
                 cpus.entry(e.b).or_default().nr_migrated_in += 1;
             }
-            EventKind::NeedResched => {}
+            EventKind::Runtime => {}
         }
     }
     for (cpu, queue) in queues(timeline) {
@@ -351,7 +351,7 @@ fn name(kind: EventKind) -> &'static str {
         EventKind::Wakeup => "sched_wakeup",
         EventKind::WakeupNew => "sched_wakeup_new",
         EventKind::Migrate => "sched_migrate_task",
-        EventKind::NeedResched => "need_resched",
+        EventKind::Runtime => "sched_stat_runtime",
     }
 }
 
@@ -366,7 +366,16 @@ mod tests {
         let mut t = Timeline::default();
         for (time, task, a) in [(0, 1, 0), (10, 1, 2), (13, 2, 0), (20, 0, 1)] {
             let (time, cpu, task) = (Ns(time), Cpu(0), TaskId(task));
-            t.push(Event { time, cpu, kind: EventKind::Switch, task, a, b: 0, cause: None });
+            t.push(Event {
+                time,
+                cpu,
+                kind: EventKind::Switch,
+                task,
+                a,
+                b: 0,
+                cause: None,
+                flags: 0,
+            });
         }
         t.name_tasks((0..3).map(|pid| TaskRow { pid, ..TaskRow::default() }).collect());
         let stats = timeline_stats(&t);
@@ -386,7 +395,7 @@ mod tests {
         for (time, kind, task, a) in rows.into_iter().chain([(9, switch, 1, 2), (12, switch, 2, 0)])
         {
             let (time, cpu, task) = (Ns(time), Cpu(0), TaskId(task));
-            t.push(Event { time, cpu, kind, task, a, b: 0, cause: None });
+            t.push(Event { time, cpu, kind, task, a, b: 0, cause: None, flags: 0 });
         }
         t.name_tasks((0..3).map(|pid| TaskRow { pid, ..TaskRow::default() }).collect());
         let at = |since, task| SeenRunning { since: Ns(since), cpu: Cpu(0), task: TaskId(task) };
@@ -417,7 +426,7 @@ mod tests {
             (9, 1, Switch, 2, 1, 1),
         ] {
             let (time, cpu, task) = (Ns(time), Cpu(cpu), TaskId(task));
-            t.push(Event { time, cpu, kind, task, a, b, cause: None });
+            t.push(Event { time, cpu, kind, task, a, b, cause: None, flags: 0 });
         }
         t.name_tasks((0..3).map(|pid| TaskRow { pid, ..TaskRow::default() }).collect());
         let stats = timeline_stats(&t);

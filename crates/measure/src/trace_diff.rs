@@ -174,6 +174,7 @@ mod tests {
                 a,
                 b: 1,
                 cause: None,
+                flags: 0,
             });
         }
         let row = |comm: &str, pid| TaskRow { comm: comm.into(), pid, tgid: pid, prio: 120 };

@@ -39,6 +39,7 @@ fn main() {
         nohz_idle: CpuMask::EMPTY,
         ledger: Ledger::new(n),
         noise: Noise::new(1),
+        accounted: None,
         release,
     };
     let mut resched = Vec::new();

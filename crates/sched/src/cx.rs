@@ -28,6 +28,8 @@ pub struct Shared {
     pub ledger: Ledger,
     /// All randomness.
     pub noise: Noise,
+    /// If a timeline is kept: whom the last hook accounted, and for how long.
+    pub accounted: Option<Vec<(TaskId, Ns)>>,
 }
 
 /// Counters of wakeups in `/proc/schedstat`, for a domain of the waker's CPU.

@@ -411,5 +411,6 @@ pub fn shared(topo: &Topology, k: Release) -> Shared {
         nohz_idle: CpuMask::EMPTY,
         ledger: Ledger::new(n),
         noise: Noise::new(1),
+        accounted: None,
     }
 }

@@ -2,8 +2,8 @@
 
 use crate::cpu_numbers::CpuNumbers;
 use std::collections::BTreeMap;
-use vruntime_base::{Cpu, EventKind};
-use vruntime_formats::read::{Recorded, flag};
+use vruntime_base::{Cpu, EventKind, flag};
+use vruntime_formats::read::Recorded;
 use vruntime_kernel::shadow::answers;
 use vruntime_kernel::shadow::trace::{Flags, Glimpse, Named, Ran, Row, RowKind, Side, Trace};
 
@@ -42,7 +42,7 @@ pub fn plain_trace(r: &Recorded, cpus: &CpuNumbers) -> (Trace, usize) {
         let (from, to) = (cpus.cpu(i64::from(e.a)), cpus.cpu(i64::from(e.b)));
         let known = match e.kind {
             EventKind::Migrate => from.is_some() && to.is_some(),
-            EventKind::Switch | EventKind::NeedResched => true,
+            EventKind::Switch | EventKind::Runtime => true,
             _ => from.is_some(),
         };
         let (Some(cpu), true) = (cpu, known) else {
@@ -61,7 +61,7 @@ pub fn plain_trace(r: &Recorded, cpus: &CpuNumbers) -> (Trace, usize) {
             EventKind::Wakeup => (RowKind::Wakeup, from, 0),
             EventKind::WakeupNew => (RowKind::WakeupNew, from, 0),
             EventKind::Migrate => (RowKind::Migrate, from, to),
-            EventKind::NeedResched => continue,
+            EventKind::Runtime => continue,
         };
         let p = side(e.task.0, d.prio);
         let n = (kind == RowKind::Switch).then(|| side(e.a, d.next_prio));

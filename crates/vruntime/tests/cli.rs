@@ -57,10 +57,11 @@ fn a_trace_is_bounded_and_its_name_says_its_format() {
         let all = [&run("uma-8", "v6.12", HACKBENCH)[..], options].concat();
         all.into_iter().map(String::from).collect()
     };
-    let fails = |options: &[&str], words: &[&str]| {
+    let fails_with = |code: i32, options: &[&str], words: &[&str]| {
         let args = with(options);
-        fails(&args.iter().map(String::as_str).collect::<Vec<_>>(), 2, words);
+        fails(&args.iter().map(String::as_str).collect::<Vec<_>>(), code, words);
     };
+    let fails = |options: &[&str], words: &[&str]| fails_with(2, options, words);
     fails(&["--trace", &path("a.xyz")], &["a.xyz", "`.data` (perf)", "`.pftrace`"]);
     fails(&["--trace", &path("a.txt"), "--seeds", "2"], &["cannot be used with"]);
     fails(&["--trace-events", "5"], &["--trace"]);
@@ -68,8 +69,9 @@ fn a_trace_is_bounded_and_its_name_says_its_format() {
     let output = vruntime(&args.iter().map(String::as_str).collect::<Vec<_>>()).output().unwrap();
     assert!(String::from_utf8_lossy(&output.stderr).contains("after 30 events"));
     let text = std::fs::read_to_string(path("a.txt")).unwrap();
-    let events = text.lines().filter(|l| !l.starts_with('#') && !l.contains("stat_runtime"));
-    assert_eq!(events.count(), 30);
+    // A switch away from a task that was not accounted brings its run time along.
+    let events = text.lines().filter(|l| !l.starts_with('#')).count();
+    assert!((30..40).contains(&events), "{events}");
 }
 
 #[test]

@@ -191,7 +191,7 @@ fn timeline() -> Timeline {
             _ => (EventKind::Switch, std::mem::replace(&mut running[cpu], task), task, 1),
         };
         let (time, cpu, task) = (Ns(1_000 + i * i * 1_000), Cpu(cpu as u16), TaskId(task));
-        t.push(Event { time, cpu, kind, task, a, b, cause: None });
+        t.push(Event { time, cpu, kind, task, a, b, cause: None, flags: 0 });
     }
     let row = |i: u32| {
         let pid = i.saturating_sub(3) * 100;

@@ -1,20 +1,24 @@
 //! Does every workload do on the model what its tool would have done?
 
 use std::sync::Arc;
-use vruntime_base::Ns;
+use vruntime_base::{Func, Ns};
 use vruntime_formats::machine_file::builtin_machine;
 use vruntime_kernel::record::{RunRecord, RunSpec, Sampling};
 use vruntime_kernel::simulate::run;
 
 /// A whole run on two CPUs.
 fn whole(command: &str) -> RunRecord {
+    sampled(command, Sampling::Full { limit: Ns::from_ms(60_000) })
+}
+
+fn sampled(command: &str, sampling: Sampling) -> RunRecord {
     let kernel = include_str!("../../../kernels/v6.1.toml");
     let spec = RunSpec {
         machine: Arc::new(builtin_machine("uma-2").unwrap()),
         release: Arc::new(toml::from_str(kernel).unwrap()),
         workload: vruntime_workload::parse(command).unwrap(),
         seed: 1,
-        sampling: Sampling::Full { limit: Ns::from_ms(60_000) },
+        sampling,
         checks: true,
         variation: Default::default(),
         timeline: 0,
@@ -52,6 +56,27 @@ fn ping_pong() {
 fn small_loads() {
     does("spin 3 10", 4, &[]);
     does("nice -n 5 chrt -b 0 sleeper 3 1000 100 20", 4, &[]);
+}
+
+/// A window gets of a long computation what lies in it: 20 ms of one second on one of two CPUs,
+/// and of tasks that compute for 5 ms now and then neither more nor less than all CPUs' time.
+#[test]
+fn a_window_has_its_part_of_long_computations() {
+    let in_window = |command: &str| {
+        let (warmup, window) = (Ns::from_ms(20), Ns::from_ms(20));
+        let r = sampled(command, Sampling::Window { warmup, window });
+        let sum = |what: &dyn Fn(Func) -> bool| {
+            r.cpu_time.iter().filter(|row| what(row.0)).map(|row| row.2.0).sum::<u64>()
+        };
+        (sum(&|f| f == Func::User), sum(&|_| true))
+    };
+    let near = |found: u64, ns: u64| assert!(found.abs_diff(ns) < ns / 100, "{found}, not {ns}");
+    let (user, all) = in_window("spin 1 1000");
+    near(user, 20_000_000);
+    near(all, 40_000_000);
+    let (user, all) = in_window("sleeper 8 5000 4000 100");
+    assert!(user > 30_000_000, "{user}");
+    near(all, 40_000_000);
 }
 
 /// Two switches an operation if both tasks share a CPU.

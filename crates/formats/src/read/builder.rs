@@ -41,6 +41,8 @@ pub(super) struct Builder {
     latest_of_round: u64,
     /// Simultaneous events stay as they were found.
     as_found: bool,
+    /// Accounting becomes part of the timeline.
+    runtimes: bool,
     /// Events with their details, and the others, if they are asked for.
     full: Option<Full>,
     tasks: Vec<Task>,
@@ -74,7 +76,7 @@ struct Task {
 impl Builder {
     pub fn new(glimpses: Glimpses) -> Builder {
         let full = (glimpses == Glimpses::Kept).then(Full::default);
-        Builder { full, ..Builder::default() }
+        Builder { full, runtimes: glimpses == Glimpses::Runtimes, ..Builder::default() }
     }
     /// Simultaneous events stay as they were found: the file has all CPUs in one order.
     pub fn in_found_order(self) -> Builder {
@@ -124,7 +126,8 @@ impl Builder {
     }
     fn push(&mut self, at: At, kind: EventKind, task: u32, a: u32, b: u32, prios: (u8, u8)) {
         let (time, cpu, task) = (Ns(at.time), Cpu(at.cpu), TaskId(task));
-        let event = Event { time, cpu, kind, task, a, b, cause: None };
+        let event =
+            Event { time, cpu, kind, task, a, b, cause: None, flags: at.flags.unwrap_or(0) };
         match &mut self.full {
             None => {
                 self.latest = self.latest.max(at.time);
@@ -142,6 +145,10 @@ impl Builder {
     pub fn glimpse(&mut self, at: At, ran: Option<Ran>) {
         if ran.is_some() {
             self.runs(at, ran);
+        }
+        if let (true, Some(ran)) = (self.runtimes, ran) {
+            let (task, ns) = (self.id(ran.pid, at.cpu), ran.runtime);
+            self.push(at, EventKind::Runtime, task, ns as u32, (ns >> 32) as u32, (0, 0));
         }
         if let Some(full) = &mut self.full {
             let (curr, order) = (at.pid.unwrap_or(0), full.order());
@@ -264,7 +271,7 @@ fn in_order_of_a_wakeup(group: &mut [Event]) {
         EventKind::Waking => 0,
         EventKind::Migrate => 1,
         EventKind::Wakeup | EventKind::WakeupNew => 2,
-        EventKind::NeedResched => 3,
+        EventKind::Runtime => 3,
         EventKind::Switch => 4,
     };
     for done in 0..group.len() {

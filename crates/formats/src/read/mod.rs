@@ -70,18 +70,6 @@ impl Recorded {
     }
 }
 
-/// Bits of `common_flags` (`enum trace_flag_type`), the same in every release.
-pub mod flag {
-    /// TIF_NEED_RESCHED_LAZY of the running thread is set (6.13 on).
-    pub const LAZY: u8 = 0x02;
-    /// TIF_NEED_RESCHED of the running thread is set.
-    pub const NEED_RESCHED: u8 = 0x04;
-    /// In an interrupt.
-    pub const HARDIRQ: u8 = 0x08;
-    /// In a soft interrupt.
-    pub const SOFTIRQ: u8 = 0x10;
-}
-
 /// What an event tells of the moment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Detail {
@@ -91,7 +79,7 @@ pub struct Detail {
     pub prio: u8,
     /// Switch: of the next one.
     pub next_prio: u8,
-    /// See [`flag`]; `None` if the format does not show them.
+    /// See [`vruntime_base::flag`]; `None` if the format does not show them.
     pub flags: Option<u8>,
     /// Place among all events of the file, glimpses included.
     pub order: u32,
@@ -106,7 +94,7 @@ pub struct Glimpse {
     pub cpu: u16,
     /// Thread running there.
     pub curr: u32,
-    /// See [`flag`].
+    /// See [`vruntime_base::flag`].
     pub flags: Option<u8>,
     /// `sched_stat_runtime`.
     pub ran: Option<Ran>,
@@ -142,6 +130,13 @@ pub fn open_in_full(path: &Path) -> Result<Recorded, FormatError> {
     read(path, Glimpses::Kept)
 }
 
+/// As [`open`]; a timeline says, too, when tasks were accounted ([`EventKind::Runtime`]).
+///
+/// [`EventKind::Runtime`]: vruntime_base::EventKind::Runtime
+pub fn open_with_runtimes(path: &Path) -> Result<Recorded, FormatError> {
+    read(path, Glimpses::Runtimes)
+}
+
 /// Reads what a trace holds, wherever it comes from; `name` is for messages.
 pub fn of_bytes(name: &Path, bytes: &[u8]) -> Result<Recorded, FormatError> {
     from(Input::memory(bytes), name, Glimpses::Left)
@@ -169,6 +164,8 @@ pub fn traces_in(dir: &Path) -> Result<Vec<PathBuf>, FormatError> {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Glimpses {
     Left,
+    /// Of accounting only, as events of the timeline.
+    Runtimes,
     Kept,
 }
 

@@ -5,8 +5,8 @@
 
 use super::builder::{At, Builder, Named};
 use super::input::Input;
-use super::{Glimpses, Notes, Ran, Recorded, flag};
-use vruntime_base::EventKind;
+use super::{Glimpses, Notes, Ran, Recorded};
+use vruntime_base::{EventKind, flag};
 
 /// No event's line comes near.
 const LINE_MAX: usize = 1 << 16;
@@ -134,9 +134,11 @@ fn event(line: &str) -> Option<Line<'_>> {
 /// `dNh2.`: interrupts off, reschedule wanted, context, and depths of disabling.
 fn flags(word: &str) -> Option<u8> {
     let &[irqs, resched, context, ..] = word.as_bytes() else { return None };
-    if !b".dDbX".contains(&irqs) {
-        return None;
-    }
+    let irqs = match irqs {
+        b'.' | b'b' | b'X' => 0,
+        b'd' | b'D' => flag::IRQS_OFF,
+        _ => return None,
+    };
     let resched = match resched {
         b'.' | b'p' => 0,
         b'n' | b'N' => flag::NEED_RESCHED,
@@ -151,7 +153,7 @@ fn flags(word: &str) -> Option<u8> {
         b'h' | b'z' | b'Z' => flag::HARDIRQ,
         _ => return None,
     };
-    Some(resched | context)
+    Some(irqs | resched | context)
 }
 
 /// Seconds with up to nine decimals, in ns.

@@ -5,7 +5,7 @@
 use super::Origin;
 use super::tracepoints::{Hit, SWITCH, Value, Walk};
 use std::io::{self, Write};
-use vruntime_base::Timeline;
+use vruntime_base::{Timeline, flag};
 
 /// Writes the file.
 pub(super) fn write(timeline: &Timeline, origin: &Origin, out: &mut impl Write) -> io::Result<()> {
@@ -28,7 +28,7 @@ fn line(hit: &Hit, out: &mut impl Write) -> io::Result<()> {
     };
     let (s, us) = (hit.time / 1_000_000_000, hit.time / 1_000 % 1_000_000);
     let (pid, cpu, name) = (hit.current.pid, hit.cpu.0, hit.point().name);
-    write!(out, "{current:>16}-{pid:<7} [{cpu:03}] ..... {s:>5}.{us:06}: {name}:")?;
+    write!(out, "{current:>16}-{pid:<7} [{cpu:03}] {} {s:>5}.{us:06}: {name}:", flags(hit.flags))?;
     for (i, (field, value)) in hit.point().fields.iter().zip(hit.values()).enumerate() {
         if hit.point == SWITCH && i == 4 {
             write!(out, " ==>")?;
@@ -49,4 +49,22 @@ fn line(hit: &Hit, out: &mut impl Write) -> io::Result<()> {
         }
     }
     writeln!(out)
+}
+
+/// Interrupts, reschedule, context; how deep preemption is disabled and migration is not known.
+fn flags(flags: u8) -> String {
+    let has = |bit: u8| flags & bit != 0;
+    let resched = match (has(flag::NEED_RESCHED), has(flag::LAZY)) {
+        (true, true) => 'b',
+        (true, false) => 'n',
+        (false, true) => 'l',
+        (false, false) => '.',
+    };
+    let context = match (has(flag::HARDIRQ), has(flag::SOFTIRQ)) {
+        (true, true) => 'H',
+        (true, false) => 'h',
+        (false, true) => 's',
+        (false, false) => '.',
+    };
+    format!("{}{resched}{context}..", if has(flag::IRQS_OFF) { 'd' } else { '.' })
 }

@@ -85,6 +85,9 @@ fn event(hit: &Hit, message: u64) -> Vec<u8> {
     let mut out = Vec::with_capacity(fields.len() + 24);
     number(event::TIMESTAMP, hit.time, &mut out);
     number(event::PID, hit.current.pid.into(), &mut out);
+    if hit.flags != 0 {
+        number(event::COMMON_FLAGS, hit.flags.into(), &mut out);
+    }
     bytes(message, &fields, &mut out);
     out
 }

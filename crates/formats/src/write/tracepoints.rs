@@ -3,11 +3,12 @@
 //! Source: `/sys/kernel/tracing/events/sched/*/format` of Linux 6.12. A reader takes offsets from
 //! the descriptions inside the file, so that the layout here need not be that of any release.
 //!
-//! Departures: `sched_stat_runtime` comes at each switch away from a task with the time since it
-//! was switched in, not at ticks; `perf sched latency` takes run times from it. A preempted task
-//! has `prev_state` R (0) and not R+ (0x100), because perf before 6.8 looks that number up in a
-//! string of nine letters.
+//! Departures: where a timeline does not say when a task was accounted, `sched_stat_runtime` comes
+//! at the switch away from it with the time since it was switched in; `perf sched latency` takes
+//! run times from it. A preempted task has `prev_state` R (0) and not R+ (0x100), because perf
+//! before 6.8 looks that number up in a string of nine letters.
 
+use std::collections::HashSet;
 use vruntime_base::{Cpu, Event, EventKind, TaskId, TaskRow, Timeline};
 
 /// One field of an event. Numbers are little-endian; `char` is `comm`.
@@ -124,6 +125,8 @@ pub(super) struct Hit<'a> {
     pub cpu: Cpu,
     /// Index in [`TRACEPOINTS`].
     pub point: usize,
+    /// `common_flags`.
+    pub flags: u8,
     /// Who ran there.
     pub current: &'a TaskRow,
     values: [Value<'a>; 7],
@@ -141,7 +144,7 @@ impl Hit<'_> {
     pub(super) fn encode(&self, out: &mut Vec<u8>) {
         let start = out.len();
         out.extend_from_slice(&self.point().id.to_le_bytes());
-        out.extend_from_slice(&[0, 0]);
+        out.extend_from_slice(&[self.flags, 0]);
         out.extend_from_slice(&self.current.pid.to_le_bytes());
         for (field, value) in self.point().fields.iter().zip(self.values()) {
             out.resize(start + field.offset(out.len() - start), 0);
@@ -170,6 +173,8 @@ pub(super) struct Walk<'a> {
     timeline: &'a Timeline,
     /// Who runs on each CPU, and since when.
     current: Vec<(TaskId, u64)>,
+    /// Tasks of which the timeline has said how long they ran since they were switched in.
+    accounted: HashSet<TaskId>,
 }
 
 impl<'a> Walk<'a> {
@@ -188,7 +193,7 @@ impl<'a> Walk<'a> {
         }
         let start = timeline.first_time().map_or(0, |first| first.0);
         let current = current.into_iter().map(|t| (t.unwrap_or(TaskId::NONE), start)).collect();
-        Walk { timeline, current }
+        Walk { timeline, current, accounted: HashSet::new() }
     }
 
     fn task(&self, id: TaskId) -> &'a TaskRow {
@@ -204,14 +209,16 @@ impl<'a> Walk<'a> {
         for e in timeline.iter().filter(|e| e.cpu.ix() < nr_cpus) {
             let (current, since) = self.current[e.cpu.ix()];
             let time = e.time.0;
-            if e.kind == EventKind::Switch && self.task(e.task).pid != 0 {
+            if e.kind == EventKind::Runtime {
+                self.accounted.insert(e.task);
+            }
+            let told = e.kind == EventKind::Switch && self.accounted.remove(&e.task);
+            if e.kind == EventKind::Switch && !told && self.task(e.task).pid != 0 {
                 let task = self.task(e.task);
                 let values = [Value::Comm(&task.comm), pid(task), Value::Number(time - since)];
                 each(&self.hit(&e, RUNTIME, current, &values))?;
             }
-            if let Some(hit) = self.of(&e, current) {
-                each(&hit)?;
-            }
+            each(&self.of(&e, current))?;
             if e.kind == EventKind::Switch {
                 self.current[e.cpu.ix()] = (TaskId(e.a), time);
             }
@@ -219,12 +226,12 @@ impl<'a> Walk<'a> {
         Ok(())
     }
 
-    fn of(&self, e: &Event, current: TaskId) -> Option<Hit<'a>> {
+    fn of(&self, e: &Event, current: TaskId) -> Hit<'a> {
         let task = self.task(e.task);
         let name = Value::Comm(&task.comm);
         let (a, b) = (Value::Number(e.a.into()), Value::Number(e.b.into()));
         let wake = |point| self.hit(e, point, current, &[name, pid(task), prio(task), a]);
-        Some(match e.kind {
+        match e.kind {
             EventKind::Switch => {
                 let next = self.task(TaskId(e.a));
                 let idle = task.pid == 0;
@@ -244,14 +251,18 @@ impl<'a> Walk<'a> {
             EventKind::Migrate => {
                 self.hit(e, MIGRATE, current, &[name, pid(task), prio(task), a, b])
             }
-            EventKind::NeedResched => return None,
-        })
+            EventKind::Runtime => {
+                let ran = u64::from(e.b) << 32 | u64::from(e.a);
+                self.hit(e, RUNTIME, current, &[name, pid(task), Value::Number(ran)])
+            }
+        }
     }
 
     fn hit(&self, e: &Event, point: usize, current: TaskId, given: &[Value<'a>]) -> Hit<'a> {
         let mut values = [Value::Number(0); 7];
         values[..given.len()].copy_from_slice(given);
-        Hit { time: e.time.0, cpu: e.cpu, point, current: self.task(current), values }
+        let (time, cpu, flags, current) = (e.time.0, e.cpu, e.flags, self.task(current));
+        Hit { time, cpu, point, flags, current, values }
     }
 }
 

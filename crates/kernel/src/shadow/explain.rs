@@ -7,6 +7,7 @@
 use super::moves::UNKNOWN;
 use super::placement::Facts;
 use super::queues::{CpuState, Queues};
+use super::rebuild_wakeups::MOST_FLIPS;
 use super::result::{Disagreement, KindResult, Outcome};
 use super::trace::{Row, RowKind, Side, Trace};
 use serde::Serialize;
@@ -129,6 +130,7 @@ pub(super) fn placement(found: &mut Found, f: &Facts, at: usize, q: &Queues) -> 
     e.state.push(entry(format!("tasks on CPU {}", r.cpu), running));
     let flips = |n: Option<i64>, more: i64| match n {
         Some(n) if more == 0 => n.to_string(),
+        Some(n) if more >= MOST_FLIPS => format!("{n} and those from before the trace"),
         Some(n) => format!("{n} or up to {more} more"),
         None => "not known".into(),
     };
@@ -185,7 +187,7 @@ pub(super) fn preemption(
         let ran = r.clock_task.unwrap_or(0) - clock;
         e.state
             .push(entry("running", format!("task {}, for {}", side.pid, size(ran.max(0) as u64))));
-        e.state.push(entry("wakee's vruntime less its", virtual_gap(&r.p, &side, ran)));
+        e.state.push(entry("vruntime, wakee - running", virtual_gap(&r.p, &side, ran)));
         e.state.push(entry("weights (wakee, running)", weights(&r.p, &side)));
     }
     e.state.push(entry("entities on the queue", r.p.cfs_nr.to_string()));

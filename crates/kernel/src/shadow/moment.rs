@@ -169,6 +169,7 @@ impl Ground {
             nohz_idle: CpuMask::EMPTY,
             ledger: Ledger::new(n),
             noise: Noise::new(1),
+            accounted: None,
         };
         Ground {
             balancer: Balancer::new(domains, n),

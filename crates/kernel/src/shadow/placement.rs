@@ -195,6 +195,7 @@ impl<'a> Placements<'a> {
         }
         self.commit(&o.all, kernel);
         self.commit_recent(&o.all, kernel, r.p.pid, q.prev);
+        self.commit_recent_of_waker(&o.all, kernel, r.curr_pid);
     }
 
     /// The wakee may use one CPU only, as was shown before: nothing is chosen. `o` are the outcomes
@@ -220,14 +221,35 @@ impl<'a> Placements<'a> {
         pid: i64,
         prev: Cpu,
     ) {
-        let wrote = |d: &&(Decision, Vec<Assumed>)| d.0.effects.recent_used_cpu.is_some();
         let same: Vec<_> = runs.iter().filter(|d| d.0.choice == kernel).collect();
-        if !same.is_empty() && same.iter().all(wrote) {
-            self.recent.insert(pid, vec![prev]);
-        } else if (same.is_empty() || same.iter().any(wrote))
-            && let Some(v) = self.recent.get_mut(&pid).filter(|v| !v.contains(&prev))
-        {
-            v.push(prev);
+        let wrote = same.iter().filter(|d| d.0.effects.recent_used_cpu.is_some()).count();
+        self.wrote_recent(pid, prev, (!same.is_empty()).then_some((wrote, same.len())));
+    }
+
+    /// The waker's, which an affine wakeup writes (5.x).
+    fn commit_recent_of_waker(
+        &mut self,
+        runs: &[(Decision, Vec<Assumed>)],
+        kernel: Cpu,
+        waker: i64,
+    ) {
+        let same: Vec<_> = runs.iter().filter(|d| d.0.choice == kernel).collect();
+        let wrote: Vec<Cpu> = same.iter().filter_map(|d| d.0.effects.waker_recent_cpu).collect();
+        if let Some(&cpu) = wrote.first() {
+            self.wrote_recent(waker, cpu, Some((wrote.len(), same.len())));
+        }
+    }
+
+    /// So many of so many ways to go on have written `cpu`; `None`: no way is known.
+    fn wrote_recent(&mut self, pid: i64, cpu: Cpu, ways: Option<(usize, usize)>) {
+        match ways {
+            Some((wrote, all)) if wrote == all => drop(self.recent.insert(pid, vec![cpu])),
+            Some((0, _)) => {}
+            _ => {
+                if let Some(v) = self.recent.get_mut(&pid).filter(|v| !v.contains(&cpu)) {
+                    v.push(cpu);
+                }
+            }
         }
     }
 

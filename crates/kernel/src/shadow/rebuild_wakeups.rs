@@ -19,7 +19,7 @@ pub const SYNC_NOT_KNOWN: i64 = 1 << 32;
 /// The same: whether the wakee's `wake_cpu` is where it last ran.
 pub const PREV_NOT_KNOWN: i64 = 1 << 33;
 /// More flips than this change nothing: no factor of `wake_wide` is larger.
-const MOST_FLIPS: i64 = 1 << 12;
+pub(super) const MOST_FLIPS: i64 = 1 << 12;
 /// What halves flips.
 const SECOND: u64 = 1_000_000_000;
 

@@ -274,9 +274,9 @@ impl Fair {
             se = e.parent;
         }
         if release.base_slice {
-            let idle_among_others =
-                self.se_is_idle(first) && q.nr_queued != 0 && q.idle_h_nr != q.h_nr_queued;
-            slice = slice.max(if idle_among_others {
+            // An empty queue does not count as one of idle entities (sched_idle_cfs_rq).
+            let all_idle = q.nr_queued != 0 && q.idle_nr == q.nr_queued;
+            slice = slice.max(if self.se_is_idle(first) && !all_idle {
                 self.tun.idle_min_granularity
             } else {
                 self.tun.min_granularity

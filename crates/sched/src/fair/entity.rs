@@ -66,6 +66,11 @@ impl Fair {
         let delta = now - e.exec_start;
         e.exec_start = now;
         e.ran += delta;
+        if e.is_task()
+            && let Some(accounted) = &mut cx.sh.accounted
+        {
+            accounted.push((e.task, delta));
+        }
         e.vruntime = e.vruntime.plus(e.virtual_time(delta.0) as i64);
         if !self.eevdf {
             q.advance_min_vruntime(e.on_rq.then_some(e.vruntime));
@@ -123,20 +128,24 @@ impl Fair {
     /// `account_entity_enqueue`.
     #[inline]
     pub(crate) fn account_enqueue(&mut self, se: SeId) {
+        let idle = u32::from(self.se_is_idle(se));
         let e = &self.ses[se.ix()];
         let q = &mut self.cfs[e.cfs_rq.ix()];
         q.load_weight += u64::from(e.weight);
         q.nr_queued += 1;
+        q.idle_nr += idle;
         q.nr_odd_slices += u32::from(e.slice != self.tun.base_slice);
     }
 
     /// `account_entity_dequeue`.
     #[inline]
     pub(crate) fn account_dequeue(&mut self, se: SeId) {
+        let idle = u32::from(self.se_is_idle(se));
         let e = &self.ses[se.ix()];
         let q = &mut self.cfs[e.cfs_rq.ix()];
         q.load_weight -= u64::from(e.weight);
         q.nr_queued -= 1;
+        q.idle_nr -= idle;
         q.nr_odd_slices -= u32::from(e.slice != self.tun.base_slice);
     }
 

@@ -41,11 +41,11 @@ pub fn calc_group_shares(
         // No other CPU has load: the usual case of a group that fits one CPU.
         return shares.max(MIN_SHARES);
     }
-    let mut part = shares * load;
-    if total > 0 {
-        part /= total as u64;
+    let mut part = (shares * load) as i64;
+    if total != 0 {
+        part /= total;
     }
-    part.clamp(MIN_SHARES, shares)
+    part.clamp(MIN_SHARES as i64, shares as i64) as u64
 }
 
 /// The rule of `update_tg_load_avg`: the change is worth a write.
@@ -172,7 +172,7 @@ mod tests {
         assert_eq!(calc_group_shares(NICE_0, 0, 0, 0, 0), 2);
         // Another CPU's stale contribution cannot give more than everything.
         assert_eq!(calc_group_shares(NICE_0, NICE_0, 1024, 500, 800), NICE_0);
-        assert_eq!(calc_group_shares(NICE_0, NICE_0, 1024, -5000, 0), NICE_0);
+        assert_eq!(calc_group_shares(NICE_0, NICE_0, 1024, -5000, 0), 2);
     }
 
     #[test]

@@ -76,7 +76,7 @@ impl Fair {
             on: if attached { cx.sh.task(p).cpu } else { Cpu::NONE },
             h_load: if attached { self.task_h_load(cx, p) } else { 0 },
             util,
-            util_est: if attached { self.task_util_est(cx.sh, p) } else { 0 },
+            util_est: if attached { Self::estimate(cx.sh, p) } else { 0 },
             runnable,
         };
         charge(cx, flag);

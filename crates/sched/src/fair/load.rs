@@ -343,7 +343,7 @@ impl Fair {
             let a = &q.avg;
             left |= a.load_avg != 0 || a.util_avg != 0;
             let decayed = a.load_sum == 0 && a.util_sum == 0 && a.runnable_sum == 0;
-            if decayed && q.load_weight == 0 && q.removed.nr == 0 {
+            if decayed && q.load_weight == 0 && !self.child_is_on_list(cfs, i) {
                 self.cfs[cfs.ix()].on_list = false;
                 self.leaf_lists[cpu.ix()].remove(i);
             } else {
@@ -352,6 +352,12 @@ impl Fair {
         }
         self.mirror_averages(cx.sh, CfsId(u32::from(cpu.0)));
         left
+    }
+
+    /// `child_cfs_rq_on_list`: a queue that stands before place `i` passes its changes on to `cfs`.
+    fn child_is_on_list(&self, cfs: CfsId, i: usize) -> bool {
+        let list = &self.leaf_lists[self.cfs[cfs.ix()].cpu.ix()];
+        list[..i].iter().any(|c| self.ses[self.cfs[c.ix()].se.ix()].cfs_rq == cfs)
     }
 
     /// `list_add_leaf_cfs_rq`: the queue and its ancestors decay from now on.
@@ -430,7 +436,7 @@ impl Fair {
 
     /// `_task_util_est`: the estimate alone.
     #[inline]
-    fn estimate(sh: &Shared, p: TaskId) -> u32 {
+    pub(crate) fn estimate(sh: &Shared, p: TaskId) -> u32 {
         let t = &sh.tasks[p.ix()];
         t.util_est_ewma.max(t.util_est_enqueued)
     }

@@ -121,13 +121,15 @@ pub struct CfsRq {
     pub skip: SeId,
     /// Entities on this level, curr included (`nr_running`, `nr_queued`).
     pub nr_queued: u32,
+    /// Of them SCHED_IDLE tasks and groups with cpu.idle (`idle_nr_running`).
+    pub idle_nr: u32,
     /// Tasks below, delayed ones included (`h_nr_running`, `h_nr_queued`).
     pub h_nr_queued: u32,
     /// Of them runnable, i.e. without delayed ones (`h_nr_runnable`).
     pub h_nr_runnable: u32,
     /// The same when the entity of its group was last brought up to date (`se->runnable_weight`).
     pub runnable_weight: u32,
-    /// Of them SCHED_IDLE.
+    /// Tasks below that are SCHED_IDLE or in a group with cpu.idle.
     pub idle_h_nr: u32,
     /// Sum of weights × 1024 of all entities on this level, curr included (`load.weight`).
     pub load_weight: u64,
@@ -318,6 +320,7 @@ impl CfsRq {
             h_nr_queued: 0,
             h_nr_runnable: 0,
             runnable_weight: 0,
+            idle_nr: 0,
             idle_h_nr: 0,
             load_weight: 0,
             // The kernel starts close to the wrap so that mistakes show early.

@@ -53,7 +53,7 @@ pub fn convert(args: &TraceConvertArgs) -> Result<Done, Failure> {
         TraceFile::new(path, format)
     });
     let file = file.transpose()?;
-    let recorded = read::open(&args.input)
+    let recorded = read::open_with_runtimes(&args.input)
         .and_then(Recorded::readable)
         .map_err(|e| Failure::Input(e.to_string()))?;
     for note in &recorded.diagnostics {
@@ -90,7 +90,7 @@ fn origin(recorded: &Recorded) -> Origin {
     let known = |text: &Option<String>| text.clone().unwrap_or_else(|| "unknown".into());
     let seen = recorded.timeline.iter().map(|e| {
         let other = match e.kind {
-            EventKind::Switch | EventKind::NeedResched => 0,
+            EventKind::Switch | EventKind::Runtime => 0,
             EventKind::Migrate => e.a.max(e.b),
             _ => e.a,
         };

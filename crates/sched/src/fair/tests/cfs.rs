@@ -301,6 +301,33 @@ fn slices_by_number_and_weight() {
     assert_eq!(b.fair.sched_slice(&b.release, se) / 1000, 49);
 }
 
+/// An idle task gets the short floor beside others that are not idle entities of this level, and
+/// in an empty queue, which is not one of idle entities; among its like it gets the usual one.
+#[test]
+fn an_idle_task_has_a_short_slice_unless_all_of_its_level_are_idle() {
+    let mut b = board();
+    let idle = |b: &mut Board| {
+        let se = b.entity(0);
+        let e = &mut b.fair.ses[se.ix()];
+        e.idle = true;
+        (e.weight, e.inv_weight) = crate::fair::weight::task_weight(0, true);
+        se
+    };
+    let new = idle(&mut b);
+    // 60 ms for 20 tasks, of which it has 3 parts of 3,000: less than either floor.
+    b.fair.cfs[0].h_nr_queued = 20;
+    b.fair.cfs[0].load_weight = 3_000 << 10;
+    assert_eq!(b.fair.sched_slice(&b.release, new), 750_000, "the queue is empty");
+    let other = idle(&mut b);
+    b.fair.restore_queued(other);
+    assert_eq!(b.fair.sched_slice(&b.release, new), 3 * MS, "all are idle");
+    // Elsewhere in the hierarchy no idle task runs: that does not matter.
+    b.fair.cfs[0].idle_h_nr = 0;
+    assert_eq!(b.fair.sched_slice(&b.release, new), 3 * MS, "all of this level are idle");
+    b.waits(0);
+    assert_eq!(b.fair.sched_slice(&b.release, new), 750_000, "one is not");
+}
+
 // --- placement ------------------------------------------------------------------------------
 
 /// New tasks start level.

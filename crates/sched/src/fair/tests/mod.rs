@@ -96,6 +96,7 @@ impl Lab {
             nohz_idle: CpuMask::EMPTY,
             ledger: Ledger::new(n),
             noise: Noise::new(1),
+            accounted: None,
             release,
         };
         Lab { linux, sh, machine, resched: Vec::new(), now: Ns::from_ms(1000), ran: Vec::new() }

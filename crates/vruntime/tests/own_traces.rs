@@ -1,0 +1,93 @@
+//! What the model decided, read back from a trace of its run, before the judge of real ones.
+//!
+//! Model and judge share the decision code, so what is tested is the way between them: the run's
+//! events with run times and flags, the file, its reader, and the state rebuilt from all that.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use vruntime::trace_check::{Given, trace_check};
+use vruntime_report::check::CheckReport;
+
+fn vruntime(args: &[&str]) {
+    let output = Command::new(env!("CARGO_BIN_EXE_vruntime")).args(args).output().unwrap();
+    assert!(output.status.success(), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
+}
+
+/// A file of this test's own.
+fn file(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_TARGET_TMPDIR")).join(name)
+}
+
+fn check(trace: &Path, machine: &str, kernel: &str) -> CheckReport {
+    let machine = vruntime::machine_choice::machine(machine).unwrap();
+    let topology = machine.topology.build(machine.arch).unwrap();
+    let given = Given { kernel: Some(kernel), topology: Some(&topology) };
+    trace_check(&[trace.to_path_buf()], given).unwrap()
+}
+
+/// The report on a run of `kernel`.
+fn judged(machine: &str, kernel: &str, workload: &str) -> CheckReport {
+    let trace = file(&format!("own-{machine}-{kernel}.data"));
+    let path = trace.to_str().unwrap();
+    vruntime(&[
+        "run", "-m", machine, "-k", kernel, "-w", workload, "--full", "--trace", path, "-q",
+    ]);
+    check(&trace, machine, kernel)
+}
+
+const KERNELS: [&str; 6] = ["v5.7", "v6.1", "v6.6", "v6.12", "v6.18", "v6.18.44"];
+
+/// Three tasks that wake each other up on two CPUs: nothing differs, and all is known but, of CFS,
+/// at times a vruntime.
+#[test]
+fn a_small_run_is_judged_right_in_everything() {
+    for kernel in KERNELS {
+        let report = judged("uma-2", kernel, "sleeper 3 1000 400 50");
+        for kind in ["placement", "wakeup_preemption", "pick"] {
+            let k = report.kind_from(kind, "reconstructed").unwrap();
+            let all = k.determined + k.undetermined;
+            let least = if kernel.starts_with("v5") || kernel == "v6.1" { 60 } else { 95 };
+            let known = k.determined * 100;
+            assert!(all > 100 && known > all * least, "{kernel}: {}", report.text());
+        }
+        let wrong = report.kinds.iter().filter(|k| k.agree != k.determined).count();
+        assert_eq!(wrong, 0, "{kernel}: {}", report.text());
+    }
+}
+
+/// Bound threads, timers and stoppers on many CPUs: a few in a thousand may differ, as what a
+/// balancer's pass saw cannot always be rebuilt.
+#[test]
+fn a_large_run_is_judged_right_with_few_exceptions() {
+    for kernel in KERNELS {
+        let report = judged("numa-48", kernel, "sleeper 30 3000 900 100");
+        for kind in ["placement", "wakeup_preemption", "pick"] {
+            let k = report.kind_from(kind, "reconstructed").unwrap();
+            assert!(k.determined > 2_900, "{kernel}: {}", report.text());
+            assert!(k.agree * 1000 >= k.determined * 998, "{kernel}: {}", report.text());
+        }
+    }
+}
+
+/// Converted to another format the trace tells the same: run times and flags are in it.
+#[test]
+fn a_converted_trace_is_judged_the_same() {
+    let (machine, kernel) = ("uma-2", "v6.12");
+    let first = judged(machine, kernel, "sleeper 5 1000 400 50");
+    let from = file(&format!("own-{machine}-{kernel}.data"));
+    for (name, off) in [("own-converted.dat", 0), ("own-converted.txt", 3)] {
+        let to = file(name);
+        vruntime(&["trace", "convert", from.to_str().unwrap(), to.to_str().unwrap()]);
+        let again = check(&to, machine, kernel);
+        for kind in ["placement", "wakeup_preemption", "pick", "tick_preemption"] {
+            let of = |r: &CheckReport| {
+                r.kind_from(kind, "reconstructed").map_or((0, 0), |k| (k.determined, k.agree))
+            };
+            // The text has microseconds.
+            let (found, expected) = (of(&again), of(&first));
+            let near = |a: u64, b: u64| a.abs_diff(b) <= off;
+            let all = near(found.0, expected.0) && near(found.1, expected.1);
+            assert!(all, "{name}: {kind} {found:?}, not {expected:?}");
+        }
+    }
+}
