@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 use toml::{Table, Value};
 use vruntime_machine::{hint, nearest_name};
 use vruntime_sched::limits;
-use vruntime_sched::release::Release;
+use vruntime_sched::release::{FairKind, Release};
 
 include!(concat!(env!("OUT_DIR"), "/kernels.rs"));
 
@@ -34,6 +34,8 @@ pub struct KernelChoice {
     pub release: Release,
     /// Added to every seed of this kernel, so that its runs do not share another one's noise.
     pub seed_offset: u64,
+    /// What is odd about it: overrides that its fair class never reads.
+    pub notes: Vec<String>,
 }
 
 /// Why a kernel expression gives no kernel.
@@ -142,10 +144,15 @@ pub fn kernel_str(
     expression: &str,
     overrides: &str,
 ) -> Result<KernelChoice, KernelError> {
-    let in_file = |e: toml::de::Error| KernelError::Toml {
-        origin: origin.into(),
-        line: e.span().map(|s| line_of(text, s.start)),
-        message: with_nearest(e.message()),
+    let in_file = |e: toml::de::Error| {
+        let line = e.span().map(|s| line_of(text, s.start));
+        let mut message = with_nearest(e.message());
+        if message.starts_with("invalid ")
+            && let Some((key, _)) = line.and_then(|n| text.lines().nth(n - 1)?.split_once('='))
+        {
+            message = format!("{}: {message}", key.trim());
+        }
+        KernelError::Toml { origin: origin.into(), line, message }
     };
     let mut release: Release = toml::from_str(text).map_err(in_file)?;
     limits::check(&release).map_err(|e| KernelError::Toml {
@@ -185,14 +192,30 @@ pub fn kernel_str(
                 nearest: nearest_name(name, field_names()).map(String::from),
             });
         };
-        let value = value_like(old, word).map_err(|expected| wrong(word, expected))?;
+        let range = limits::expected(&release, name);
+        let expected = |said: String| wrong(word, range.clone().unwrap_or(said));
+        let value = value_like(old, word).map_err(&expected)?;
         table.insert(name.into(), value);
         release = Release::deserialize(Value::Table(table.clone()))
-            .map_err(|e| wrong(word, expected_of(e.message())))?;
+            .map_err(|e| expected(expected_of(e.message())))?;
         limits::check(&release).map_err(|e| wrong(word, e.expected()))?;
     }
+    let (is, other) = match release.fair {
+        FairKind::Cfs => ("cfs", "EEVDF:"),
+        FairKind::Eevdf => ("eevdf", "CFS:"),
+    };
+    let of_other = |name: &&str| {
+        let meaning = Release::FIELDS.iter().find(|f| f.0 == *name);
+        meaning.is_some_and(|f| f.1.trim_start().starts_with(other))
+    };
+    let unread = items.iter().map(|i| i.0).filter(of_other);
+    let notes = unread.map(|name| {
+        let of = other.trim_end_matches(':');
+        format!("kernel `{expression}`: {name} is of {of}; with fair = {is} it changes nothing")
+    });
+    let notes = notes.collect();
     release.name = expression.into();
-    Ok(KernelChoice { release, seed_offset })
+    Ok(KernelChoice { release, seed_offset, notes })
 }
 
 /// Names that an override may set.
@@ -306,6 +329,19 @@ mod tests {
         assert!(split_overrides("+,+").is_err());
         assert!(split_overrides("+hz,").is_err());
         assert_eq!(split_overrides("+hz=-5"), Ok(vec![("hz", "-5")]));
+    }
+
+    /// What a feature is of, its description says first.
+    #[test]
+    fn overrides_that_the_fair_class_does_not_read_are_noted() {
+        let notes = |expression: &str| kernel(expression).unwrap().notes;
+        assert!(notes("v6.1+start_debit=off,sis_util=off").is_empty());
+        assert!(notes("v6.12-run_to_parity,base_slice_ns=3000000").is_empty());
+        let said = notes("v6.1+place_lag,sis_util=off");
+        let expected = "kernel `v6.1+place_lag,sis_util=off`: place_lag is of EEVDF; with fair = \
+                        cfs it changes nothing";
+        assert_eq!(said, [expected]);
+        assert_eq!(notes("v6.12+latency_ns=1000000,alt_period").len(), 2);
     }
 
     #[test]

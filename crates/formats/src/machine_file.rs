@@ -127,6 +127,7 @@ pub fn load_machine(path: &Path) -> Result<MachineSpec, FileError> {
         wrong(path, Some(line), "bytes that are not UTF-8", KINDS)
     })?;
     match text.trim_start().as_bytes() {
+        [] => Err(wrong(path, None, "an empty file", KINDS)),
         [b'<', ..] => hwloc::hwloc_machine(path, &text),
         [b'{', ..] => lscpu::lscpu_machine(path, &text),
         [b'c', b'p', b'u', b'0'..=b'9', ..] => sysfs::dumped_machine(path, &text),

@@ -9,13 +9,17 @@ const MAX_MIB: u64 = 16;
 
 /// The text of `path`; an error if it is larger than any such file, as a device may be.
 pub(crate) fn read(path: &Path) -> io::Result<String> {
-    let mut text = String::new();
-    let read = File::open(path)?.take((MAX_MIB << 20) + 1).read_to_string(&mut text)?;
+    let wrong = |message: String| io::Error::new(io::ErrorKind::InvalidData, message);
+    let mut bytes = Vec::new();
+    let read = File::open(path)?.take((MAX_MIB << 20) + 1).read_to_end(&mut bytes)?;
     if read as u64 > MAX_MIB << 20 {
-        let message = format!("larger than {MAX_MIB} MiB: expected a TOML file");
-        return Err(io::Error::new(io::ErrorKind::InvalidData, message));
+        return Err(wrong(format!("larger than {MAX_MIB} MiB: expected a TOML file")));
     }
-    Ok(text)
+    String::from_utf8(bytes).map_err(|e| {
+        let before = &e.as_bytes()[..e.utf8_error().valid_up_to()];
+        let line = before.iter().filter(|b| **b == b'\n').count() + 1;
+        wrong(format!("line {line}: bytes that are not UTF-8; expected a TOML file"))
+    })
 }
 
 /// The line of `text`, from 1, that `byte` is in.

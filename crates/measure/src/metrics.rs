@@ -4,7 +4,7 @@
 //! functions of that category / Σ time of non-idle functions, waiting included; `rq_lock_wait` =
 //! Σ time waited for run queue locks / the same. `idle` is of all CPU time.
 
-use crate::stats::ratio;
+use crate::stats::{median, ratio};
 use serde::Serialize;
 use vruntime_base::{Category, Func, Histogram, Ns, Resource};
 use vruntime_kernel::record::{GroupProgress, RunRecord};
@@ -88,7 +88,7 @@ pub fn group_rates(r: &RunRecord) -> Option<GroupRates> {
     rates.sort_by(f64::total_cmp);
     match rates[..] {
         [slowest, .., fastest] => {
-            Some(GroupRates { slowest, median: rates[rates.len() / 2], fastest })
+            median(rates).map(|median| GroupRates { slowest, median, fastest })
         }
         _ => None,
     }

@@ -16,6 +16,14 @@ pub fn mean(v: &[f64]) -> Option<f64> {
     ratio(v.iter().sum(), v.len() as f64)
 }
 
+/// The middle value, or the mean of the two in the middle; `None` for no values.
+pub fn median(mut v: Vec<f64>) -> Option<f64> {
+    v.sort_by(f64::total_cmp);
+    let n = v.len();
+    let at = |i: usize| v.get(i).copied();
+    if n % 2 == 1 { at(n / 2) } else { Some((at((n / 2).checked_sub(1)?)? + at(n / 2)?) / 2.0) }
+}
+
 /// Harmonic mean; `None` for no values or if one of them is not positive.
 pub fn hmean(v: &[f64]) -> Option<f64> {
     if v.iter().any(|&x| x <= 0.0) {

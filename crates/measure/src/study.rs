@@ -8,7 +8,7 @@
 //! was through and t when all were ([`whole_time`]).
 
 use crate::metrics::window;
-use crate::stats::ratio;
+use crate::stats::{median, ratio};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use vruntime_base::{Category, Func, Ns};
@@ -204,13 +204,6 @@ pub fn score(rows: &[StudyRow], fitted_parameters: usize) -> Score {
         stable: scored.iter().any(|r| r.stable.is_some()).then(|| count(&stable)),
         fitted_parameters,
     }
-}
-
-fn median(mut v: Vec<f64>) -> Option<f64> {
-    v.sort_by(f64::total_cmp);
-    let n = v.len();
-    let at = |i: usize| v.get(i).copied();
-    if n % 2 == 1 { at(n / 2) } else { Some((at((n / 2).checked_sub(1)?)? + at(n / 2)?) / 2.0) }
 }
 
 #[cfg(test)]

@@ -58,6 +58,7 @@ fn counters(r: &RunRecord) -> String {
         ("context-switches", c.context_switches),
         ("  voluntary", c.voluntary_switches),
         ("  involuntary", c.involuntary_switches),
+        ("  from idle", c.context_switches - c.voluntary_switches - c.involuntary_switches),
         ("cpu-migrations", c.cpu_migrations),
         ("wakeups", c.wakeups),
         ("  local", c.wakeups_local),
@@ -187,6 +188,7 @@ mod tests {
                          4,000      context-switches        #     2.000 K/sec       2.000 per message
                          3,000        voluntary             #     1.500 K/sec       1.500 per message
                          1,000        involuntary           #    500.000 /sec      0.5000 per message
+                             0        from idle
                            100      cpu-migrations          #     50.000 /sec      0.0500 per message
                              0      wakeups
                              0        local
@@ -268,6 +270,7 @@ mod tests {
                              0      context-switches
                              0        voluntary
                              0        involuntary
+                             0        from idle
                              0      cpu-migrations
                              0      wakeups
                              0        local

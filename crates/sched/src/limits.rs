@@ -28,7 +28,24 @@ const SECOND: u64 = 1_000_000_000;
 
 /// Finds the first number of `r` that is out of its range.
 pub fn check(r: &Release) -> Result<(), OutOfRange> {
-    let ranges = [
+    let wrong = |&(_, found, least, most): &Range| !(least..=most).contains(&found);
+    match ranges(r).into_iter().find(wrong) {
+        Some((name, found, least, most)) => Err(OutOfRange { name, found, least, most }),
+        None => Ok(()),
+    }
+}
+
+/// What the number `name` may be.
+pub fn expected(r: &Release, name: &str) -> Option<String> {
+    let (name, found, least, most) = ranges(r).into_iter().find(|range| range.0 == name)?;
+    Some(OutOfRange { name, found, least, most }.expected())
+}
+
+/// Name, value, least and most.
+type Range = (&'static str, u64, u64, u64);
+
+fn ranges(r: &Release) -> Vec<Range> {
+    vec![
         // 24 is the least that any architecture offers; a tick of 100 us is one already.
         ("hz", u64::from(r.hz), 24, 10_000),
         ("schedstat_version", r.schedstat_version.into(), 15, 17),
@@ -46,13 +63,7 @@ pub fn check(r: &Release) -> Result<(), OutOfRange> {
         ("migration_quota", r.migration_quota.into(), 1, 1_000_000),
         ("timer_slack_ns", r.timer_slack_ns.into(), 0, SECOND),
         ("migration_prev_load", r.migration_prev_load, 0, 1_000_000_000),
-    ];
-    for (name, found, least, most) in ranges {
-        if !(least..=most).contains(&found) {
-            return Err(OutOfRange { name, found, least, most });
-        }
-    }
-    Ok(())
+    ]
 }
 
 #[cfg(test)]

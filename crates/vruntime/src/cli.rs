@@ -428,11 +428,14 @@ pub struct CalibrateArgs {
     pub round: bool,
 }
 
+/// Where `bench` leaves its figures.
+pub const BENCH_JSON: &str = "target/bench.json";
+
 /// `vruntime bench`
 #[derive(Args)]
 pub struct BenchArgs {
     /// Where to write the figures
-    #[arg(short, long, value_name = "FILE", default_value = "target/bench.json")]
+    #[arg(short, long, value_name = "FILE", default_value = BENCH_JSON)]
     pub output: PathBuf,
     /// Only cases whose name contains this
     #[arg(long, value_name = "TEXT", default_value = "")]

@@ -15,7 +15,10 @@ pub fn parse(text: &str) -> Result<Ns, String> {
         _ => return Err(wrong()),
     };
     let (whole, part) = number.split_once('.').unwrap_or((number, ""));
-    let mut ns = whole.parse::<u64>().ok().and_then(|n| n.checked_mul(unit)).ok_or_else(wrong)?;
+    let too_long = || format!("`{text}`: longer than 52 days");
+    let is_number = !whole.is_empty() && whole.bytes().all(|b| b.is_ascii_digit());
+    let whole = whole.parse::<u64>().ok().and_then(|n| n.checked_mul(unit));
+    let mut ns = whole.ok_or_else(|| if is_number { too_long() } else { wrong() })?;
     let mut digit = unit;
     for c in part.chars() {
         digit = Some(digit / 10).filter(|d| *d > 0).ok_or_else(wrong)?;
@@ -23,7 +26,7 @@ pub fn parse(text: &str) -> Result<Ns, String> {
         ns = ns.checked_add(value).ok_or_else(wrong)?;
     }
     if ns >= Ns::NEVER.0 {
-        return Err(format!("`{text}`: longer than 52 days"));
+        return Err(too_long());
     }
     Ok(Ns(ns))
 }
@@ -49,6 +52,7 @@ mod tests {
     fn units() {
         assert_eq!(parse("80ns"), Ok(Ns(80)));
         assert_eq!(parse("2us"), Ok(Ns(2_000)));
+        assert!(parse("999999999999s").unwrap_err().ends_with("longer than 52 days"));
         assert_eq!(parse("500ms"), Ok(Ns::from_ms(500)));
         assert_eq!(parse("1.25s"), Ok(Ns::from_ms(1_250)));
         assert_eq!(parse("0s"), Ok(Ns::ZERO));

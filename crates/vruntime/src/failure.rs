@@ -38,6 +38,10 @@ impl Done {
     pub fn interrupted(mut self, interrupted: bool) -> Done {
         if interrupted {
             self.code = INTERRUPTED;
+            // JSON has a field for it.
+            if !self.stdout.starts_with('{') {
+                self.stdout += "\ninterrupted: this is what was complete\n";
+            }
         }
         self
     }
@@ -69,16 +73,24 @@ impl Failure {
     }
 }
 
-/// Fails if `path` cannot be written, before anybody measures for minutes; makes its directory.
+/// Fails if `path` cannot be written, before anybody measures for minutes.
 pub fn writable(path: &Path) -> Result<(), Failure> {
     let failed = |e: std::io::Error| Failure::Input(format!("{}: {e}", path.display()));
-    if let Some(dir) = path.parent().filter(|d| *d != Path::new("")) {
-        std::fs::create_dir_all(dir).map_err(failed)?;
+    let dir = path.parent().filter(|dir| *dir != Path::new("") && !dir.is_dir());
+    if let Some(dir) = dir {
+        let (path, dir) = (path.display(), dir.display());
+        return Err(Failure::Input(format!("{path}: there is no directory {dir}")));
     }
     let is_new = !path.exists();
     OpenOptions::new().create(true).append(true).open(path).map_err(failed)?;
     // An empty file left behind by ^C would be read as a wrong one.
     if is_new { std::fs::remove_file(path).map_err(failed) } else { Ok(()) }
+}
+
+/// Makes the directory of a file that is written where the user named none.
+pub fn make_directory_of(path: &Path) -> Result<(), Failure> {
+    let failed = |e: std::io::Error| Failure::Input(format!("{}: {e}", path.display()));
+    path.parent().map_or(Ok(()), std::fs::create_dir_all).map_err(failed)
 }
 
 impl fmt::Display for Failure {

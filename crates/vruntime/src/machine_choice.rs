@@ -16,7 +16,7 @@ pub fn machine(word: &str) -> Result<MachineSpec, Failure> {
         return host();
     }
     let path = Path::new(word);
-    if word.ends_with(".toml") || word.contains('/') {
+    if [".toml", ".xml", ".json"].iter().any(|end| word.ends_with(end)) || word.contains('/') {
         return described(path);
     }
     let names = || builtin().iter().map(|&(name, _)| name).chain([HOST]);

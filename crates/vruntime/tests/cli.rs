@@ -64,6 +64,7 @@ fn a_trace_is_bounded_and_its_name_says_its_format() {
     let fails = |options: &[&str], words: &[&str]| fails_with(2, options, words);
     fails(&["--trace", &path("a.xyz")], &["a.xyz", "`.data` (perf)", "`.pftrace`"]);
     fails(&["--trace", &path("a.txt"), "--seeds", "2"], &["cannot be used with"]);
+    fails_with(3, &["--trace", &path("none/a.txt")], &["there is no directory"]);
     fails(&["--trace-events", "5"], &["--trace"]);
     let args = with(&["--trace", &path("a.txt"), "--trace-events", "30"]);
     let output = vruntime(&args.iter().map(String::as_str).collect::<Vec<_>>()).output().unwrap();
@@ -84,6 +85,8 @@ fn unknown_names_are_usage_errors_with_the_nearest_name() {
     fails(&run("uma-2", "v6.1+scheduler=lunix", HACKBENCH), 2, &["lunix", "linux"]);
     fails(&run("uma-2", "v6.1", "hackbnch"), 2, &["`hackbnch`", "hackbench"]);
     fails(&run("uma-2", "v6.1", "hackbench --grops 3"), 2, &["--grops"]);
+    fails(&run("uma-2", "v6.1", "cyclictest -h 100"), 2, &["`-h` is not modelled"]);
+    fails(&run("none.xml", "v6.1", HACKBENCH), 3, &["none.xml: No such file"]);
     fails(&["runn"], 2, &["runn", "run"]);
     fails(&["list", "kernel"], 2, &["kernels"]);
     fails(&["show", "machine", "uma3"], 2, &["uma-2"]);

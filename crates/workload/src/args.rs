@@ -12,6 +12,8 @@ pub(crate) struct Args {
     program: &'static str,
     synopsis: &'static str,
     known: &'static [&'static str],
+    /// Options of the real tool that the model does not have.
+    others: &'static [&'static str],
     parser: Parser,
 }
 
@@ -22,7 +24,12 @@ impl Args {
         known: &'static [&'static str],
         words: &[String],
     ) -> Args {
-        Args { program, synopsis, known, parser: Parser::from_args(words) }
+        Args { program, synopsis, known, others: &[], parser: Parser::from_args(words) }
+    }
+
+    /// The real tool has these, too.
+    pub(crate) fn but_not(self, others: &'static [&'static str]) -> Args {
+        Args { others, ..self }
     }
 
     /// The next option as `-g` or `--groups`, or a plain word; `None` at the end.
@@ -105,6 +112,10 @@ impl Args {
     }
 
     pub(crate) fn unknown(&self, option: &str) -> WorkloadError {
+        if self.others.contains(&option) {
+            let (program, option, synopsis) = (self.program, option.into(), self.synopsis);
+            return WorkloadError::NotModelled { program, option, synopsis };
+        }
         WorkloadError::Option {
             program: self.program,
             option: option.into(),

@@ -64,6 +64,46 @@ const KNOWN: &[&str] = &[
     "-n",
 ];
 
+/// What rt-tests 2.40 has besides: other clocks, alignments, reports and tracing.
+const OTHERS: &[&str] = &[
+    "-A",
+    "--aligned",
+    "-b",
+    "--breaktrace",
+    "-c",
+    "--clock",
+    "-F",
+    "--fifo",
+    "-h",
+    "--histogram",
+    "-H",
+    "--histofall",
+    "--histfile",
+    "--json",
+    "--mainaffinity",
+    "-M",
+    "--refresh_on_max",
+    "-o",
+    "--oscope",
+    "-r",
+    "--relative",
+    "-R",
+    "--resolution",
+    "--secaligned",
+    "-s",
+    "--system",
+    "--smi",
+    "--spike",
+    "--tracemark",
+    "-u",
+    "--unbuffered",
+    "-v",
+    "--verbose",
+    "--dbg_cyclictest",
+    "-x",
+    "--posix_timers",
+];
+
 /// The clock of a program counts microseconds in 32 bits.
 const LONGEST_S: u32 = 4_294;
 
@@ -121,7 +161,7 @@ fn read(words: &[String], launch: Launch) -> Result<Cyclictest, WorkloadError> {
         launch,
     };
     let (mut policy, mut distance, mut smp) = (None, None, false);
-    let mut args = Args::new(CYCLICTEST.name, CYCLICTEST.synopsis, KNOWN, words);
+    let mut args = Args::new(CYCLICTEST.name, CYCLICTEST.synopsis, KNOWN, words).but_not(OTHERS);
     while let Some(o) = args.next()? {
         match o.as_str() {
             "-t" | "--threads" => {

@@ -37,6 +37,16 @@ pub enum WorkloadError {
         /// What is understood.
         synopsis: &'static str,
     },
+    /// An option of the real tool that the model does not have.
+    #[error("{program}: `{option}` is not modelled; usage: {synopsis}")]
+    NotModelled {
+        /// Whose option.
+        program: &'static str,
+        /// What was read.
+        option: String,
+        /// What is understood.
+        synopsis: &'static str,
+    },
     /// A value is missing, no number, or out of range.
     #[error("{program}: {option}: expected {expected}, found {found}")]
     Value {

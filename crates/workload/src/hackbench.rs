@@ -58,7 +58,8 @@ fn parse(words: &[String], launch: Launch) -> Result<Arc<dyn Workload>, Workload
     // The old spelling has a long option with one dash.
     let words: Vec<String> =
         words.iter().map(|w| if w == "-pipe" { "--pipe".into() } else { w.clone() }).collect();
-    let mut args = Args::new("hackbench", ENTRY.synopsis, OPTIONS, &words);
+    let mut args = Args::new("hackbench", ENTRY.synopsis, OPTIONS, &words)
+        .but_not(&["-i", "--inet", "-h", "--help"]);
     let mut old_numbers = 0;
     while let Some(o) = args.next()? {
         match o.as_str() {
@@ -176,6 +177,8 @@ mod tests {
             "error: hackbench: -g: expected a whole number from 1 to 65000, found `0`"
         );
         assert!(line("hackbench --gruops 3").contains("did you mean `--groups`?"));
+        assert!(line("hackbench -i -g 1").contains("hackbench: `-i` is not modelled; usage:"));
+        assert!(line("hackbench --inet").contains("`--inet` is not modelled"));
         assert!(line("hackbench --f 3").contains("unknown option `--f`"));
         assert!(line("hackbench -l 1e12").contains("from 1 to 1000000000, found `1e12`"));
         assert!(line("hackbench -f 1000 -l 1000000000").contains("below 2^32"));

@@ -14,8 +14,8 @@ mod read;
 
 pub use alloc::{CountingAllocator, allocations, bytes_peak_since_reset, reset_bytes_peak};
 
-use crate::cli::BenchArgs;
-use crate::failure::{Done, Failure, writable};
+use crate::cli::{BENCH_JSON, BenchArgs};
+use crate::failure::{Done, Failure, make_directory_of, writable};
 
 use case::{CASES, Case, KERNELS};
 use nix::sys::resource::{UsageWho, getrusage};
@@ -47,6 +47,9 @@ pub fn bench(args: &BenchArgs) -> Result<Done, Failure> {
         let names: Vec<_> = CASES.iter().map(|case| case.name).chain([read::NAME]).collect();
         let (text, names) = (&args.case, names.join(", "));
         return Err(Failure::Usage(format!("--case: no name contains `{text}`; cases: {names}")));
+    }
+    if args.output == Path::new(BENCH_JSON) {
+        make_directory_of(&args.output)?;
     }
     writable(&args.output)?;
     let mut rows = Vec::new();

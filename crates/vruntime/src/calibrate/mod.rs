@@ -14,7 +14,7 @@ mod visits;
 mod wakes;
 
 use crate::cli::CalibrateArgs;
-use crate::failure::{Done, Failure, writable};
+use crate::failure::{Done, Failure, make_directory_of, writable};
 use crate::machine_choice::calibrated;
 use derive::{Derived, Line, Measured, derive, line_transfers};
 use probe::Sample;
@@ -45,6 +45,9 @@ pub fn calibrate(args: &CalibrateArgs) -> Result<Done, Failure> {
     let path = args.output.clone().or_else(calibrated).ok_or_else(|| {
         Failure::Usage("neither XDG_CACHE_HOME nor HOME is set: where to? Use -o FILE".into())
     })?;
+    if args.output.is_none() {
+        make_directory_of(&path)?;
+    }
     writable(&path)?;
     let base = sysfs_machine(Path::new("/sys"))?;
     let topo = base.topology.build(base.arch).map_err(|e| Failure::Input(e.to_string()))?;
@@ -168,7 +171,13 @@ fn report(path: &Path, m: &Measured, d: &Derived) -> String {
     let mut line = |text: String| writeln!(out, "{text}").expect("a string grows");
     line(format!("{:36} {:>9} {:>9} {:>9}", "measured, ns", "10 %", "median", "90 %"));
     for (name, s) in samples(m) {
-        line(format!("{name:36} {:9.1} {:9.1} {:9.1}", s.low, s.mid, s.high));
+        // Differences can be below zero.
+        let note = match (s.mid <= 0.0, s.low < 0.0) {
+            (true, _) => "  lost in noise",
+            (_, true) => "  near the noise",
+            _ => "",
+        };
+        line(format!("{name:36} {:9.1} {:9.1} {:9.1}{note}", s.low, s.mid, s.high));
     }
     line(format!("\n{:36} {:>9} {:>9} {:>9}", "cost, ns", "low", "mid", "high"));
     for row in d.spec.costs.iter().filter(|r| d.measured.iter().any(|n| n == r.name)) {

@@ -46,9 +46,13 @@ fn batch(s: &Simulation, kernels: &[String], seeds: Vec<u64>) -> Result<Batch, F
     if let Some(note) = short_window(s.window, &machine).filter(|_| !s.full && !s.quiet) {
         eprintln!("vruntime: note: {note}");
     }
+    let kernels: Vec<_> = kernels.iter().map(|k| kernel(k)).collect::<Result<_, _>>()?;
+    for note in kernels.iter().flat_map(|k| &k.notes).filter(|_| !s.quiet) {
+        eprintln!("vruntime: note: {note}");
+    }
     Ok(Batch {
         machine: Arc::new(machine),
-        kernels: kernels.iter().map(|k| kernel(k)).collect::<Result<_, _>>()?,
+        kernels,
         workload: workload(&s.workload)?,
         seeds,
         sampling: if s.full {
