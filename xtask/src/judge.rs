@@ -54,8 +54,10 @@ fn rewrite(page: &Path, report: &Value) -> Result<(), String> {
     let mut text = std::fs::read_to_string(page).map_err(|e| format!("{}: {e}", page.display()))?;
     let missing = |what: &str| format!("{}: no {what}", page.display());
     let mut from = 0;
+    // Other tables of recordings stand between these.
+    let head = format!("| recording | {} determined", KINDS[0].1);
     for (state, kinds) in TABLES {
-        let start = from + text[from..].find("| recording |").ok_or_else(|| missing(state))?;
+        let start = from + text[from..].find(&head).ok_or_else(|| missing(state))?;
         let total = text[start..].find("| **total** |").ok_or_else(|| missing("total"))?;
         let end = text[start + total..].find('\n').ok_or_else(|| missing("end of the table"))?;
         let new = table(report, state, kinds);
