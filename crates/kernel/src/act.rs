@@ -35,7 +35,7 @@ impl Sim {
                 self.plan(c, self.now + rest, Frame::Task);
             }
             Frame::StopLocked => self.stop_locked(c),
-            Frame::StopBothLocked => self.stop_both_locked(c),
+            Frame::StopAttachLocked => self.stop_attach_locked(c),
             Frame::YieldLocked => self.yield_locked(c),
         }
     }

@@ -67,8 +67,8 @@ pub enum Frame {
     StopLocked,
     /// sched_yield holds the lock.
     YieldLocked,
-    /// A stopped run queue lock for the stopper's destination.
-    StopBothLocked,
+    /// The stopper holds the lock of the queue that its task goes to.
+    StopAttachLocked,
 }
 
 /// A wakeup in progress.

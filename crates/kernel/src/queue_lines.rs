@@ -57,7 +57,7 @@ fn function_of(frame: Frame) -> Func {
         Frame::ScheduleAgainLocked => Func::PickNext,
         Frame::TickLocked => Func::Tick,
         Frame::YieldLocked => Func::Yield,
-        Frame::BalanceLocked | Frame::StopLocked | Frame::StopBothLocked => Func::LoadBalance,
+        Frame::BalanceLocked | Frame::StopLocked | Frame::StopAttachLocked => Func::LoadBalance,
         _ => Func::Schedule,
     }
 }

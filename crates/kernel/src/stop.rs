@@ -104,13 +104,13 @@ impl Sim {
         };
         let to = self.stop_target(c, p);
         self.cpus[c.ix()].wake.p = p;
-        self.plan(c, at, Frame::StopBothLocked);
-        if let Some(at) = self.lock_rq(c, to, at, Frame::StopBothLocked) {
-            self.plan(c, at, Frame::StopBothLocked);
+        self.plan(c, at, Frame::StopAttachLocked);
+        if let Some(at) = self.lock_rq(c, to, at, Frame::StopAttachLocked) {
+            self.plan(c, at, Frame::StopAttachLocked);
         }
     }
 
-    pub(crate) fn stop_both_locked(&mut self, c: Cpu) {
+    pub(crate) fn stop_attach_locked(&mut self, c: Cpu) {
         let at = self.lock_granted(c);
         let p = self.cpus[c.ix()].wake.p;
         let to = self.stop_target(c, p);

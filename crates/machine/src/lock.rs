@@ -133,19 +133,6 @@ impl Lock {
         Some((self.head, self.grant_time(transfer)))
     }
 
-    /// The holder releases later than it announced. The returned grant time replaces the earlier
-    /// one of that waiter.
-    #[inline]
-    pub fn extend(
-        &mut self,
-        q: &LockQueue,
-        until: Ns,
-        transfer: impl Fn(Cpu, Cpu) -> Ns,
-    ) -> Option<(Cpu, Ns)> {
-        assert!(self.free_at != UNKNOWN && until.0 >= self.free_at, "a lock is only held longer");
-        self.hold(q, self.owner, until, transfer)
-    }
-
     /// The grant event of the first waiter: it leaves the line and holds the lock. It must
     /// announce its release with [`Lock::hold`].
     #[inline]
@@ -164,12 +151,6 @@ impl Lock {
         self.free_at = UNKNOWN;
     }
 
-    /// The announced release time; `None` if the holder has not announced it. In the past if the
-    /// lock is free.
-    #[inline]
-    pub fn holds_until(&self) -> Option<Ns> {
-        (self.free_at != UNKNOWN).then_some(Ns(self.free_at))
-    }
     /// True if a request at `now` would have to wait.
     #[inline]
     pub fn is_held(&self, now: Ns) -> bool {
@@ -180,13 +161,9 @@ impl Lock {
     pub fn owner(&self) -> Cpu {
         self.owner
     }
-    /// The CPU that gets the lock next, if any waits.
-    #[inline]
-    pub fn first_waiter(&self) -> Option<Cpu> {
-        self.head.is_some().then_some(self.head)
-    }
     /// Waiters in the order in which they will get the lock.
-    pub fn waiters<'a>(&self, q: &'a LockQueue) -> impl Iterator<Item = Cpu> + use<'a> {
+    #[cfg(test)]
+    fn waiters<'a>(&self, q: &'a LockQueue) -> impl Iterator<Item = Cpu> + use<'a> {
         let mut at = self.head;
         std::iter::from_fn(move || {
             let cpu = at.is_some().then_some(at)?;
@@ -230,16 +207,6 @@ mod tests {
         assert!(l.is_held_by(Cpu(2), Ns(999)) && !l.is_held_by(Cpu(1), Ns(999)));
         let far = l.request(&mut q, Cpu(3), Ns(1000), fifty);
         assert_eq!(far, Request::Granted { cost: Ns(50) });
-    }
-
-    #[test]
-    fn a_longer_hold_moves_the_grant() {
-        let (mut l, mut q) = (Lock::new(Cpu(0)), LockQueue::new(2));
-        l.request(&mut q, Cpu(0), Ns(0), fifty);
-        let waits = l.request(&mut q, Cpu(1), Ns(10), fifty);
-        assert_eq!(waits, Request::Wait { grant_at: None });
-        assert_eq!(l.hold(&q, Cpu(0), Ns(100), fifty), Some((Cpu(1), Ns(250))));
-        assert_eq!(l.extend(&q, Ns(140), fifty), Some((Cpu(1), Ns(290))));
     }
 
     #[test]

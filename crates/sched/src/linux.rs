@@ -315,7 +315,7 @@ impl Scheduler for Linux {
             Class::Rt => self.rt.task_tick(cx, cpu, p),
             Class::Stop | Class::Idle => {}
         }
-        self.balancer.tick(&self.fair, cx, cpu)
+        self.balancer.tick(cx, cpu)
     }
 
     fn warm(&mut self, cx: &Cx) {

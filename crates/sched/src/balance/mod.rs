@@ -290,7 +290,7 @@ impl Balancer {
     }
 
     /// `trigger_load_balance`, at the end of every tick.
-    pub fn tick(&mut self, _fair: &Fair, cx: &mut Cx, cpu: Cpu) -> TickWork {
+    pub fn tick(&mut self, cx: &mut Cx, cpu: Cpu) -> TickWork {
         let idle = cx.sh.idle_cpu(cpu);
         self.tables.idle_balance[cpu.ix()] = idle;
         if cx.sh.domains.of(cpu).is_empty() {
@@ -341,7 +341,8 @@ impl Balancer {
     }
 
     /// The CPU is in the middle of a balancing.
-    pub fn is_active(&self, cpu: Cpu) -> bool {
+    #[cfg(test)]
+    pub(crate) fn is_active(&self, cpu: Cpu) -> bool {
         self.runs[cpu.ix()].phase != Phase::Off
     }
     /// The counters of all domains, by slot ([`Domains::slots`]).

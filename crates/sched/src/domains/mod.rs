@@ -207,7 +207,8 @@ impl Domains {
         self.ids[slot]
     }
     /// Number of different domains.
-    pub fn nr_domains(&self) -> usize {
+    #[cfg(test)]
+    pub(crate) fn nr_domains(&self) -> usize {
         self.sds.len()
     }
     /// Marks a group of the domain at `slot`, or takes the mark away.

@@ -499,8 +499,7 @@ impl Fair {
         let cfs = self.ses[se.ix()].cfs_rq;
         let is_curr = self.cfs[cfs.ix()].curr == se;
         if cx.sh.release.delay_zero {
-            let mean = self.avg_vruntime(cfs);
-            self.ses[se.ix()].vlag = self.entity_lag(mean, se);
+            self.update_entity_lag(se);
             if self.ses[se.ix()].vlag > 0 {
                 // It stayed to work off what it owed, not to collect: it starts anew at V.
                 if !is_curr {

@@ -168,7 +168,7 @@ impl Lab {
         self.balance(cpu, BalanceKind::Newidle)
     }
     fn periodic(&mut self, cpu: u16) -> String {
-        self.at(cpu, |b, fair, cx| b.tick(fair, cx, Cpu(cpu)));
+        self.at(cpu, |b, _, cx| b.tick(cx, Cpu(cpu)));
         self.balance(cpu, BalanceKind::Periodic)
     }
 
@@ -620,7 +620,7 @@ fn numa_domains_are_balanced_by_one_cpu_at_a_time() {
     lab.state(2, 0).last_balance = 1 << 40;
     // CPU 0 is in the middle of its NUMA pass when CPU 2 begins one.
     for c in [0, 2] {
-        lab.at(c, |b, f, cx| b.tick(f, cx, Cpu(c)));
+        lab.at(c, |b, _, cx| b.tick(cx, Cpu(c)));
     }
     let step = lab.at(0, |b, f, cx| {
         let step = b.begin(f, cx, Cpu(0), BalanceKind::Periodic);

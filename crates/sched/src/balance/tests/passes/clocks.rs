@@ -68,7 +68,7 @@ fn costs_decay_where_another_cpu_balances() {
 fn a_walk_goes_on_as_it_began() {
     let mut lab = Lab::new(&no_dice(), 2, 4, 1, 10);
     lab.tasks(4, 1);
-    lab.at(0, |b, f, cx| b.tick(f, cx, Cpu(0)));
+    lab.at(0, |b, _, cx| b.tick(cx, Cpu(0)));
     let step = lab.at(0, |b, f, cx| b.begin(f, cx, Cpu(0), BalanceKind::Periodic));
     assert_eq!(step, BalanceStep::Pass);
     lab.tasks(0, 1);

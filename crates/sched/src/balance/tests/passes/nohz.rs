@@ -4,7 +4,7 @@ use super::*;
 use crate::scheduler::TickWork;
 
 fn tick(lab: &mut Lab, cpu: u16) -> TickWork {
-    lab.at(cpu, |b, f, cx| b.tick(f, cx, Cpu(cpu)))
+    lab.at(cpu, |b, _, cx| b.tick(cx, Cpu(cpu)))
 }
 fn stop_tick(lab: &mut Lab, cpu: u16) {
     lab.at(cpu, |b, _, cx| b.tick_stopped(cx, Cpu(cpu), true));
