@@ -39,6 +39,9 @@ const OPTIONS: &[&str] = &[
     "--fifo",
 ];
 
+/// What rt-tests 2.40 has besides.
+const OTHERS: &[&str] = &["-i", "--inet", "-h", "--help"];
+
 /// The most tasks that a run may have.
 pub(crate) const MAX_TASKS: u64 = 1_000_000;
 
@@ -58,8 +61,7 @@ fn parse(words: &[String], launch: Launch) -> Result<Arc<dyn Workload>, Workload
     // The old spelling has a long option with one dash.
     let words: Vec<String> =
         words.iter().map(|w| if w == "-pipe" { "--pipe".into() } else { w.clone() }).collect();
-    let mut args = Args::new("hackbench", ENTRY.synopsis, OPTIONS, &words)
-        .but_not(&["-i", "--inet", "-h", "--help"]);
+    let mut args = Args::new("hackbench", ENTRY.synopsis, OPTIONS, &words).but_not(OTHERS);
     let mut old_numbers = 0;
     while let Some(o) = args.next()? {
         match o.as_str() {

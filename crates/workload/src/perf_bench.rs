@@ -188,8 +188,8 @@ struct PerfPipe {
 fn parse_pipe(words: &[String], launch: Launch) -> Result<Arc<dyn Workload>, WorkloadError> {
     let mut p = PerfPipe { loops: 1_000_000, threads: false, format: Format::Default, launch };
     let known = &["-l", "--loop", "-T", "--threaded", "-f", "--format", "-r", "--repeat"];
-    let mut args = Args::new(PIPE.name, PIPE.synopsis, known, words)
-        .but_not(&["-G", "--cgroups", "-n", "--nonblocking"]);
+    let others = &["-G", "--cgroups", "-n", "--nonblocking"];
+    let mut args = Args::new(PIPE.name, PIPE.synopsis, known, words).but_not(others);
     while let Some(o) = args.next()? {
         match o.as_str() {
             "-l" | "--loop" => p.loops = args.number(&o, 1, 1_000_000_000)? as u32,
