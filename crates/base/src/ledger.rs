@@ -83,6 +83,8 @@ funcs! {
     Newidle Scheduler "newidle_balance",
     LoadBalance Scheduler "load_balance",
     Yield Scheduler "sched_yield",
+    SetScheduler Scheduler "__sched_setscheduler",
+    MoveTask Scheduler "sched_move_task",
     Tick Irq "scheduler_tick",
     Timer Irq "hrtimer_interrupt",
     Ipi Irq "sysvec_call_function_single",

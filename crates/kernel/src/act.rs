@@ -37,6 +37,7 @@ impl Sim {
             Frame::StopLocked => self.stop_locked(c),
             Frame::StopAttachLocked => self.stop_attach_locked(c),
             Frame::YieldLocked => self.yield_locked(c),
+            Frame::ChangeLocked => self.change_locked(c),
         }
     }
 

@@ -217,6 +217,12 @@ impl Sim {
         if sim.sh.release.autogroup {
             sim.groups_of_workload.clear();
         }
+        for &parent in &b.groups {
+            // The workload's own is the first; a control group is never below an autogroup.
+            sim.group(0);
+            let parent = if parent == 0 { TgId(0) } else { sim.group(parent) };
+            sim.new_group(parent);
+        }
         for &(program, regs, how) in &b.roots {
             sim.add_root(program, regs, how)?;
         }
@@ -226,11 +232,14 @@ impl Sim {
     /// Task group `n` of the workload. Groups are made in order.
     fn group(&mut self, n: u16) -> TgId {
         while self.groups_of_workload.len() <= usize::from(n) {
-            let boot = Cpu(0);
-            let (tg, _) = self.hook(boot, Ns::ZERO, |s, cx| s.task_group_new(cx, TgId(0)));
-            self.groups_of_workload.push(tg);
+            self.new_group(TgId(0));
         }
         self.groups_of_workload[usize::from(n)]
+    }
+
+    fn new_group(&mut self, parent: TgId) {
+        let (tg, _) = self.hook(Cpu(0), Ns::ZERO, |s, cx| s.task_group_new(cx, parent));
+        self.groups_of_workload.push(tg);
     }
 
     /// A task that exists from the start: it sleeps until a timer wakes it.

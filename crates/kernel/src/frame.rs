@@ -67,6 +67,8 @@ pub enum Frame {
     StopLocked,
     /// sched_yield holds the lock.
     YieldLocked,
+    /// A task that changes its policy or group holds its queue's lock.
+    ChangeLocked,
     /// The stopper holds the lock of the queue that its task goes to.
     StopAttachLocked,
 }

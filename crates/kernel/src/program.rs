@@ -100,6 +100,9 @@ pub enum Op {
         /// Nice value (fair) or RT priority.
         prio: i8,
     },
+    /// The task joins a task group of the workload ([`Builder::task_group`]), as by a write to its
+    /// `cgroup.threads`.
+    JoinGroup(u16),
     /// The benchmark takes its start time. Costs nothing.
     MarkStart,
     /// The benchmark takes its stop time. Costs nothing.
@@ -157,6 +160,8 @@ pub struct Builder {
     pub(crate) goals: Vec<u64>,
     pub(crate) nr_latencies: u32,
     pub(crate) bound_to: CpuMask,
+    /// Parents of the task groups 1, 2, …
+    pub(crate) groups: Vec<u16>,
     /// CPUs of the machine.
     pub nr_cpus: usize,
     /// What the benchmark writes to `/dev/cpu_dma_latency`: no idle state is entered whose exit
@@ -224,6 +229,11 @@ impl Builder {
     pub fn latency(&mut self) -> LatencyId {
         self.nr_latencies += 1;
         LatencyId(self.nr_latencies - 1)
+    }
+    /// Adds a task group below `parent`; 0 is the root.
+    pub fn task_group(&mut self, parent: u16) -> u16 {
+        self.groups.push(parent);
+        self.groups.len() as u16
     }
     /// Adds a progress group that is complete after `goal` messages.
     pub fn progress_group(&mut self, goal: u64) -> u16 {

@@ -57,6 +57,7 @@ fn function_of(frame: Frame) -> Func {
         Frame::ScheduleAgainLocked => Func::PickNext,
         Frame::TickLocked => Func::Tick,
         Frame::YieldLocked => Func::Yield,
+        Frame::ChangeLocked => Func::SetScheduler,
         Frame::BalanceLocked | Frame::StopLocked | Frame::StopAttachLocked => Func::LoadBalance,
         _ => Func::Schedule,
     }

@@ -17,7 +17,7 @@ use crate::stop::StopWork;
 use crate::task::{Step, WaitsFor};
 use vruntime_base::{Cpu, CpuMask, Func, Ns, TaskId};
 use vruntime_sched::scheduler::WakeFlags;
-use vruntime_sched::task::{Policy, TaskState};
+use vruntime_sched::task::TaskState;
 
 impl Sim {
     /// The current task of `c` goes on at its step.
@@ -123,7 +123,8 @@ impl Sim {
             }
             Op::Yield => self.sched_yield(c, p),
             Op::Pin(cpu) => self.pin(c, p, cpu),
-            Op::SetPolicy { policy, prio } => self.set_policy(c, p, policy, prio),
+            Op::SetPolicy { .. } => self.change(c, Func::SetScheduler),
+            Op::JoinGroup(_) => self.change(c, Func::MoveTask),
             Op::Run(_) | Op::MarkStart | Op::MarkStop | Op::Clock { .. } => {
                 unreachable!("not system calls")
             }
@@ -213,10 +214,36 @@ impl Sim {
         }
     }
 
-    fn set_policy(&mut self, c: Cpu, p: TaskId, policy: Policy, prio: i8) {
-        let at = self.now + self.work(c, Func::Yield, self.machine.costs.sched_yield);
-        let ((), cost) = self.hook(c, at, |s, cx| s.set_policy(cx, p, policy, prio));
+    /// A change of the task itself, which takes it off its queue and puts it back. What the system
+    /// call does before (permissions; of a control group, its locks) is left out.
+    fn change(&mut self, c: Cpu, func: Func) {
+        let at = self.now + self.work(c, func, self.machine.costs.sched_yield);
+        if let Some(at) = self.lock_rq(c, c, at, Frame::ChangeLocked) {
+            self.change_with_lock(c, at);
+        }
+    }
+
+    pub(crate) fn change_locked(&mut self, c: Cpu) {
+        let at = self.lock_granted(c);
+        self.change_with_lock(c, at);
+    }
+
+    fn change_with_lock(&mut self, c: Cpu, at: Ns) {
+        let p = self.curr(c);
+        self.update_rq_clock(c, at);
+        let ((), cost) = match self.tasks[p.ix()].op {
+            Op::SetPolicy { policy, prio } => {
+                self.hook(c, at, |s, cx| s.set_policy(cx, p, policy, prio))
+            }
+            Op::JoinGroup(n) => {
+                let tg = self.groups_of_workload[usize::from(n)];
+                self.hook(c, at, |s, cx| s.set_task_group(cx, p, tg))
+            }
+            _ => unreachable!("no change of a task"),
+        };
         let at = self.carry_out_resched(c, at + cost);
+        self.hold_rq(c, c, at);
+        self.cpus[c.ix()].irqs_on(at);
         self.syscall_return(c, p, at);
     }
 

@@ -38,6 +38,8 @@ pub static WAS_IDLE: Cause = Cause::new(CauseKind::Resched, "wakeup: CPU was idl
 pub static HIGHER_CLASS: Cause = Cause::new(CauseKind::Resched, "wakeup: higher class");
 /// The running task changed its policy and is no longer the most important one.
 pub static POLICY_CHANGED: Cause = Cause::new(CauseKind::Resched, "policy changed");
+/// A running task has gone to another group.
+pub static GROUP_CHANGED: Cause = Cause::new(CauseKind::Resched, "group changed");
 /// The task may run on this CPU only.
 pub static PINNED: Cause = Cause::new(CauseKind::Placement, "pinned");
 
@@ -74,6 +76,35 @@ impl Linux {
             balancer: Balancer::new(domains, nr_cpus),
             nr_cpus,
         }
+    }
+
+    /// Takes `p` off its queue, lets `what` change it, and puts it back. Says whether it was
+    /// queued, and whether it runs.
+    fn change(
+        &mut self,
+        cx: &mut Cx,
+        p: TaskId,
+        what: impl FnOnce(&mut Linux, &mut Cx),
+    ) -> (bool, bool) {
+        let t = &cx.sh.tasks[p.ix()];
+        let (cpu, queued) = (t.cpu, t.on_rq && t.state != TaskState::New);
+        let running = cx.sh.rqs[cpu.ix()].curr == p;
+        let rq = &mut cx.sh.rqs[cpu.ix()];
+        rq.clock = Ns(rq.clock.0.max(cx.now.0));
+        if queued {
+            self.dequeue_task(cx, cpu, p, DequeueFlags::default());
+        }
+        if running {
+            self.put_prev(cx, p);
+        }
+        what(self, cx);
+        if queued {
+            self.enqueue_task(cx, cpu, p, EnqueueFlags::default());
+        }
+        if running && self.class(cx, p) == Class::Fair {
+            self.fair.set_next_task_fair(cx, p);
+        }
+        (queued, running)
     }
 
     #[inline(always)]
@@ -258,34 +289,17 @@ impl Scheduler for Linux {
     }
 
     fn set_policy(&mut self, cx: &mut Cx, p: TaskId, policy: Policy, prio: i8) {
-        let t = &cx.sh.tasks[p.ix()];
-        let (cpu, queued) = (t.cpu, t.on_rq && t.state != TaskState::New);
-        let running = cx.sh.rqs[cpu.ix()].curr == p;
-        let rq = &mut cx.sh.rqs[cpu.ix()];
-        rq.clock = Ns(rq.clock.0.max(cx.now.0));
-        if queued {
-            self.dequeue_task(cx, cpu, p, DequeueFlags::default());
-        }
-        if running {
-            self.put_prev(cx, p);
-        }
-        let t = &mut cx.sh.tasks[p.ix()];
-        t.policy = policy;
-        if policy.is_fair() {
-            (t.nice, t.rt_priority) = (prio, 0);
-            let nice = t.nice;
-            let se = t.se;
-            self.fair.set_task_weight(se, nice, policy == Policy::Idle);
-        } else {
-            t.rt_priority = prio.max(1) as u8;
-        }
-        if queued {
-            self.enqueue_task(cx, cpu, p, EnqueueFlags::default());
-        }
-        let class = self.class(cx, p);
-        if running && class == Class::Fair {
-            self.fair.set_next_task_fair(cx, p);
-        }
+        let (queued, running) = self.change(cx, p, |linux, cx| {
+            let t = &mut cx.sh.tasks[p.ix()];
+            t.policy = policy;
+            if policy.is_fair() {
+                (t.nice, t.rt_priority) = (prio, 0);
+                linux.fair.set_task_weight(t.se, prio, policy == Policy::Idle);
+            } else {
+                t.rt_priority = prio.max(1) as u8;
+            }
+        });
+        let (cpu, class) = (cx.sh.task(p).cpu, self.class(cx, p));
         let beaten = match class {
             Class::Rt => self.rt.first(cpu) != Some(p),
             _ => false,
@@ -294,6 +308,13 @@ impl Scheduler for Linux {
             cx.resched_curr(cpu, &POLICY_CHANGED);
         } else if queued && !running {
             self.wakeup_preempt(cx, cpu, p, WakeFlags::default());
+        }
+    }
+
+    fn set_task_group(&mut self, cx: &mut Cx, p: TaskId, tg: TgId) {
+        let (_, running) = self.change(cx, p, |_, cx| cx.sh.tasks[p.ix()].tg = tg);
+        if running {
+            cx.resched_curr(cx.sh.task(p).cpu, &GROUP_CHANGED);
         }
     }
 

@@ -170,6 +170,11 @@ pub trait Scheduler {
     /// fair class, priority of the RT class).
     fn set_policy(&mut self, cx: &mut Cx, p: TaskId, policy: Policy, prio: i8);
 
+    /// `sched_move_task`: the current task `p` goes to the group `tg`.
+    fn set_task_group(&mut self, cx: &mut Cx, p: TaskId, tg: TgId) {
+        cx.sh.tasks[p.ix()].tg = tg;
+    }
+
     /// `sched_yield` of the current task.
     fn yield_task(&mut self, cx: &mut Cx, cpu: Cpu) {
         let _ = (cx, cpu);

@@ -6,6 +6,7 @@
 use crate::args::Args;
 use crate::messaging::Messaging;
 use crate::{Entry, Launch, WorkloadError};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use vruntime_base::Ns;
 use vruntime_kernel::program::*;
@@ -23,7 +24,7 @@ const MESSAGING: Entry = Entry {
 const PIPE: Entry = Entry {
     name: "perf bench sched pipe",
     synopsis: "perf bench [-f|--format default|simple] [-r|--repeat N] sched pipe [-l|--loop N] \
-               [-T|--threaded]",
+               [-T|--threaded] [-G|--cgroups A,B]",
     description: "two tasks pass an integer to and fro over two pipes (perf)",
     parse: parse_pipe,
 };
@@ -178,22 +179,38 @@ fn seconds(t: Ns) -> String {
 }
 
 /// Two tasks, two pipes, 4 bytes.
+#[derive(Clone)]
 struct PerfPipe {
     loops: u32,
     threads: bool,
+    /// Paths of the control groups of the two.
+    cgroups: Option<[String; 2]>,
     format: Format,
     launch: Launch,
 }
 
 fn parse_pipe(words: &[String], launch: Launch) -> Result<Arc<dyn Workload>, WorkloadError> {
-    let mut p = PerfPipe { loops: 1_000_000, threads: false, format: Format::Default, launch };
-    let known = &["-l", "--loop", "-T", "--threaded", "-f", "--format", "-r", "--repeat"];
-    let others = &["-G", "--cgroups", "-n", "--nonblocking"];
+    let format = Format::Default;
+    let mut p = PerfPipe { loops: 1_000_000, threads: false, cgroups: None, format, launch };
+    let known = &[
+        "-l",
+        "--loop",
+        "-T",
+        "--threaded",
+        "-G",
+        "--cgroups",
+        "-f",
+        "--format",
+        "-r",
+        "--repeat",
+    ];
+    let others = &["-n", "--nonblocking"];
     let mut args = Args::new(PIPE.name, PIPE.synopsis, known, words).but_not(others);
     while let Some(o) = args.next()? {
         match o.as_str() {
             "-l" | "--loop" => p.loops = args.number(&o, 1, 1_000_000_000)? as u32,
             "-T" | "--threaded" => p.threads = true,
+            "-G" | "--cgroups" => p.cgroups = Some(two_cgroups(&mut args, &o)?),
             common if COMMON.contains(&common) => p.format.take(common, &mut args)?,
             other => return Err(args.unknown(other)),
         }
@@ -201,16 +218,49 @@ fn parse_pipe(words: &[String], launch: Launch) -> Result<Arc<dyn Workload>, Wor
     Ok(Arc::new(p))
 }
 
+/// `A,B`, paths below the root.
+fn two_cgroups(args: &mut Args, option: &str) -> Result<[String; 2], WorkloadError> {
+    let expected = "two control groups, as in -G a,b or -G top/a,top/b";
+    let text = args.text(option, expected)?;
+    match text.split_once(',') {
+        Some((a, b)) if !a.is_empty() && !b.is_empty() && !b.contains(',') => {
+            Ok([a.into(), b.into()])
+        }
+        _ => Err(args.bad(option, expected, &format!("`{text}`"))),
+    }
+}
+
+/// Makes the control groups of these paths, with those above them.
+fn make_cgroups(b: &mut Builder, paths: &[String; 2]) -> [u16; 2] {
+    let mut made: BTreeMap<String, u16> = BTreeMap::new();
+    paths.each_ref().map(|path| {
+        let (mut group, mut so_far) = (0, String::new());
+        for name in path.split('/').filter(|name| !name.is_empty()) {
+            so_far = so_far + "/" + name;
+            group = *made.entry(so_far.clone()).or_insert_with(|| b.task_group(group));
+        }
+        group
+    })
+}
+
 /// `k`: 0 reads the first pipe, then writes the second; 1 writes the first, then reads the second.
+/// Before that it joins its control group, if there are any (`group`: it has).
 #[derive(Clone, Copy)]
 struct Side {
     first: ChannelId,
     second: ChannelId,
     loops: u32,
+    /// 0: none.
+    cgroups: [u16; 2],
 }
 
 impl Program for Side {
     fn next(&self, r: &mut Regs) -> Op {
+        let cgroup = self.cgroups[r.k as usize];
+        if cgroup != 0 && r.group == 0 {
+            r.group = 1;
+            return Op::JoinGroup(cgroup);
+        }
         if r.i == self.loops {
             return Op::Exit;
         }
@@ -268,11 +318,12 @@ impl Program for PipeMain {
 impl Workload for PerfPipe {
     fn command_line(&self) -> String {
         format!(
-            "{}{} sched pipe -l {}{}",
+            "{}{} sched pipe -l {}{}{}",
             self.launch.prefix(),
             self.format.words(),
             self.loops,
-            if self.threads { " --threaded" } else { "" }
+            if self.threads { " --threaded" } else { "" },
+            self.cgroups.as_ref().map_or(String::new(), |[a, b]| format!(" -G {a},{b}")),
         )
     }
     fn comm(&self) -> &'static str {
@@ -285,14 +336,15 @@ impl Workload for PerfPipe {
         let group = b.progress_group(2 * u64::from(self.loops));
         let first = b.channel(ChannelKind::Pipe, Some(group));
         let second = b.channel(ChannelKind::Pipe, Some(group));
-        let side = Side { first, second, loops: self.loops };
+        let cgroups = self.cgroups.as_ref().map_or([0, 0], |paths| make_cgroups(b, paths));
+        let side = Side { first, second, loops: self.loops, cgroups };
         let code = b.program(side);
         let main = b.program(PipeMain { side, code, threads: self.threads });
         b.root(main, Regs::default(), self.launch.root(4));
     }
     fn shortened(&self, by: u32) -> Option<Shortened> {
         let part = crate::part_of(self.loops, by);
-        let workload = Arc::new(PerfPipe { loops: part, ..*self });
+        let workload = Arc::new(PerfPipe { loops: part, ..self.clone() });
         Some(Shortened { workload, whole: self.loops, part })
     }
     fn result(&self, time: Ns) -> String {
@@ -380,7 +432,8 @@ mod tests {
     /// With processes main is one of the two sides; with threads it only waits.
     #[test]
     fn pipe_two_loops() {
-        let side = Side { first: ChannelId(0), second: ChannelId(1), loops: 2 };
+        let cgroups = [0, 0];
+        let side = Side { first: ChannelId(0), second: ChannelId(1), loops: 2, cgroups };
         let main = |threads| {
             steps(&PipeMain { side, code: ProgramId(0), threads }, Regs::default()).join(", ")
         };
@@ -392,6 +445,23 @@ mod tests {
              MarkStop, Exit"
         );
         assert_eq!(main(true), "MarkStart, fork 0 at 0, fork 0 at 1, WaitChildren, MarkStop, Exit");
+    }
+
+    /// Both sides join before the first message, each its own; what two paths share is made once.
+    #[test]
+    fn pipe_in_control_groups() {
+        let w = parse("perf bench sched pipe -l 1 -G top/a,top/b").unwrap();
+        assert_eq!(w.command_line(), "perf bench sched pipe -l 1 -G top/a,top/b");
+        let mut b = Builder::default();
+        let groups = make_cgroups(&mut b, &["top/a".into(), "/top/b/".into()]);
+        assert_eq!((groups, b.task_group(0)), ([2, 3], 4));
+        let side = Side { first: ChannelId(0), second: ChannelId(1), loops: 1, cgroups: groups };
+        let one = Regs { k: 1, ..Regs::default() };
+        assert_eq!(steps(&side, one).join(", "), "JoinGroup(3), write 0: 4, read 1: 4, Exit");
+        for wrong in ["-G a", "-G a,", "-G a,b,c", "-G"] {
+            let e = parse(&format!("perf bench sched pipe {wrong}")).err().unwrap().to_string();
+            assert!(e.contains("-G: expected two control groups"), "{e}");
+        }
     }
 
     #[test]

@@ -50,6 +50,8 @@ fn ping_pong() {
     does("perf bench sched pipe -l 100", 2, &[200]);
     does("perf bench sched pipe -l 100 -T", 3, &[200]);
     does("taskset -c 1 perf bench sched pipe -l 100", 2, &[200]);
+    does("perf bench sched pipe -l 100 -G a,b", 2, &[200]);
+    does("taskset -c 1 perf bench sched pipe -l 100 -T -G top/a,top/b", 3, &[200]);
 }
 
 #[test]

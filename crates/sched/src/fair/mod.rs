@@ -417,20 +417,26 @@ impl Fair {
     }
 
     fn place_below(&self, e: &mut Entity, tg: TgId, cpu: Cpu) {
-        e.cfs_rq = self.queue_of(tg, cpu);
-        e.parent = self.cfs[e.cfs_rq.ix()].se;
-        e.depth = if e.parent.is_some() { self.ses[e.parent.ix()].depth + 1 } else { 0 };
+        let cfs = self.queue_of(tg, cpu);
+        (e.cfs_rq, e.parent, e.depth) = self.place_on(cfs);
     }
 
-    /// `set_task_rq`: the entity belongs to `cpu` from now on.
+    /// What an entity of `cfs` says of its place.
+    #[inline]
+    fn place_on(&self, cfs: CfsId) -> (CfsId, SeId, u8) {
+        let parent = self.cfs[cfs.ix()].se;
+        let depth = if parent.is_some() { self.ses[parent.ix()].depth + 1 } else { 0 };
+        (cfs, parent, depth)
+    }
+
+    /// `set_task_rq`: the entity belongs to `tg` on `cpu` from now on.
     #[inline]
     pub fn set_task_rq(&mut self, se: SeId, tg: TgId, cpu: Cpu) {
         let cfs = self.queue_of(tg, cpu);
         if self.ses[se.ix()].cfs_rq != cfs {
-            let parent = self.cfs[cfs.ix()].se;
+            let place = self.place_on(cfs);
             let e = &mut self.ses[se.ix()];
-            e.cfs_rq = cfs;
-            e.parent = parent;
+            (e.cfs_rq, e.parent, e.depth) = place;
         }
     }
 

@@ -231,3 +231,37 @@ pub(crate) fn the_estimate_of_a_task_that_had_to_wait() {
         assert_eq!(lab.sh.tasks[p.ix()].util_est_ewma, estimate);
     }
 }
+
+/// The running task goes to another group and stays the running one: its entity, its load and the
+/// counts of all queues go along, and the CPU is asked to choose again.
+#[test]
+fn a_running_task_changes_its_group() {
+    for release in [sample::v5_7(), sample::v6_1(), sample::v6_12(), sample::v6_18()] {
+        let (mut lab, g) = group_lab(release);
+        let c = Cpu(0);
+        let p = lab.spawn(c, 0, TgId(0));
+        lab.spawn(c, 0, TgId(0));
+        while lab.schedule(c) != p {
+            lab.pass(10 * MS);
+        }
+        lab.pass(MS);
+        lab.hook(c, |s, cx| s.set_task_group(cx, p, g));
+        let queue = |lab: &Lab, tg: TgId| {
+            let q = &lab.linux.fair.cfs[lab.linux.fair.queue_of(tg, c).ix()];
+            (q.h_nr_queued, q.curr.is_some())
+        };
+        assert_eq!((queue(&lab, g), queue(&lab, TgId(0))), ((1, true), (2, true)));
+        let own = lab.sh.tasks[p.ix()].se;
+        assert!(lab.se(p).parent.is_some() && lab.se(p).depth == 1 && lab.se(p).avg.load_avg > 0);
+        assert_eq!(lab.linux.fair.cfs[lab.se(p).cfs_rq.ix()].curr, own);
+        assert!(lab.sh.rqs[c.ix()].need_resched);
+        // And back: the group has no task left; its entity may be in delayed dequeue.
+        lab.pass(MS);
+        lab.hook(c, |s, cx| s.set_task_group(cx, p, TgId(0)));
+        assert_eq!((queue(&lab, g), queue(&lab, TgId(0))), ((0, false), (2, true)));
+        let group = group_se(&lab, g, c);
+        assert!(!group.on_rq || group.sched_delayed);
+        assert!(lab.se(p).parent.is_none() && lab.se(p).depth == 0);
+        assert_eq!(lab.sh.loads[c.ix()].nr_running, 2);
+    }
+}
