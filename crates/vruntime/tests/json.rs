@@ -40,6 +40,7 @@ fn every_name_is_documented() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let text = std::fs::read_to_string(root.join("docs/json.md")).unwrap();
     let recording = root.join("tests/data/guest-6.1-16cpu-xfs-dbench6");
+    let figures = tempfile::NamedTempFile::new().unwrap();
     let simulated = "-m uma-2 -w spin\u{a0}2\u{a0}3 --warmup 1ms --window 2ms -q";
     for command in [
         format!("run {simulated} -k v6.1 --checks"),
@@ -52,6 +53,7 @@ fn every_name_is_documented() {
         "show workload hackbench".into(),
         format!("trace check {}", recording.display()),
         format!("trace why {} --at 12.1", recording.display()),
+        format!("bench --case read --percent 1 -o {}", figures.path().display()),
     ] {
         let words = command.split(' ').map(|w| w.replace('\u{a0}', " "));
         let output =

@@ -62,6 +62,8 @@ pub fn bench(args: &BenchArgs) -> Result<Done, Failure> {
                 let metric = "instructions_per_message";
                 rows.push(Row { case: case.name, kernel, metric, value: instructions });
             }
+            // Each time: whoever stops a long measurement keeps what is complete.
+            write(&args.output, &to_json(&rows))?;
         }
     }
     if reads {

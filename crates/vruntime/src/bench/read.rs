@@ -8,7 +8,6 @@ use nix::sys::time::TimeValLike;
 use std::io::BufWriter;
 use std::path::Path;
 use std::process::{Command, Stdio};
-use vruntime_base::{EventKind, Timeline};
 use vruntime_formats::read;
 use vruntime_formats::write::{Origin, TraceFormat, write_trace};
 use vruntime_kernel::simulate::run;
@@ -38,11 +37,12 @@ pub(super) fn measure(percent: u64, rows: &mut Vec<Row>) -> Result<(), Failure> 
     let mut out = BufWriter::with_capacity(1 << 20, file.reopen().map_err(failed)?);
     write_trace(TraceFormat::PerfData, &record.timeline, &origin, &mut out).map_err(failed)?;
     drop(out);
-    let samples = samples(&record.timeline) as f64;
+    let samples = record.timeline.len() as f64;
     let mut best = f64::INFINITY;
     for _ in 0..TIMES {
         let start = thread_cpu_ns();
-        let recorded = read::open(file.path()).map_err(|e| Failure::Input(e.to_string()))?;
+        let recorded = read::open_with_runtimes(file.path());
+        let recorded = recorded.map_err(|e| Failure::Input(e.to_string()))?;
         best = best.min(thread_cpu_ns() - start);
         assert_eq!(recorded.timeline.len(), record.timeline.len(), "what was written is read");
     }
@@ -53,13 +53,6 @@ pub(super) fn measure(percent: u64, rows: &mut Vec<Row>) -> Result<(), Failure> 
         row("perf_timehist_per_second", samples / ns * 1e9);
     }
     Ok(())
-}
-
-/// Samples of the file: a switch away from a task comes with its run time.
-fn samples(timeline: &Timeline) -> usize {
-    let ran = |task: u32| timeline.tasks().get(task as usize).is_some_and(|t| t.pid != 0);
-    let runs = timeline.iter().filter(|e| e.kind == EventKind::Switch && ran(e.task.0));
-    timeline.len() + runs.count()
 }
 
 /// CPU time that perf takes; `None` if it is not there.
