@@ -240,6 +240,8 @@ pub struct StudyQuestion {
     pub text: String,
     /// Case whose kernels differ.
     pub case: String,
+    /// Workload, if not the case's.
+    pub workload: Option<String>,
     /// Metric of `compare`.
     pub metric: String,
     /// Knock-outs to try.

@@ -169,7 +169,7 @@ pub struct ExplainArgs {
     #[arg(long = "try", value_name = "NAME", value_delimiter = ',', value_parser = knockout)]
     pub tries: Vec<Knockout>,
     /// Divide the difference among this many parts, those with the largest effect
-    #[arg(long, value_name = "N", default_value_t = 3,
+    #[arg(long, value_name = "N", default_value_t = 3, allow_hyphen_values = true,
           value_parser = clap::value_parser!(u8).range(1..=6))]
     pub split: u8,
     /// Add this many ns (of a share, permille) to a cost under the second kernel, as in --plant
@@ -192,7 +192,7 @@ pub struct StudyArgs {
     /// Draw cost tables between low and high, and count in how many each effect stays; a draw is as
     /// rough as --quick
     #[arg(long, value_name = "N", num_args = 0..=1, default_missing_value = "100",
-          value_parser = whole(1..=10_000))]
+          allow_negative_numbers = true, value_parser = whole(1..=10_000))]
     pub uncertainty: Option<u64>,
     /// Answer the study's questions by knock-outs, too
     #[arg(long)]
@@ -205,7 +205,7 @@ pub struct StudyArgs {
     pub seeds: Option<u64>,
     /// Threads; 0 for one per CPU. The result does not depend on it
     #[arg(short = 'j', long, value_name = "N", default_value_t = 0,
-          value_parser = whole(0..=4096))]
+          allow_hyphen_values = true, value_parser = whole(0..=4096))]
     pub threads: u64,
     /// No progress bar
     #[arg(short, long)]
@@ -268,7 +268,7 @@ pub struct TraceWhyArgs {
     #[arg(long, value_name = "TASK")]
     pub task: Option<String>,
     /// The moment nearest to this one, in seconds as the trace has them
-    #[arg(long, value_name = "TIME")]
+    #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
     pub at: Option<String>,
     /// The rules by count
     #[arg(long)]

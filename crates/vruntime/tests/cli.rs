@@ -260,6 +260,7 @@ fn small_study() -> String {
          [[row]]\nid = \"c.time\"\ncase = \"c\"\nmetric = \"time\"\nbefore = 2\nafter = 1\n\
          effect = \"improves\"\n\
          [[question]]\nid = \"q\"\ntext = \"Why?\"\ncase = \"c\"\n\
+         workload = \"hackbench -g 2 -f 3 -l 100\"\n\
          metric = \"messages_per_second\"\nknockouts = [\"rq_lock\"]\nsplit = 1\n"
     )
 }
@@ -294,6 +295,7 @@ fn a_study_sets_published_and_modelled_figures_side_by_side() {
     assert!(page.starts_with("# a title") && page.contains("### Why?"), "{page}");
     assert!(page.contains("Written by `vruntime study my --explain --page`."), "{page}");
     assert!(page.contains("$ vruntime explain -m uma-8 -k 'v6.1-autogroup'"), "{page}");
+    assert!(page.contains("-g 2 -f 3 -l 100"), "{page}");
     let fit = stdout(&["study", file, "-q", "--fit"]);
     assert!(fit.starts_with("[[fit]]\nmachine = \"uma-8\"\nrows = [\"c.time\"]\n"), "{fit}");
     let too_far = fit.replace("permille = ", "permille = 9");
@@ -315,6 +317,7 @@ fn a_study_sets_published_and_modelled_figures_side_by_side() {
         ("old+ttwu_queue=l2", "old+ttwu_queu=l2", ["`c`", "ttwu_queue"]),
         ("hackbench -g", "hackbensh -g", ["`c`", "hackbench"]),
         ("\"rq_lock\"", "\"rq_lok\"", ["`q`", "rq_lock"]),
+        ("-g 2", "--groops 2", ["`q`", "--groups"]),
         ("metric = \"time\"", "metric = \"tim\"", ["`c.time`", "`time`"]),
         ("{ time = 2.5", "{ tyme = 2.5", ["`neutral_pct`", "`time`"]),
     ] {

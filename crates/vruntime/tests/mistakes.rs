@@ -153,3 +153,14 @@ fn machine_files() {
     let endless = run("/dev/zero", "v6.1", PIPE);
     fails(&endless, 3, &["/dev/zero", "MiB"]);
 }
+
+/// A negative number is a wrong value, not an unknown option.
+#[test]
+fn negative_numbers_are_values() {
+    let recording = "../../tests/data/guest-6.1-16cpu-xfs-dbench6";
+    fails(&["trace", "why", recording, "--at", "-5"], 2, &["--at", "`-5`"]);
+    fails(&["explain", "--split", "-1"], 2, &["-1", "1..=6"]);
+    let study = ["study", "l2-queued-wakeups"];
+    fails(&[&study[..], &["-j", "-1"]].concat(), 2, &["`-1`", "a whole number from 0"]);
+    fails(&[&study[..], &["--uncertainty", "-1"]].concat(), 2, &["`-1`", "a whole number from 1"]);
+}

@@ -55,7 +55,13 @@ fn check(study: &Study) -> Result<(), Failure> {
             kernel(expression).map_err(|e| wrong(&c.id, e.to_string()))?;
         }
     }
-    study.questions.iter().try_for_each(|q| knockouts(q).map(drop).map_err(|e| wrong(&q.id, e)))
+    for q in &study.questions {
+        knockouts(q).map_err(|e| wrong(&q.id, e))?;
+        if let Some(line) = &q.workload {
+            workload(line).map_err(|e| wrong(&q.id, e.to_string()))?;
+        }
+    }
+    Ok(())
 }
 
 /// The knock-outs that a question tries.
@@ -212,7 +218,8 @@ fn answer(
 ) -> Result<(String, String, Explanation), Failure> {
     let (case, effort) = (lab.case(&q.case), &lab.study.explain);
     let tries = knockouts(q).map_err(Failure::Input)?;
-    let Part { workload, sampling, .. } = part(&case.workload, effort)?;
+    let Part { workload, sampling, .. } =
+        part(q.workload.as_ref().unwrap_or(&case.workload), effort)?;
     let batch = Batch {
         timeline: 0,
         schedstat: false,
