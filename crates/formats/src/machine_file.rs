@@ -93,11 +93,6 @@ pub fn builtin() -> &'static [(&'static str, &'static str)] {
     MACHINES
 }
 
-/// The cost tables inside the program: name and TOML text, in order of name.
-pub fn builtin_costs() -> &'static [(&'static str, &'static str)] {
-    COSTS
-}
-
 /// A machine inside the program by its name.
 pub fn builtin_machine(name: &str) -> Result<MachineSpec, FileError> {
     let text = lookup(MACHINES, name).ok_or_else(|| FileError::Unknown {

@@ -29,6 +29,7 @@ mod schedule;
 pub mod shadow;
 mod sim;
 pub mod simulate;
+mod smt;
 mod stats;
 mod stop;
 mod syscall;

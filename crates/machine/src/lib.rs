@@ -1,4 +1,4 @@
-//! The hardware of **vruntime**: topology and distance classes, SMT speed, idle states, cold
+//! The hardware of **vruntime**: topology and distance classes, SMT speeds, idle states, cold
 //! caches, contended cache lines and locks, and the cost table. Knows nothing of tasks.
 //!
 //! | file | mechanism |
@@ -10,7 +10,6 @@
 //! | `line` | the names of contended cache lines |
 //! | `lines` | cache lines with owner, sharers and a queue |
 //! | `lock` | FIFO spin lock whose grant is an event of the waiter |
-//! | `smt` | speed of threads that share a core |
 //! | `idle` | idle states |
 //! | `cache` | refetching a footprint after a move |
 //! | `machine` | the parts together |
@@ -23,7 +22,6 @@ pub mod line;
 pub mod lines;
 pub mod lock;
 pub mod machine;
-pub mod smt;
 mod spec_error;
 pub mod topology;
 pub mod topology_spec;

@@ -4,10 +4,9 @@ use crate::SpecError;
 use crate::cache::{Caches, refill};
 use crate::cost::Cost;
 use crate::costs::{CostSpec, Costs};
-use crate::idle::{IdleSpec, IdleState, deepest_for};
+use crate::idle::{IdleSpec, IdleState};
 use crate::line::Line;
 use crate::lines::{LineCost, Lines};
-use crate::smt::FULL_SPEED;
 use crate::topology::{Arch, Distance, Topology};
 use crate::topology_spec::TopologySpec;
 use serde::{Deserialize, Serialize};
@@ -16,6 +15,8 @@ use vruntime_base::{Cpu, Ns};
 /// The version of the machine format.
 pub const SCHEMA: &str = "machine/1";
 
+/// A thread without busy siblings.
+const FULL_SPEED: u32 = 1024;
 /// Larger pages hold nothing that the model counts.
 const MAX_PAGE_KIB: u32 = 1024;
 /// Ten times the fastest clock there is.
@@ -261,9 +262,5 @@ impl Machine {
     /// Busy siblings slow nobody down any more: a knock-out.
     pub fn set_full_speed(&mut self) {
         self.smt_speed.fill(FULL_SPEED);
-    }
-    /// The idle state for a predicted idle time, by target residency.
-    pub fn idle_state(&self, predicted: Ns) -> &IdleState {
-        &self.idle[deepest_for(&self.idle, predicted)]
     }
 }

@@ -24,14 +24,6 @@ pub fn median(mut v: Vec<f64>) -> Option<f64> {
     if n % 2 == 1 { at(n / 2) } else { Some((at((n / 2).checked_sub(1)?)? + at(n / 2)?) / 2.0) }
 }
 
-/// Harmonic mean; `None` for no values or if one of them is not positive.
-pub fn hmean(v: &[f64]) -> Option<f64> {
-    if v.iter().any(|&x| x <= 0.0) {
-        return None;
-    }
-    ratio(v.len() as f64, v.iter().map(|x| 1.0 / x).sum())
-}
-
 /// Sample standard deviation (divisor n − 1); `None` below two values.
 pub fn sd(v: &[f64]) -> Option<f64> {
     if v.len() < 2 {
@@ -40,11 +32,6 @@ pub fn sd(v: &[f64]) -> Option<f64> {
     let m = mean(v)?;
     let ss: f64 = v.iter().map(|x| (x - m) * (x - m)).sum();
     finite((ss / (v.len() - 1) as f64).sqrt())
-}
-
-/// Coefficient of variation, sd / |mean|; `None` below two values or for a zero mean.
-pub fn coefficient_of_variation(v: &[f64]) -> Option<f64> {
-    ratio(sd(v)?, mean(v)?.abs())
 }
 
 /// Pearson's correlation of pairs, −1 … 1; `None` below three pairs or if one side does not vary.
@@ -166,16 +153,12 @@ mod tests {
         let v = [2.0, 4.0, 4.0, 4.0, 5.0, 5.0, 7.0, 9.0];
         near(mean(&v), 5.0);
         near(sd(&v), 2.138);
-        near(coefficient_of_variation(&v), 0.4276);
-        near(hmean(&[1.0, 2.0, 4.0]), 12.0 / 7.0);
     }
 
     #[test]
     fn undefined_is_none() {
         assert_eq!(mean(&[]), None);
         assert_eq!(sd(&[1.0]), None);
-        assert_eq!(hmean(&[1.0, 0.0]), None);
-        assert_eq!(coefficient_of_variation(&[-1.0, 1.0]), None);
         assert_eq!(correlation(&[1.0, 1.0, 1.0], &[1.0, 2.0, 3.0]), None);
         assert_eq!(ratio(f64::MAX, 1e-300), None);
     }

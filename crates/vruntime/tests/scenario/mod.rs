@@ -213,7 +213,7 @@ fn letters(record: &RunRecord, tasks: &[Scripted]) -> BTreeMap<u32, char> {
 
 /// One row per CPU.
 fn rows(record: &RunRecord, length: Ns, names: &BTreeMap<u32, char>) -> String {
-    let ms = length.0 / 1_000_000;
+    let ms = length.0.div_ceil(1_000_000);
     let width = if ms > 80 { 2 } else { 1 };
     let (columns, column_ns) = (ms.div_ceil(width) as usize, width * 1_000_000);
     let mut text = String::from("      ");
