@@ -175,6 +175,8 @@ pub struct CpuSim {
     pub nohz_kick: bool,
     /// Since when the CPU is idle.
     pub idle_since: Ns,
+    /// Until when its idle time is booked.
+    pub idle_booked: Ns,
     /// Idle state it is in.
     pub idle_state: u8,
     /// Woken from idle by a store, not by an interrupt.
@@ -239,6 +241,7 @@ impl CpuSim {
             softirq: false,
             nohz_kick: false,
             idle_since: Ns::ZERO,
+            idle_booked: Ns::ZERO,
             idle_state: 0,
             polling: true,
             idle_avg: Ns::from_ms(10),
@@ -286,7 +289,7 @@ impl CpuSim {
         let mut sum = Ns::ZERO;
         let ends = |t: Ns| t < Ns::NEVER;
         if self.is_stopped() {
-            return self.idle_since.saturating_sub(now);
+            return self.idle_booked.saturating_sub(now);
         }
         if self.rq_wait.is_some() {
             sum += self.rq_wait_since.saturating_sub(now);

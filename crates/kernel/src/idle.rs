@@ -41,6 +41,7 @@ impl Sim {
         cpu.polling = polling;
         cpu.frames[0] = Frame::Idle;
         cpu.idle_since = at;
+        cpu.idle_booked = at;
         cpu.op_end = Ns::NEVER;
         cpu.update_irq();
     }
@@ -53,9 +54,11 @@ impl Sim {
         let begin = cpu.idle_since.max(at);
         let idle = begin - cpu.idle_since;
         cpu.idle_avg = Ns((cpu.idle_avg.0 * 7 + idle.0) / 8);
+        let unbooked = begin - cpu.idle_booked;
         cpu.idle_since = begin;
+        cpu.idle_booked = begin;
         let latency = Ns(u64::from(self.machine.idle[cpu.idle_state as usize].exit_latency_ns));
-        self.sh.ledger.book(c, Func::Idle, Resource::None, idle);
+        self.sh.ledger.book(c, Func::Idle, Resource::None, unbooked);
         self.sh.ledger.book(c, Func::IdleExit, Resource::None, latency);
         begin - at + latency
     }

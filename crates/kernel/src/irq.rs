@@ -246,8 +246,8 @@ impl Sim {
     pub(crate) fn settle(&mut self, c: Cpu, t: Ns) {
         let cpu = &mut self.cpus[c.ix()];
         if cpu.is_stopped() {
-            let d = t.saturating_sub(cpu.idle_since);
-            cpu.idle_since = t.max(cpu.idle_since);
+            let d = t.saturating_sub(cpu.idle_booked);
+            cpu.idle_booked = t.max(cpu.idle_booked);
             self.sh.ledger.book(c, Func::Idle, Resource::None, d);
         } else if cpu.rq_wait.is_some() {
             let d = t.saturating_sub(cpu.rq_wait_since);

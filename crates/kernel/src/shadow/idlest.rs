@@ -258,6 +258,9 @@ impl<'a> Idlest<'a> {
             // It runs.
             return Ok(CpuMask::one(r.cpu));
         }
+        if let Some(searched) = &r.searched {
+            return Ok(searched.allowed);
+        }
         let Allowed::Some(n) = self.f.tasks.allowed(r, self.f.trace.nr_cpus) else {
             return Ok(all.iter().collect());
         };

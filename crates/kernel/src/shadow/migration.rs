@@ -135,13 +135,7 @@ impl<'a> Migrations<'a> {
         if let Some(clock) = r.clock_task {
             self.clocks[r.rq_cpu.ix()] = Some((r.ts, clock));
         }
-        if let Some(n) = r.curr_nr_cpus_allowed {
-            self.seen.note(r.curr_pid, Some(n), r.cpu);
-        }
-        let before = matches!(r.kind, RowKind::Waking | RowKind::Migrate | RowKind::SelectRq);
-        if r.p_nr_cpus_allowed.is_some() && !before {
-            self.seen.note(r.p.pid, r.p_nr_cpus_allowed, r.rq_cpu);
-        }
+        self.seen.note(r);
         let here = &q.cpus[r.rq_cpu.ix()].queued;
         let two = here.len() > 1 || r.nr_running.is_some_and(|n| n + r.nr_more > 1);
         if two && here.keys().any(|&pid| self.is_limited(pid, r.ts)) {

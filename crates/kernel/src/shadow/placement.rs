@@ -100,13 +100,7 @@ impl<'a> Placements<'a> {
             // Written before the slow path chooses: where the parent forked.
             self.recent.insert(r.p.pid, vec![r.cpu]);
         }
-        if let Some(n) = r.curr_nr_cpus_allowed {
-            self.seen.note(r.curr_pid, Some(n), r.cpu);
-        }
-        let before = matches!(r.kind, RowKind::Waking | RowKind::Migrate | RowKind::SelectRq);
-        if r.p_nr_cpus_allowed.is_some_and(|n| n >= 0 || !before) {
-            self.seen.note(r.p.pid, r.p_nr_cpus_allowed, r.rq_cpu);
-        }
+        self.seen.note(r);
     }
 
     /// `c` has become idle at `r`: `update_idle_core`.

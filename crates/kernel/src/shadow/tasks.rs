@@ -7,7 +7,7 @@
 
 use super::trace::{Row, RowKind, Trace};
 use super::wakes::Wakes;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use vruntime_base::{Cpu, CpuMask};
 
 const PF_EXITING: i64 = 0x4;
@@ -119,12 +119,34 @@ pub enum Allowed {
 #[derive(Clone, Debug, Default)]
 pub struct SeenOn {
     on: BTreeMap<(i64, i64), CpuMask>,
+    /// How many CPUs each task may use.
+    nr: BTreeMap<i64, i64>,
+    /// Tasks whose number has changed: until a CPU was chosen anew they may be on a forbidden one.
+    changed: BTreeSet<i64>,
 }
 
 impl SeenOn {
+    /// Takes in where `r` shows its tasks to be.
+    pub fn note(&mut self, r: &Row) {
+        self.note_task(r.curr_pid, r.curr_nr_cpus_allowed, r.cpu);
+        let before = matches!(r.kind, RowKind::Waking | RowKind::Migrate | RowKind::SelectRq);
+        if matches!(r.kind, RowKind::Wakeup | RowKind::WakeupNew) {
+            self.nr.extend(r.p_nr_cpus_allowed.map(|n| (r.p.pid, n)));
+            self.changed.remove(&r.p.pid);
+        }
+        let p_nr = r.p_nr_cpus_allowed.filter(|&n| n >= 0 || !before);
+        self.note_task(r.p.pid, p_nr, r.rq_cpu);
+        if let Some(n) = &r.n {
+            self.changed.remove(&n.pid);
+        }
+    }
     /// `pid`, which may use `nr` CPUs, is or ran on `c`.
-    pub fn note(&mut self, pid: i64, nr: Option<i64>, c: Cpu) {
-        if let Some(nr) = nr {
+    fn note_task(&mut self, pid: i64, nr: Option<i64>, c: Cpu) {
+        let Some(nr) = nr else { return };
+        if self.nr.insert(pid, nr).is_some_and(|before| before != nr) {
+            self.changed.insert(pid);
+        }
+        if !self.changed.contains(&pid) {
             self.on.entry((pid, nr)).or_insert(CpuMask::EMPTY).set(c);
         }
     }
@@ -168,7 +190,27 @@ impl Stays {
 
 #[cfg(test)]
 mod tests {
-    use super::Stays;
+    use super::super::trace::Side;
+    use super::*;
+
+    /// Task 7 calls sched_setaffinity on CPU 5: it may use two CPUs now, but not this one, until
+    /// the stopper has moved it.
+    #[test]
+    fn who_changes_its_affinity_may_run_where_it_may_not() {
+        let row = |kind, cpu, nr| Row {
+            curr_pid: 7,
+            curr_nr_cpus_allowed: nr,
+            ..Row::new(100, Cpu(cpu), kind)
+        };
+        let mut s = SeenOn::default();
+        s.note(&row(RowKind::NeedResched, 5, Some(16)));
+        s.note(&row(RowKind::NeedResched, 5, Some(2)));
+        assert_eq!(s.allowed(7, 2, Cpu(5)), None);
+        let picked = Side { pid: 7, ..Side::default() };
+        s.note(&Row { curr_pid: 0, n: Some(picked), ..row(RowKind::Switch, 1, None) });
+        s.note(&row(RowKind::NeedResched, 1, Some(2)));
+        assert_eq!([5, 1].map(|c| s.allowed(7, 2, Cpu(c))), [None, Some(true)]);
+    }
 
     #[test]
     fn who_stays_twice_where_a_free_task_would_not_is_bound_until_it_moves() {
