@@ -20,6 +20,8 @@ pub mod timeline_causes;
 pub mod timeline_queues;
 pub mod timeline_stats;
 pub mod trace_diff;
+mod trace_parts;
+mod wakings;
 
 pub use causes::{CauseTables, CpuTime};
 pub use compare::{Comparison, Row, compare};

@@ -12,6 +12,7 @@
 //! a task was woken here`. Had nobody been woken it would be `slice ended or sched_yield`.
 
 use crate::causes::{CauseTable, CauseTables};
+use crate::wakings::events;
 use std::collections::BTreeMap;
 use vruntime_base::{Event, EventKind, TaskId, Timeline};
 
@@ -35,7 +36,7 @@ struct CpuMemory {
 /// The causes of all events, one column.
 pub fn timeline_causes(timeline: &Timeline) -> CauseTables {
     let mut judge = Judge::new(timeline);
-    for e in timeline.iter() {
+    for e in events(timeline) {
         judge.event(&e);
     }
     judge.finish()
@@ -103,6 +104,8 @@ impl<'a> Judge<'a> {
             EventKind::Switch => {
                 let why = e.cause.map_or_else(|| self.switch(cpu, e), |c| c.name);
                 *self.switches.entry(why).or_default() += 1;
+                // It runs: whatever woke it is over.
+                *self.waking(e.a) = None;
                 let memory = self.cpu(cpu);
                 (memory.woken_here, memory.current) = (false, Some(e.a));
             }
@@ -255,6 +258,8 @@ mod tests {
         let busy = [(1, Migrate, 1, 0, 1), (1, Switch, 2, 1, 1)];
         let found = judged(&busy);
         assert_eq!(found[1], "periodic balance while busy or affinity 1");
+        let later = [&[(0, Waking, 1, 0, 1), (1, Switch, 0, 1, 1)], &newidle[..]].concat();
+        assert!(!judged(&later).contains(&"wakeup placement 1".to_owned()), "it ran meanwhile");
         let stopper = [(0, Switch, 1, 4, 1), (0, Migrate, 1, 0, 5)];
         assert_eq!(judged(&stopper)[1], "active balance, exec or affinity 1");
         let elsewhere = [(0, Switch, 1, 0, 0), (0, Migrate, 2, 4, 5)];

@@ -9,6 +9,7 @@
 //! *Example.* A runs on CPU 0 from 0 to 10; B is woken there at 4 and runs from 10 on: B waited
 //! 6 of 10, the depth was 1 at most.
 
+use crate::wakings::events;
 use std::collections::BTreeMap;
 use vruntime_base::{EventKind, TaskId, Timeline};
 
@@ -51,7 +52,7 @@ pub fn queues(timeline: &Timeline) -> BTreeMap<u32, Queue> {
     let mut places: Vec<Place> = vec![Place::Away; timeline.tasks().len()];
     let mut last = 0;
     let mut seen = timeline.seen().iter().peekable();
-    for e in timeline.iter() {
+    for e in events(timeline) {
         let (time, cpu, task) = (e.time.0, u32::from(e.cpu.0), e.task.0);
         while let Some(s) = seen.next_if(|s| s.since <= e.time) {
             let place = places.get_mut(s.task.ix()).filter(|p| **p == Place::Waits(s.cpu.0.into()));
@@ -104,7 +105,7 @@ pub fn wakeups_by(
 ) -> BTreeMap<&'static str, u64> {
     let mut prev: BTreeMap<u32, u32> = BTreeMap::new();
     let mut counts = BTreeMap::new();
-    for e in timeline.iter() {
+    for e in events(timeline) {
         match e.kind {
             EventKind::Waking => drop(prev.insert(e.task.0, e.a)),
             EventKind::Wakeup => {

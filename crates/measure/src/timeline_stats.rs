@@ -1,9 +1,11 @@
 //! Figures of a [`Timeline`], recorded or of a model run: what each task and each CPU did.
 
 use crate::timeline_queues::queues;
+use crate::trace_parts::{Parts, Sum};
+use crate::wakings::events;
 use serde::Serialize;
 use std::collections::BTreeMap;
-use vruntime_base::{EventKind, TaskId, Timeline};
+use vruntime_base::{Event, EventKind, SeenRunning, TaskId, Timeline};
 
 /// What one task did.
 #[derive(Clone, Debug, Default, Serialize)]
@@ -184,7 +186,7 @@ pub struct TimelineStats {
     pub migrations: u64,
     /// Events by kind, as tracefs names them.
     pub events: BTreeMap<&'static str, u64>,
-    /// Tasks that ran or were woken, without idle tasks, by run time.
+    /// Tasks that ran, were woken or moved, without idle tasks, by run time.
     pub tasks: Vec<TaskFigures>,
     /// CPUs that switched or were chosen.
     pub cpus: Vec<CpuFigures>,
@@ -201,106 +203,170 @@ struct Memory {
 
 /// Computes the figures.
 pub fn timeline_stats(timeline: &Timeline) -> TimelineStats {
-    let mut tasks: Vec<TaskFigures> = vec![];
-    let mut memory: Vec<Memory> = vec![];
-    let mut cpus: BTreeMap<u32, CpuFigures> = BTreeMap::new();
-    let mut since: BTreeMap<u32, (u64, u32)> = BTreeMap::new();
-    let mut events = BTreeMap::new();
-    let rows = timeline.tasks();
-    let idle = |task: u32| timeline.is_idle(TaskId(task));
-    let label = |task: u32| match rows.get(task as usize) {
-        Some(r) => format!("{}:{}", r.comm, r.pid),
-        None => format!("task:{task}"),
-    };
-    let mut seen = timeline.seen().iter().peekable();
-    for e in timeline.iter() {
-        while let Some(s) = seen.next_if(|s| s.since <= e.time) {
-            let (cpu, task) = (u32::from(s.cpu.0), s.task.0);
-            let Some((from, runs)) = since.get_mut(&cpu).filter(|now| idle(now.1)) else {
-                continue;
-            };
-            let on = cpus.entry(cpu).or_default();
-            on.idle_ns += s.since.0 - *from;
-            on.idle_unrecorded_ns += s.since.0 - *from;
-            on.nr_unrecorded += 1;
-            (*from, *runs) = (s.since.0, task);
-            if let Some(known) = memory.get_mut(task as usize) {
-                known.woken = None;
+    Walk::over(timeline, 1).finish()
+}
+
+/// Counts of `slices` parts of equal length; their sums are those of [`timeline_stats`].
+pub(crate) fn timeline_parts(timeline: &Timeline, slices: usize) -> Parts {
+    Walk::over(timeline, slices).parts
+}
+
+/// Events in their order.
+struct Walk<'a> {
+    timeline: &'a Timeline,
+    tasks: Vec<TaskFigures>,
+    memory: Vec<Memory>,
+    cpus: BTreeMap<u32, CpuFigures>,
+    /// By CPU: since when who runs.
+    since: BTreeMap<u32, (u64, u32)>,
+    parts: Parts,
+}
+
+impl<'a> Walk<'a> {
+    fn over(timeline: &'a Timeline, slices: usize) -> Walk<'a> {
+        let mut walk = Walk {
+            timeline,
+            tasks: vec![],
+            memory: vec![],
+            cpus: BTreeMap::new(),
+            since: BTreeMap::new(),
+            parts: Parts::new(timeline, slices),
+        };
+        let mut seen = timeline.seen().iter().peekable();
+        for e in events(timeline) {
+            while let Some(s) = seen.next_if(|s| s.since <= e.time) {
+                walk.seen(s);
             }
+            walk.event(&e);
         }
-        *events.entry(name(e.kind)).or_default() += 1;
+        walk
+    }
+
+    fn is_idle(&self, task: u32) -> bool {
+        self.timeline.is_idle(TaskId(task))
+    }
+
+    /// A task is seen to run; if the last switch here was to the idle task, its own is missing.
+    fn seen(&mut self, s: &SeenRunning) {
+        let (cpu, task, at) = (u32::from(s.cpu.0), s.task.0, s.since.0);
+        let Some(&(from, _)) = self.since.get(&cpu).filter(|now| self.is_idle(now.1)) else {
+            return;
+        };
+        self.since.insert(cpu, (at, task));
+        let on = self.cpus.entry(cpu).or_default();
+        on.idle_ns += at - from;
+        on.idle_unrecorded_ns += at - from;
+        on.nr_unrecorded += 1;
+        self.parts.spend(from, at, Sum::IdleNs);
+        if let Some(known) = self.memory.get_mut(task as usize) {
+            known.woken = None;
+        }
+    }
+
+    fn event(&mut self, e: &Event) {
         let (t, cpu, task) = (e.time.0, u32::from(e.cpu.0), e.task.0);
         let next = if e.kind == EventKind::Switch { e.a } else { task };
         let length = task.max(next) as usize + 1;
-        if tasks.len() < length {
-            tasks.resize_with(length, TaskFigures::default);
-            memory.resize(length, Memory::default());
+        if self.tasks.len() < length {
+            self.tasks.resize_with(length, TaskFigures::default);
+            self.memory.resize(length, Memory::default());
         }
-        let (figures, known) = (&mut tasks[task as usize], &mut memory[task as usize]);
+        let known = &mut self.memory[task as usize];
         match e.kind {
-            EventKind::Switch => {
-                let on = cpus.entry(cpu).or_default();
-                on.nr_switches += 1;
-                on.nr_idle_to_idle += u64::from(idle(task) && idle(next));
-                if let Some((from, runs)) = since.insert(cpu, (t, next)) {
-                    let passed = t - from;
-                    if idle(task) {
-                        on.idle_ns += passed;
-                    } else if runs != task {
-                        on.unknown_ns += passed;
-                    } else {
-                        on.busy_ns += passed;
-                        figures.run_time_ns = figures.run_time_ns.saturating_add(passed);
-                        figures.runs.add(passed);
-                    }
-                }
-                if e.b == 1 {
-                    figures.nr_involuntary += 1;
-                    if !idle(task) {
-                        on.nr_involuntary += 1;
-                        *figures.preempted_by.entry(label(next)).or_default() += 1;
-                    }
-                } else {
-                    on.nr_voluntary += u64::from(!idle(task));
-                    figures.nr_voluntary += 1;
-                }
-                *known = Memory::default();
-                if let Some(woken) = memory[next as usize].woken.take() {
-                    tasks[next as usize].delays.add(t - woken, t);
-                    if !idle(next) {
-                        on.delays.add(t - woken, t);
-                    }
-                }
-            }
+            EventKind::Switch => self.switch(e),
             EventKind::Waking => known.waking = Some((cpu, e.a)),
             EventKind::Wakeup | EventKind::WakeupNew => {
-                figures.nr_wakeups += 1;
-                cpus.entry(e.a).or_default().nr_wakeups += 1;
                 // A task that is woken while it still runs does not wait.
-                if since.get(&e.a).is_none_or(|&(_, runs)| runs != task) {
+                if self.since.get(&e.a).is_none_or(|&(_, runs)| runs != task) {
                     known.woken.get_or_insert(t);
                 }
-                if let Some((waker, prev)) = known.waking.take() {
-                    match e.a {
-                        a if a == prev => figures.nr_woken_on_prev += 1,
-                        a if a == waker => figures.nr_woken_on_waker += 1,
-                        _ => figures.nr_woken_elsewhere += 1,
-                    }
+                let waking = known.waking.take();
+                self.cpus.entry(e.a).or_default().nr_wakeups += 1;
+                let figures = &mut self.tasks[task as usize];
+                figures.nr_wakeups += 1;
+                self.parts.add(t, Sum::Wakeups, 1);
+                if let Some((waker, prev)) = waking {
+                    let (count, sum) = match e.a {
+                        a if a == prev => (&mut figures.nr_woken_on_prev, Sum::OnPrev),
+                        a if a == waker => (&mut figures.nr_woken_on_waker, Sum::OnWaker),
+                        _ => (&mut figures.nr_woken_elsewhere, Sum::Elsewhere),
+                    };
+                    *count += 1;
+                    self.parts.add(t, sum, 1);
                 }
             }
             EventKind::Migrate => {
-                figures.nr_migrations += 1;
-                cpus.entry(e.a).or_default().nr_migrated_out += 1;
-                cpus.entry(e.b).or_default().nr_migrated_in += 1;
+                self.tasks[task as usize].nr_migrations += 1;
+                self.cpus.entry(e.a).or_default().nr_migrated_out += 1;
+                self.cpus.entry(e.b).or_default().nr_migrated_in += 1;
+                self.parts.add(t, Sum::Migrations, 1);
             }
             EventKind::Runtime => {}
         }
     }
-    for (cpu, queue) in queues(timeline) {
-        let on = cpus.entry(cpu).or_default();
-        (on.waited_ns, on.depth_max) = (queue.waited_ns, queue.depth_max);
+
+    fn switch(&mut self, e: &Event) {
+        let (t, cpu, task, next) = (e.time.0, u32::from(e.cpu.0), e.task.0, e.a);
+        let (was_idle, goes_idle) = (self.is_idle(task), self.is_idle(next));
+        let before = self.since.insert(cpu, (t, next));
+        let ran_idle = before.is_some_and(|(_, runs)| self.is_idle(runs));
+        let on = self.cpus.entry(cpu).or_default();
+        let figures = &mut self.tasks[task as usize];
+        on.nr_switches += 1;
+        on.nr_idle_to_idle += u64::from(was_idle && goes_idle);
+        self.parts.add(t, Sum::Switches, 1);
+        if let Some((from, runs)) = before {
+            let passed = t - from;
+            if was_idle && ran_idle {
+                on.idle_ns += passed;
+                self.parts.spend(from, t, Sum::IdleNs);
+            } else if runs != task {
+                on.unknown_ns += passed;
+            } else {
+                on.busy_ns += passed;
+                figures.run_time_ns = figures.run_time_ns.saturating_add(passed);
+                figures.runs.add(passed);
+                self.parts.spend(from, t, Sum::BusyNs);
+            }
+        }
+        if !was_idle && e.b == 1 {
+            figures.nr_involuntary += 1;
+            on.nr_involuntary += 1;
+            self.parts.add(t, Sum::Involuntary, 1);
+            *figures.preempted_by.entry(label(self.timeline, next)).or_default() += 1;
+        } else if !was_idle {
+            figures.nr_voluntary += 1;
+            on.nr_voluntary += 1;
+            self.parts.add(t, Sum::Voluntary, 1);
+        }
+        self.memory[task as usize].woken = None;
+        let memory = &mut self.memory[next as usize];
+        memory.waking = None;
+        if let Some(woken) = memory.woken.take().filter(|_| !goes_idle) {
+            self.tasks[next as usize].delays.add(t - woken, t);
+            on.delays.add(t - woken, t);
+            self.parts.delay(t, t - woken);
+        }
     }
-    finish(timeline, tasks, cpus, events)
+
+    fn finish(mut self) -> TimelineStats {
+        for (cpu, queue) in queues(self.timeline) {
+            let on = self.cpus.entry(cpu).or_default();
+            (on.waited_ns, on.depth_max) = (queue.waited_ns, queue.depth_max);
+        }
+        let mut counts = BTreeMap::new();
+        for e in self.timeline.iter() {
+            *counts.entry(name(e.kind)).or_default() += 1;
+        }
+        finish(self.timeline, self.tasks, self.cpus, counts)
+    }
+}
+
+fn label(timeline: &Timeline, task: u32) -> String {
+    match timeline.tasks().get(task as usize) {
+        Some(r) => format!("{}:{}", r.comm, r.pid),
+        None => format!("task:{task}"),
+    }
 }
 
 fn finish(
@@ -320,7 +386,8 @@ fn finish(
         task.runs = task.runs.done();
     }
     tasks.retain(|t| {
-        t.pid != 0 && t.run_time_ns + t.nr_voluntary + t.nr_involuntary + t.nr_wakeups > 0
+        let counts = [t.nr_voluntary, t.nr_involuntary, t.nr_wakeups, t.nr_migrations];
+        t.pid != 0 && (t.run_time_ns > 0 || counts.iter().any(|&n| n > 0))
     });
     tasks.sort_by_key(|t| (std::cmp::Reverse(t.run_time_ns), t.pid));
     let sum = |of: fn(&TaskFigures) -> u64| tasks.iter().map(of).fold(0, u64::saturating_add);
@@ -356,107 +423,4 @@ fn name(kind: EventKind) -> &'static str {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// CPU 0: the idle task, then A leaves that nobody switched in, then B, then idle again.
-    #[test]
-    fn time_before_a_switch_that_is_missing_is_nobodys() {
-        use vruntime_base::{Cpu, Event, Ns, TaskRow};
-        let mut t = Timeline::default();
-        for (time, task, a) in [(0, 1, 0), (10, 1, 2), (13, 2, 0), (20, 0, 1)] {
-            let (time, cpu, task) = (Ns(time), Cpu(0), TaskId(task));
-            t.push(Event {
-                time,
-                cpu,
-                kind: EventKind::Switch,
-                task,
-                a,
-                b: 0,
-                cause: None,
-                flags: 0,
-            });
-        }
-        t.name_tasks((0..3).map(|pid| TaskRow { pid, ..TaskRow::default() }).collect());
-        let stats = timeline_stats(&t);
-        let cpu = &stats.cpus[0];
-        assert_eq!((cpu.unknown_ns, cpu.busy_ns, cpu.idle_ns), (10, 3, 7));
-        assert_eq!((stats.tasks[0].pid, stats.tasks[0].run_time_ns), (2, 3));
-    }
-
-    /// CPU 0 goes idle at 2. A is woken at 3, is seen to run at 5 and leaves at 9; what it is seen
-    /// to do later, after its switch, or on a CPU where it was switched in, tells nothing.
-    #[test]
-    fn a_task_that_is_seen_runs_though_its_switch_is_missing() {
-        use vruntime_base::{Cpu, Event, Ns, SeenRunning, TaskRow};
-        let mut t = Timeline::default();
-        let switch = EventKind::Switch;
-        let rows = [(0, switch, 1, 2), (2, switch, 2, 0), (3, EventKind::Wakeup, 1, 0)];
-        for (time, kind, task, a) in rows.into_iter().chain([(9, switch, 1, 2), (12, switch, 2, 0)])
-        {
-            let (time, cpu, task) = (Ns(time), Cpu(0), TaskId(task));
-            t.push(Event { time, cpu, kind, task, a, b: 0, cause: None, flags: 0 });
-        }
-        t.name_tasks((0..3).map(|pid| TaskRow { pid, ..TaskRow::default() }).collect());
-        let at = |since, task| SeenRunning { since: Ns(since), cpu: Cpu(0), task: TaskId(task) };
-        t.note_seen(vec![at(10, 1), at(5, 1)]);
-        let stats = timeline_stats(&t);
-        let cpu = &stats.cpus[0];
-        assert_eq!((cpu.unknown_ns, cpu.idle_ns, cpu.busy_ns), (0, 3, 9));
-        assert_eq!((cpu.nr_unrecorded, cpu.idle_unrecorded_ns), (1, 3));
-        let times: Vec<_> = stats.tasks.iter().map(|t| (t.pid, t.run_time_ns)).collect();
-        assert_eq!(times, [(2, 5), (1, 4)]);
-        assert_eq!(stats.sched_delay.count, 0);
-        assert_eq!((cpu.waited_ns, cpu.nr_switches), (2, 4));
-    }
-
-    /// A sleeps on CPU 0 and is woken and moved to CPU 1, where it waits from 4 to 9 until B, still
-    /// runnable, makes room. Idle tasks count nowhere.
-    #[test]
-    fn each_cpu_has_its_switches_moves_and_delays() {
-        use EventKind::{Migrate, Switch, Wakeup};
-        use vruntime_base::{Cpu, Event, Ns, TaskRow};
-        let mut t = Timeline::default();
-        for (time, cpu, kind, task, a, b) in [
-            (0, 0, Switch, 0, 1, 1),
-            (1, 1, Switch, 0, 2, 1),
-            (2, 0, Switch, 1, 0, 0),
-            (3, 0, Migrate, 1, 0, 1),
-            (4, 0, Wakeup, 1, 1, 0),
-            (9, 1, Switch, 2, 1, 1),
-        ] {
-            let (time, cpu, task) = (Ns(time), Cpu(cpu), TaskId(task));
-            t.push(Event { time, cpu, kind, task, a, b, cause: None, flags: 0 });
-        }
-        t.name_tasks((0..3).map(|pid| TaskRow { pid, ..TaskRow::default() }).collect());
-        let stats = timeline_stats(&t);
-        let of = |c: &CpuFigures| {
-            let switches = [c.nr_switches, c.nr_voluntary, c.nr_involuntary];
-            (switches, c.nr_migrated_out, c.nr_migrated_in, c.sched_delay.count)
-        };
-        let cpus: Vec<_> = stats.cpus.iter().map(of).collect();
-        assert_eq!(cpus, [([2, 1, 0], 1, 0, 0), ([2, 0, 1], 0, 1, 1)]);
-        let delay = stats.cpus[1].sched_delay;
-        assert_eq!((delay.max_ns, delay.max_at_ns, delay), (5, 9, stats.sched_delay));
-    }
-
-    /// 2, 4 and 6: their deviation is 2, that of their mean 2/√3, 28.9 % of 4.
-    #[test]
-    fn single_runs_are_as_perf_sums_them_up() {
-        let mut r = Runs::default();
-        [4, 2, 6].into_iter().for_each(|ns| r.add(ns));
-        let r = r.done();
-        assert_eq!((r.count, r.min_ns, r.mean_ns, r.max_ns), (3, 2, 4, 6));
-        assert!((r.stddev_percent - 28.867_513).abs() < 1e-6, "{r:?}");
-        let mut once = Runs::default();
-        once.add(5);
-        assert_eq!((once.done().stddev_percent, Runs::default().done().mean_ns), (0.0, 0));
-    }
-
-    #[test]
-    fn percentiles_are_by_nearest_rank() {
-        let d = Delay::of(Delays { ns: (1..=200).rev().collect(), longest: (200, 7) });
-        assert_eq!(d.max_at_ns, 7);
-        assert_eq!((d.p50_ns, d.p95_ns, d.p99_ns, d.max_ns, d.mean_ns), (100, 190, 198, 200, 100));
-    }
-}
+mod tests;

@@ -1,9 +1,10 @@
 //! Two traces side by side.
 //!
 //! *What.* The figures of both in the rows of a comparison, and their causes in two columns.
-//! *Equations.* Counts are per second of trace. Each trace is cut into slices of equal length, and
-//! a row's interval comes from the figures of the slices (batch means): the first slice of one is
-//! set against the first of the other, and so on.
+//! *Equations.* Counts are per second of trace. Figures are those of the whole traces, as `trace
+//! stat` has them. Each trace is cut into slices of equal length, and a row's interval comes from
+//! what each figure would be without one of them ([`trace_parts`](crate::trace_parts)): the first
+//! slice of one is set against the first of the other, and so on.
 //! *Departures.* D1: slices of one recording are taken as independent. A workload with phases
 //! longer than a slice makes the interval too wide, never the difference wrong.
 //! *Example.* Ten slices of A with 100 switches a second each, of B with 90: −10 %, interval of
@@ -15,7 +16,8 @@ use crate::interval::Sig;
 use crate::metrics::{Better, Metric};
 use crate::stats::ratio;
 use crate::timeline_causes::timeline_causes;
-use crate::timeline_stats::{TimelineStats, timeline_stats};
+use crate::timeline_stats::timeline_parts;
+use crate::trace_parts::{Parts, Sum, Sums};
 use serde::Serialize;
 use vruntime_base::Timeline;
 
@@ -42,19 +44,9 @@ pub struct TraceDiff {
 
 /// Compares two traces, each cut into `slices`.
 pub fn trace_diff(traces: [(&str, &Timeline); 2], slices: usize, sig: Sig) -> TraceDiff {
-    let figures: Vec<Vec<Vec<Metric>>> = traces.map(|(_, t)| cut(t, slices)).into();
-    let columns = |name: &str| -> Vec<Vec<Option<f64>>> {
-        let of = |slice: &Vec<Metric>| slice.iter().find(|m| m.name == name).map(|m| m.value);
-        figures.iter().map(|trace| trace.iter().map(of).collect()).collect()
-    };
-    let mut seen: Vec<Metric> = vec![];
-    for m in figures.iter().flatten().flatten() {
-        if !seen.iter().any(|s| s.name == m.name) {
-            seen.push(*m);
-        }
-    }
-    // A slice without a single wakeup lacks their shares; the order is that of `figures_of`.
-    seen.sort_by_key(|m| NAMES.iter().position(|n| *n == m.name));
+    let [a, b] = traces.map(|(_, t)| figures(&timeline_parts(t, slices)));
+    let known = |(a, b): &(Figure, Figure)| a.1.iter().chain(&b.1).any(Option::is_some);
+    let pairs = a.into_iter().zip(b).filter(known);
     TraceDiff {
         schema: "vruntime/trace-diff/1",
         traces: traces.map(|(name, _)| name.to_owned()).into(),
@@ -62,97 +54,53 @@ pub fn trace_diff(traces: [(&str, &Timeline); 2], slices: usize, sig: Sig) -> Tr
         events: traces.map(|(_, t)| t.len()).into(),
         slices,
         significance: sig,
-        rows: seen.iter().map(|m| row(m, &columns(m.name), sig)).collect(),
+        rows: pairs.map(|(a, b)| row(&a.0, &[a.1, b.1], sig)).collect(),
         causes: CauseTables::side_by_side(&traces.map(|(_, t)| timeline_causes(t))),
     }
 }
 
-/// The figures of each of `slices` parts of equal length; none if there is nothing to cut.
-fn cut(t: &Timeline, slices: usize) -> Vec<Vec<Metric>> {
-    let first = t.first_time().map_or(0, |first| first.0);
-    let length = t.span().0.div_ceil(slices as u64);
-    if length == 0 {
-        return vec![];
-    }
-    let mut parts: Vec<Vec<Metric>> = Vec::with_capacity(slices);
-    let mut part = Timeline::default();
-    let mut close = |part: &mut Timeline| {
-        part.name_tasks(t.tasks().to_vec());
-        let figures = figures_of(&timeline_stats(part), length);
-        *part = Timeline::default();
-        parts.push(figures);
-    };
-    let mut end = first + length;
-    for e in t.iter() {
-        while e.time.0 >= end && end - first < length * slices as u64 {
-            close(&mut part);
-            end += length;
-        }
-        part.push(e);
-    }
-    close(&mut part);
-    parts
-}
+/// What a figure is called, and its pseudo-values.
+type Figure = (Metric, Vec<Option<f64>>);
 
-const NAMES: [&str; 14] = [
-    "context_switches",
-    "voluntary_switches",
-    "involuntary_switches",
-    "wakeups",
-    "woken_on_prev",
-    "woken_on_waker",
-    "woken_elsewhere",
-    "migrations",
-    "sched_delay_mean",
-    "sched_delay_p50",
-    "sched_delay_p95",
-    "sched_delay_p99",
-    "sched_delay_max",
-    "idle",
-];
-
-/// Named figures of one slice of `length` ns, in the order of [`NAMES`].
-fn figures_of(s: &TimelineStats, length: u64) -> Vec<Metric> {
-    let mut out = Vec::new();
-    let mut put = |name, unit, better, value: Option<f64>| {
-        if let Some(value) = value {
-            out.push(Metric { name, unit, better, value });
-        }
+/// All figures of a trace.
+fn figures(parts: &Parts) -> Vec<Figure> {
+    let of = |s: &Sums, sum: Sum| s[sum as usize] as f64;
+    let rate = |sum| move |s: &Sums| ratio(of(s, sum), of(s, Sum::TimeNs) / 1e9);
+    let placed = |s: &Sums| of(s, Sum::OnPrev) + of(s, Sum::OnWaker) + of(s, Sum::Elsewhere);
+    let share = |sum| move |s: &Sums| ratio(100.0 * of(s, sum), placed(s));
+    let mut out = vec![];
+    let mut put = |name, unit, better, values| {
+        out.push((Metric { name, unit, better, value: 0.0 }, values));
     };
-    let seconds = length as f64 / 1e9;
-    let rate = |n: u64| ratio(n as f64, seconds);
-    let sum = |f: &dyn Fn(&crate::timeline_stats::TaskFigures) -> u64| s.tasks.iter().map(f).sum();
-    let (voluntary, involuntary): (u64, u64) =
-        (sum(&|t| t.nr_voluntary), sum(&|t| t.nr_involuntary));
-    let none = Better::None;
-    let switches: u64 = s.cpus.iter().map(|c| c.nr_switches).sum();
-    put("context_switches", "1/s", none, rate(switches));
-    put("voluntary_switches", "1/s", none, rate(voluntary));
-    put("involuntary_switches", "1/s", none, rate(involuntary));
-    put("wakeups", "1/s", none, rate(sum(&|t| t.nr_wakeups)));
-    let by_place: [u64; 3] = [
-        sum(&|t| t.nr_woken_on_prev),
-        sum(&|t| t.nr_woken_on_waker),
-        sum(&|t| t.nr_woken_elsewhere),
-    ];
-    let placed: u64 = by_place.iter().sum();
-    for (name, n) in ["woken_on_prev", "woken_on_waker", "woken_elsewhere"].iter().zip(by_place) {
-        put(name, "%", none, ratio(100.0 * n as f64, placed as f64));
-    }
-    put("migrations", "1/s", none, rate(sum(&|t| t.nr_migrations)));
-    let d = s.sched_delay;
-    for (name, ns) in [
-        ("sched_delay_mean", d.mean_ns),
-        ("sched_delay_p50", d.p50_ns),
-        ("sched_delay_p95", d.p95_ns),
-        ("sched_delay_p99", d.p99_ns),
-        ("sched_delay_max", d.max_ns),
+    for (name, sum) in [
+        ("context_switches", Sum::Switches),
+        ("voluntary_switches", Sum::Voluntary),
+        ("involuntary_switches", Sum::Involuntary),
+        ("wakeups", Sum::Wakeups),
     ] {
-        put(name, "ns", Better::Lower, (d.count > 0).then_some(ns as f64));
+        put(name, "1/s", Better::None, parts.pseudo(rate(sum)));
     }
-    let busy: u64 = s.cpus.iter().map(|c| c.busy_ns).sum();
-    let idle: u64 = s.cpus.iter().map(|c| c.idle_ns).sum();
-    put("idle", "%", none, ratio(100.0 * idle as f64, (busy + idle) as f64));
+    for (name, sum) in [
+        ("woken_on_prev", Sum::OnPrev),
+        ("woken_on_waker", Sum::OnWaker),
+        ("woken_elsewhere", Sum::Elsewhere),
+    ] {
+        put(name, "%", Better::None, parts.pseudo(share(sum)));
+    }
+    put("migrations", "1/s", Better::None, parts.pseudo(rate(Sum::Migrations)));
+    let mean = |s: &Sums| ratio(of(s, Sum::DelayNs), of(s, Sum::Delays));
+    put("sched_delay_mean", "ns", Better::Lower, parts.pseudo(mean));
+    for (name, percent) in [
+        ("sched_delay_p50", 50),
+        ("sched_delay_p95", 95),
+        ("sched_delay_p99", 99),
+        ("sched_delay_max", 100),
+    ] {
+        put(name, "ns", Better::Lower, parts.pseudo_delay(percent));
+    }
+    let idle =
+        |s: &Sums| ratio(100.0 * of(s, Sum::IdleNs), of(s, Sum::BusyNs) + of(s, Sum::IdleNs));
+    put("idle", "%", Better::None, parts.pseudo(idle));
     out
 }
 
@@ -209,10 +157,26 @@ mod tests {
         }
     }
 
+    /// The figures of the whole, however many the slices: a wakeup in one slice whose task runs in
+    /// the next, an idle time longer than a slice.
     #[test]
-    fn every_figure_has_its_place() {
-        for m in figures_of(&timeline_stats(&alternating(1_000, 50)), 50_000) {
-            assert!(NAMES.contains(&m.name), "{}", m.name);
+    fn figures_are_those_of_the_whole() {
+        use EventKind::{Switch, Wakeup};
+        let mut t = alternating(1_000, 11);
+        let rows =
+            [(12_000, Switch, 2, 0, 0), (30_000, Wakeup, 2, 0, 0), (39_000, Switch, 0, 2, 0)];
+        for (time, kind, task, a, b) in rows {
+            let (time, cpu, task) = (Ns(time), Cpu(0), TaskId(task));
+            t.push(Event { time, cpu, kind, task, a, b, cause: None, flags: 0 });
+        }
+        for slices in [1, 2, 7, 40] {
+            let d = trace_diff([("a", &t), ("a", &t)], slices, Sig::Interval);
+            let value = |name| {
+                let row = d.rows.iter().find(|r| r.metric == name);
+                row.and_then(|r| r.value[1]).map(|v: f64| (v * 10.0).round() / 10.0)
+            };
+            let found = ["idle", "sched_delay_p99", "sched_delay_mean"].map(value);
+            assert_eq!(found, [Some(69.2), Some(9_000.0), Some(9_000.0)], "{slices} slices");
         }
     }
 }
