@@ -107,10 +107,10 @@ fn time(r: &RunRecord) -> String {
     );
     match r.time {
         Some(t) => {
-            let how = if r.complete {
-                "the benchmark ended".into()
-            } else {
-                format!("extrapolated: {measured}")
+            let how = match r.complete {
+                true if r.window.0 <= r.started => "the benchmark ended".into(),
+                true => format!("the benchmark ended; counts: {measured}"),
+                false => format!("extrapolated: {measured}"),
             };
             format!("\n{:>18.9} seconds time elapsed  ({how})\n\n", t.0 as f64 / 1e9)
         }
@@ -251,6 +251,16 @@ mod tests {
                                       fastest group         #     4.000 K/sec
         "#]]
         .assert_eq(&format!("messages\n{}", groups(&r)));
+    }
+
+    /// Counts are those of the window, also if the benchmark came to its end in it.
+    #[test]
+    fn a_window_that_the_benchmark_ended_in_is_named() {
+        let mut r = record("v6.5", 1, 2.0);
+        r.window.0 = r.started + Ns::from_ms(500);
+        let line = time(&r);
+        let end = "(the benchmark ended; counts: measured 1.500 s after 500.00 ms)";
+        assert!(line.trim_end().ends_with(end), "{line}");
     }
 
     #[test]
