@@ -227,10 +227,11 @@ fn field_names() -> impl Iterator<Item = &'static str> {
 /// Base kernel and the rest of an expression. A path ends with its `.toml`, a name with the first
 /// separator, unless a longer kernel name fits.
 fn split_base(expression: &str) -> (&str, &str) {
-    if let Some(at) = expression.find(".toml") {
-        return expression.split_at(at + ".toml".len());
-    }
     let ends = |rest: &str| rest.is_empty() || rest.starts_with(['+', '-', ',']);
+    let paths = expression.match_indices(".toml").map(|(at, end)| at + end.len());
+    if let Some(end) = paths.into_iter().find(|&end| ends(&expression[end..])) {
+        return expression.split_at(end);
+    }
     let fits = |name: &&str| expression.strip_prefix(name).is_some_and(ends);
     let known = KERNELS.iter().map(|&(name, _)| name).filter(fits).map(str::len).max();
     let first = expression.find(['+', '-', ',']).unwrap_or(expression.len());
@@ -347,6 +348,9 @@ mod tests {
     #[test]
     fn a_path_is_a_base_too() {
         assert_eq!(split_base("./a-b/my.toml+hz=250"), ("./a-b/my.toml", "+hz=250"));
+        assert_eq!(split_base("d.toml.d/k.toml-x"), ("d.toml.d/k.toml", "-x"));
+        assert_eq!(split_base("k.tomlé"), ("k.tomlé", ""));
+        assert_eq!(split_base("k.tomlXhz=1000"), ("k.tomlXhz=1000", ""));
         assert_eq!(split_base("v0.0-x"), ("v0.0", "-x"));
         assert_eq!(split_base("v0.0"), ("v0.0", ""));
     }
