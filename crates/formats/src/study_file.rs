@@ -390,14 +390,33 @@ fn check_names(s: &Study) -> Result<(), Wrong> {
             return Err((quoted(twice), format!("two {what}s have the id `{twice}`")));
         }
     }
+    for (metric, &percent) in &s.neutral_pct {
+        if !(0.0..=100.0).contains(&percent) {
+            let message = format!("neutral_pct: {metric} = {percent}: expected 0 to 100");
+            return Err((metric.clone(), message));
+        }
+    }
     for row in &s.rows {
         one_of(&cases, "case", &row.id, &row.case)?;
+        for (name, value, from) in
+            [("before", row.before, "more than"), ("after", row.after, "at least")]
+        {
+            let fits = value.is_finite() && (value > 0.0 || value == 0.0 && name == "after");
+            if !fits {
+                let message = format!("`{}`: {name} = {value}: expected {from} 0", row.id);
+                return Err((quoted(&row.id), message));
+            }
+        }
     }
     for case in &s.message_time {
         one_of(&cases, "case", "message_time", case)?;
     }
     for q in &s.questions {
         one_of(&cases, "case", &q.id, &q.case)?;
+        let twice = q.knockouts.iter().enumerate().find(|(i, k)| q.knockouts[..*i].contains(k));
+        if let Some((_, twice)) = twice {
+            return Err((quoted(&q.id), format!("`{}`: knockouts name `{twice}` twice", q.id)));
+        }
         if !(1..=MOST_SPLIT).contains(&q.split) {
             let message = format!("`{}`: split = {}: expected 1 to {MOST_SPLIT}", q.id, q.split);
             return Err((quoted(&q.id), message));

@@ -26,7 +26,7 @@ use crate::task::{Step, WaitsFor};
 use crate::unix::UnixSock;
 use crate::wait::WaitQueue;
 use vruntime_base::{Cpu, CpuMask, Ledger, Noise, Ns, Stream, TaskId};
-use vruntime_machine::{Lock, LockQueue, SpecError, Topology, hint, idle};
+use vruntime_machine::{Lock, LockQueue, SpecError, Topology, hint, idle, nearest_name};
 use vruntime_sched::cx::{Shared, WakeStats};
 use vruntime_sched::domains::Domains;
 use vruntime_sched::registry;
@@ -77,7 +77,8 @@ impl std::fmt::Display for SetupError {
                 write!(f, "no cost named `{name}`{near}; `vruntime show machine` has all")
             }
             SetupError::Scheduler(name) => {
-                write!(f, "no scheduler `{name}`; there are: {}", registry::names())
+                let near = hint(nearest_name(name, registry::SCHEDULERS.iter().map(|s| s.name)));
+                write!(f, "no scheduler `{name}`{near}; there are: {}", registry::names())
             }
             SetupError::NoCpu => write!(f, "a task is bound to no CPU"),
             SetupError::Pin { cpu, nr_cpus } => {

@@ -31,6 +31,11 @@ pub struct Progress {
     pub stop: AtomicBool,
 }
 
+/// What would keep `spec` from being run, whatever its seed.
+pub fn check(spec: &RunSpec) -> Result<(), SetupError> {
+    Sim::boot(spec).map(drop)
+}
+
 /// Runs `spec`. The same specification gives the same record, whatever runs beside it.
 pub fn run(spec: &RunSpec) -> Result<RunRecord, SetupError> {
     run_watched(spec, &Progress::default())

@@ -7,6 +7,7 @@
 //! *Equations.* φ(r) = Σ over S without r of |S|!(n−|S|−1)!/n! · (v(S ∪ r) − v(S)).
 
 use crate::interval::LEVEL;
+use crate::metrics::Counting;
 use crate::stats::{mean, sd, t_quantile};
 use serde::Serialize;
 
@@ -137,6 +138,12 @@ pub struct Explanation {
     pub parts: Vec<Part>,
     /// Every knock-out that was tried.
     pub tried: Vec<Tried>,
+    /// Whether counts are totals or rates.
+    pub counting: Counting,
+    /// Runs that did not end in the time they were given: counts are rates then.
+    pub given_up: usize,
+    /// ^C ended it: what is not complete is missing.
+    pub interrupted: bool,
     /// In words.
     pub conclusion: String,
 }
@@ -196,6 +203,21 @@ impl Explanation {
 
     /// The finding in a few sentences.
     pub fn conclude(&self) -> String {
+        let mut text = self.finding();
+        if self.given_up > 0 {
+            text += &format!(
+                " {} of the runs did not end in the time that they were given: counts are per \
+                 second.",
+                self.given_up
+            );
+        }
+        if self.interrupted {
+            text += " Ended by ^C: what was not complete is missing.";
+        }
+        text
+    }
+
+    fn finding(&self) -> String {
         let unit = if self.unit == "1" { String::new() } else { format!(" {}", self.unit) };
         let amount = |x: f64| format!("{}{unit}", signed(x));
         let sure = match (self.delta_low, self.delta_high) {
@@ -221,7 +243,9 @@ impl Explanation {
         if of(Kind::Mechanism).count() > 1 {
             text += &format!(", by mechanism: {}", list(Kind::Mechanism).join(", "));
         }
-        text += &format!(", by cost: {}", list(Kind::Cost).join(", "));
+        if of(Kind::Cost).count() > 0 {
+            text += &format!(", by cost: {}", list(Kind::Cost).join(", "));
+        }
         for rest in of(Kind::Rest) {
             text += &format!("; {} carried by none of these", amount(rest.amount));
         }

@@ -55,7 +55,8 @@ pub fn delta(base: &[f64], other: &[f64], sig: Sig) -> Delta {
     let half = half_width(base, other, &d);
     let interval = half.and_then(|h| Some((pct(change - h)?, pct(change + h)?)));
     let significant = match sig {
-        Sig::Interval => interval.is_some_and(|(low, high)| low > 0.0 || high < 0.0),
+        // Also of a base of zero, of which nothing is a percentage.
+        Sig::Interval => half.is_some_and(|h| change.abs() > h),
         Sig::Mmtests => match (sd(base), sd(other)) {
             (Some(a), Some(b)) => change.abs() > 1.96 * a + 1.96 * b,
             _ => false,
@@ -110,7 +111,8 @@ mod tests {
     #[test]
     fn zero_base_has_no_percentage() {
         let x = delta(&[0.0, 0.0, 0.0], &[1.0, 1.1, 0.9], Sig::Interval);
-        assert_eq!(x, Delta::default());
+        assert_eq!((x.pct, x.interval, x.significant), (None, None, true));
+        assert!(!delta(&[0.0, 0.0, 0.0], &[1.0, -1.1, 0.9], Sig::Interval).significant);
         assert_eq!(delta(&[0.0, 0.0], &[0.0, 0.0], Sig::Interval).pct, Some(0.0));
     }
 

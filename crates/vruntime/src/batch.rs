@@ -6,12 +6,13 @@
 use crate::failure::Failure;
 use crate::interrupt;
 use crate::progress::Bar;
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use vruntime_formats::kernel_file::KernelChoice;
 use vruntime_kernel::program::Workload;
 use vruntime_kernel::record::{RunRecord, RunSpec, Sampling, Variation};
-use vruntime_kernel::simulate::{Progress, SetupError, run_watched};
+use vruntime_kernel::simulate::{self, Progress, SetupError, run_watched};
 use vruntime_machine::MachineSpec;
 
 /// What to run: every kernel with every seed.
@@ -100,12 +101,32 @@ pub fn run_specs(
     quiet: bool,
 ) -> Result<Vec<Option<RunRecord>>, Failure> {
     interrupt::install();
+    check(specs)?;
     let expected_ns = specs.first().map_or(0, |s| match s.sampling {
         Sampling::Full { limit } => limit.0,
         Sampling::Window { warmup, window } => warmup.0 + window.0,
     });
     let bar = Bar::new(specs.len(), expected_ns, quiet);
     run_in_order(specs, threads, &bar)
+}
+
+/// Refuses `specs` if one of them cannot be run: better known before the others are than after.
+fn check(specs: &[RunSpec]) -> Result<(), Failure> {
+    let mut checked = BTreeSet::new();
+    for s in specs {
+        let (machine, workload) = (Arc::as_ptr(&s.machine), s.workload.command_line());
+        if checked.insert((machine, &s.release.name, workload, format!("{:?}", s.variation))) {
+            simulate::check(s).map_err(|e| failure(e, s))?;
+        }
+    }
+    Ok(())
+}
+
+fn failure(e: SetupError, s: &RunSpec) -> Failure {
+    match e {
+        SetupError::Machine(e) => Failure::Input(format!("machine {}: {e}", s.machine.name)),
+        e => Failure::Usage(e.to_string()),
+    }
 }
 
 /// See [`run_specs`].
@@ -146,10 +167,7 @@ fn run_in_order(
         }
     });
     match refused.into_inner().unwrap_or_else(PoisonError::into_inner) {
-        Some((SetupError::Machine(e), i)) => {
-            Err(Failure::Input(format!("machine {}: {e}", specs[i].machine.name)))
-        }
-        Some((e, _)) => Err(Failure::Usage(e.to_string())),
+        Some((e, i)) => Err(failure(e, &specs[i])),
         None => Ok(results.into_iter().map(OnceLock::into_inner).collect()),
     }
 }

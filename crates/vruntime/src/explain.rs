@@ -10,6 +10,7 @@
 use crate::failure::Failure;
 use serde_json::{Map, Value};
 use vruntime_kernel::record::Knockout;
+use vruntime_measure::Counting;
 use vruntime_measure::explain::{Explanation, Game, Kind, Part, Tried, interval, part, parts_of};
 use vruntime_measure::stats::mean;
 use vruntime_sched::release::Release;
@@ -33,6 +34,7 @@ pub struct Point {
 }
 
 /// What to explain.
+#[derive(Clone, Copy)]
 pub struct Question<'a> {
     /// The two kernels.
     pub releases: [&'a Release; 2],
@@ -54,8 +56,7 @@ pub type Runner<'a> = dyn FnMut(&[Point]) -> Result<Vec<f64>, Failure> + 'a;
 /// Asks and divides. The caller names machine, workload and metric.
 pub fn answer(q: &Question, run: &mut Runner) -> Result<Explanation, Failure> {
     let whole = pair(q, run, &[vec![]])?.remove(0);
-    let delta = whole.delta();
-    let (mean_delta, ends) = interval(&delta);
+    let (mean_delta, _) = interval(&whole.delta());
 
     let singles = pair(q, run, &q.tries.iter().map(|&k| vec![k]).collect::<Vec<_>>())?;
     let effect = |i: &usize| (mean_delta - mean(&singles[*i].delta()).unwrap_or(0.0)).abs();
@@ -68,22 +69,46 @@ pub fn answer(q: &Question, run: &mut Runner) -> Result<Explanation, Failure> {
     parts.extend(parts_of(&game, &names, Kind::Cost, mean_delta));
     parts.push(part("rest".into(), Kind::Rest, &game.value[0], mean_delta));
 
-    let row = |name: String, s: &Sides, split: bool| Tried {
-        mechanism: name,
+    let tried =
+        order.iter().map(|&i| tried(q.tries[i], &singles[i], chosen.contains(&i))).collect();
+    Ok(explanation(q, &whole, parts, tried))
+}
+
+/// After ^C: the seeds and knock-outs that are through; nothing is taken apart.
+pub fn answer_so_far(q: &Question, run: &mut Runner) -> Result<Explanation, Failure> {
+    let mut seeds = q.seeds.to_vec();
+    seeds.retain(|&seed| pair(&Question { seeds: &[seed], ..*q }, run, &[vec![]]).is_ok());
+    if seeds.is_empty() {
+        return Err(Failure::Interrupted);
+    }
+    let q = &Question { seeds: &seeds, ..*q };
+    let whole = pair(q, run, &[vec![]])?.remove(0);
+    let mut rows = Vec::new();
+    for &k in q.tries {
+        if let Ok(sides) = pair(q, run, &[vec![k]]) {
+            rows.push(tried(k, &sides[0], false));
+        }
+    }
+    Ok(explanation(q, &whole, Vec::new(), rows))
+}
+
+fn tried(knockout: Knockout, s: &Sides, split: bool) -> Tried {
+    Tried {
+        mechanism: knockout.name().into(),
         before: mean(&s.before),
         after: mean(&s.after),
         delta: mean(&s.delta()),
         split,
-    };
-    let tried = order
-        .iter()
-        .map(|&i| row(q.tries[i].name().into(), &singles[i], chosen.contains(&i)))
-        .collect();
+    }
+}
+
+fn explanation(q: &Question, whole: &Sides, parts: Vec<Part>, tried: Vec<Tried>) -> Explanation {
+    let (delta, ends) = interval(&whole.delta());
     let mut names = q.releases.map(|r| r.name.clone());
     for (cost, ns) in q.plant {
         names[1] += &format!(" and {cost} + {ns} ns");
     }
-    Ok(Explanation {
+    Explanation {
         schema: "vruntime/explain/1",
         machine: String::new(),
         workload: String::new(),
@@ -93,13 +118,16 @@ pub fn answer(q: &Question, run: &mut Runner) -> Result<Explanation, Failure> {
         unit: "",
         before: mean(&whole.before).unwrap_or(0.0),
         after: mean(&whole.after).unwrap_or(0.0),
-        delta: mean_delta,
+        delta,
         delta_low: ends.map(|e| e.0),
         delta_high: ends.map(|e| e.1),
         parts,
         tried,
+        counting: Counting::Totals,
+        given_up: 0,
+        interrupted: false,
         conclusion: String::new(),
-    })
+    }
 }
 
 /// Values of both kernels, by seed.

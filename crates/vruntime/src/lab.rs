@@ -53,8 +53,7 @@ fn key(case: &Case, after: bool) -> Key {
 impl Lab<'_> {
     /// The machines with what was fitted, unless it is to be fitted now.
     pub fn new<'a>(study: &'a Study, args: &StudyArgs) -> Result<Lab<'a>, Failure> {
-        let mut effort = if args.quick { study.quick } else { study.full };
-        effort.seeds = args.seeds.unwrap_or(effort.seeds);
+        let effort = study.full;
         let mut machines = BTreeMap::new();
         for case in &study.cases {
             if machines.contains_key(&case.machine) {
@@ -100,7 +99,11 @@ impl Lab<'_> {
                 schedstat: false,
             }));
         }
-        let records = run_specs(&specs, self.threads, self.quiet)?;
+        // What is wrong stands in the study, not on the command line.
+        let records = run_specs(&specs, self.threads, self.quiet).map_err(|e| match e {
+            Failure::Usage(e) => Failure::Input(format!("study `{}`: {e}", self.study.name)),
+            e => e,
+        })?;
         let mut complete = Records::new();
         for ((key, (whole, part)), of_key) in
             keys.iter().zip(loops).zip(records.chunks(effort.seeds as usize))

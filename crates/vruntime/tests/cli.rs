@@ -293,7 +293,10 @@ fn a_study_sets_published_and_modelled_figures_side_by_side() {
     assert!((2f64.sqrt()..2.0).contains(&of_half), "{of_half}");
     let page = stdout(&["study", file, "-q", "--page", "--explain"]);
     assert!(page.starts_with("# a title") && page.contains("### Why?"), "{page}");
-    assert!(page.contains("Written by `vruntime study my --explain --page`."), "{page}");
+    assert!(
+        page.contains(&format!("Written by `vruntime study {file} --explain --page`.")),
+        "{page}"
+    );
     assert!(page.contains("$ vruntime explain -m uma-8 -k 'v6.1-autogroup'"), "{page}");
     assert!(page.contains("-g 2 -f 3 -l 100"), "{page}");
     let fit = stdout(&["study", file, "-q", "--fit"]);
@@ -320,12 +323,20 @@ fn a_study_sets_published_and_modelled_figures_side_by_side() {
         ("-g 2", "--groops 2", ["`q`", "--groups"]),
         ("metric = \"time\"", "metric = \"tim\"", ["`c.time`", "`time`"]),
         ("{ time = 2.5", "{ tyme = 2.5", ["`neutral_pct`", "`time`"]),
+        ("messages_per_second", "messages_a_second", ["`q`", "`messages_per_second`"]),
+        ("old+ttwu_queue=l2", "old+scheduler=rrr", ["my", "no scheduler `rrr`, nearest is `rr`"]),
+        ("hackbench -g", "taskset -c 77 hackbench -g", ["my", "CPU 77 does not exist"]),
+        ("before = 2", "before = 0.0", ["`c.time`", "before = 0: expected more than 0"]),
+        ("after = 1", "after = nan", ["`c.time`", "after = NaN: expected at least 0"]),
+        ("time = 2.5", "time = -2", ["my.toml:6", "time = -2: expected 0 to 100"]),
+        ("[\"rq_lock\"]", "[\"ipi\", \"ipi\"]", ["`q`", "name `ipi` twice"]),
     ] {
         std::fs::write(&path, small_study().replace(right, wrong)).unwrap();
         fails(&["study", file, "-q"], 3, &words);
     }
-    // A question's metric is known when its runs are there: the figures stay.
-    std::fs::write(&path, small_study().replace("messages_per_second", "messages")).unwrap();
+    // That a run has no such metric is known when it is there: the figures stay.
+    let no_latency = small_study().replace("messages_per_second", "timer_latency_mean");
+    std::fs::write(&path, no_latency).unwrap();
     let output = vruntime(&["study", file, "-q", "--explain"]).output().unwrap();
     let (out, error) =
         (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
@@ -356,4 +367,51 @@ fn a_study_sets_published_and_modelled_figures_side_by_side() {
     fails(&["study", file], 3, &["my.toml:2", "nam"]);
     assert!(stdout(&["study", "list"]).contains("l2-queued-wakeups"));
     assert_eq!(stdout(&["study", "list"]), stdout(&["list", "studies"]));
+}
+
+/// Two machines of one name are two machines, `--seeds` holds for answers, too, and `--quick` makes
+/// them rough.
+#[test]
+fn answers_of_a_study_are_of_its_machines_and_seeds() {
+    let dir = tempfile::tempdir().unwrap();
+    let spec = include_str!("../../../machines/uma-8.toml");
+    let small = dir.path().join("m.toml");
+    std::fs::write(&small, spec.replace("_node = 8", "_node = 2").replace("_llc = 8", "_llc = 2"))
+        .unwrap();
+    let two = small_study()
+        + &format!(
+            "[[case]]\nid = \"d\"\nmachine = \"{}\"\nworkload = \"{HACKBENCH}\"\n\
+             before = \"old\"\nafter = \"old+ttwu_queue=l2\"\n\
+             [[question]]\nid = \"r\"\ntext = \"And here?\"\ncase = \"d\"\n\
+             workload = \"hackbench -g 2 -f 3 -l 100\"\n\
+             metric = \"messages_per_second\"\nknockouts = [\"rq_lock\"]\nsplit = 1\n",
+            small.display()
+        );
+    let path = dir.path().join("my.toml");
+    std::fs::write(&path, two).unwrap();
+    let study = ["study", path.to_str().unwrap(), "-q", "--json", "--explain"];
+    let v = json(&study, "vruntime/study/1");
+    assert_ne!(v["answers"][0]["before"], v["answers"][1]["before"]);
+    let v = json(&[&study[..], &["--seeds", "2", "--quick"]].concat(), "vruntime/study/1");
+    for answer in v["answers"].as_array().unwrap() {
+        assert_eq!(answer["seeds"], serde_json::json!([1, 2]));
+        assert_eq!(answer["workload"], "hackbench --process -g 2 -f 3 -l 50 -s 100");
+    }
+}
+
+/// Totals of runs that did not end say nothing.
+#[test]
+fn what_is_explained_of_runs_that_were_given_up_is_per_second() {
+    let explain = ["explain", "-q", "-m", "uma-2", "-k", "v6.1", "-k", "v6.1+hz=1000", "--full"];
+    let workload = ["-w", "hackbench -g 1 -l 1000", "--metric", "context_switches"];
+    let all = [&explain[..], &workload, &["--try", "rq_lock", "--json"]].concat();
+    let v = json(&all, "vruntime/explain/1");
+    assert_eq!(
+        (&v["unit"], &v["counting"], &v["given_up"]),
+        (&"1".into(), &"totals".into(), &0.into())
+    );
+    let v = json(&[&all[..], &["--limit", "10ms"]].concat(), "vruntime/explain/1");
+    assert_eq!((&v["unit"], &v["counting"]), (&"1/s".into(), &"rates".into()));
+    assert!(v["given_up"].as_u64() > Some(0));
+    assert!(v["conclusion"].as_str().unwrap().contains("did not end"), "{v}");
 }

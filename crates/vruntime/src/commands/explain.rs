@@ -2,9 +2,10 @@
 
 use crate::batch::{Batch, run_specs};
 use crate::cli::ExplainArgs;
-use crate::explain::{Point, Question, answer};
+use crate::explain::{Point, Question, answer, answer_so_far};
 use crate::failure::{Done, Failure};
-use std::collections::BTreeMap;
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use vruntime_kernel::record::{Knockout, RunRecord, RunSpec, Sampling, Variation};
 use vruntime_machine::{hint, nearest_name};
@@ -28,11 +29,11 @@ pub fn explain(args: &ExplainArgs) -> Result<Done, Failure> {
     let split = usize::from(args.split);
     let e = explanation(&batch, &args.metric, tries, split, &args.plant, &mut Known::new())?;
     if !s.json {
-        return Ok(Done::new(explain_text(&e, "")));
+        return Ok(Done::new(explain_text(&e, "")).interrupted(e.interrupted));
     }
     let mut value = super::to_json(&e)?;
     value["sampling"] = super::sampling_json(batch.sampling);
-    Ok(Done::json(&value))
+    Ok(Done::json(&value).interrupted(e.interrupted))
 }
 
 /// Runs that are through, by all that they depend on: questions about the same kernels share them.
@@ -55,12 +56,12 @@ pub fn explanation(
             "explain: no metric named `{metric}`{hint}; there are: {all}"
         )));
     }
-    let counting = match batch.sampling {
+    let mut counting = match batch.sampling {
         Sampling::Full { .. } => Counting::Totals,
         Sampling::Window { .. } => Counting::Rates,
     };
-    let mut unit = None;
-    let mut run = |points: &[Point]| -> Result<Vec<f64>, Failure> {
+    let (mut unit, given_up) = (None, RefCell::new(BTreeSet::new()));
+    let mut run = |points: &[Point], counting| -> Result<Vec<f64>, Failure> {
         let spec = |p: &Point| RunSpec {
             machine: Arc::clone(&batch.machine),
             release: Arc::new(p.release.clone()),
@@ -85,7 +86,11 @@ pub fn explanation(
             known.extend(record.map(|r| (key, r)));
         }
         let value = |key: &String| {
-            let all = metrics(known.get(key).ok_or(Failure::Interrupted)?, counting);
+            let record = known.get(key).ok_or(Failure::Interrupted)?;
+            if matches!(batch.sampling, Sampling::Full { .. }) && !record.complete {
+                given_up.borrow_mut().insert(key.clone());
+            }
+            let all = metrics(record, counting);
             let m = find(&all, metric)?;
             unit = Some(m.unit);
             Ok(m.value)
@@ -101,7 +106,22 @@ pub fn explanation(
         tries,
         split,
     };
-    let mut e = answer(&question, &mut run)?;
+    let mut ask = |counting| {
+        let run = &mut |points: &[Point]| run(points, counting);
+        match answer(&question, run) {
+            Err(Failure::Interrupted) => {
+                answer_so_far(&question, run).map(|e| Explanation { interrupted: true, ..e })
+            }
+            answer => answer,
+        }
+    };
+    let mut e = ask(counting)?;
+    if counting == Counting::Totals && !given_up.borrow().is_empty() {
+        // Totals of runs that did not end say nothing; what they do a second does.
+        counting = Counting::Rates;
+        e = ask(counting)?;
+    }
+    (e.counting, e.given_up) = (counting, given_up.borrow().len());
     e.machine = batch.machine.name.clone();
     e.workload = batch.workload.command_line();
     e.metric = metric.into();
@@ -111,11 +131,13 @@ pub fn explanation(
     Ok(e)
 }
 
-/// All that a run depends on, within one study or explanation: machines have one fit there.
+/// All that a run depends on.
 fn key(s: &RunSpec) -> Result<String, Failure> {
     let release = serde_json::to_string(s.release.as_ref())
         .map_err(|e| Failure::Input(format!("kernel `{}`: {e}", s.release.name)))?;
-    let (machine, workload) = (&s.machine.name, s.workload.command_line());
+    let machine = serde_json::to_string(s.machine.as_ref())
+        .map_err(|e| Failure::Input(format!("machine `{}`: {e}", s.machine.name)))?;
+    let workload = s.workload.command_line();
     let (seed, sampling, variation) = (s.seed, s.sampling, &s.variation);
     Ok(format!("{machine} {workload} {seed} {sampling:?} {variation:?} {release}"))
 }

@@ -3,7 +3,6 @@
 use super::explain::{Known, explanation};
 use crate::batch::Batch;
 use crate::cli::StudyArgs;
-use crate::commands::workload;
 use crate::failure::{DONE, Done, Failure, INPUT};
 use crate::interrupt;
 use crate::lab::{Lab, Part, part, window};
@@ -15,6 +14,7 @@ use vruntime_formats::study_file::{
 };
 use vruntime_kernel::record::{Knockout, Variation};
 use vruntime_machine::{hint, nearest_name};
+use vruntime_measure::METRICS as RUN_METRICS;
 use vruntime_measure::explain::Explanation;
 use vruntime_measure::study::{METRICS, score};
 use vruntime_report::study::{StudyReport, study_page, study_text};
@@ -27,9 +27,19 @@ pub fn study(args: &StudyArgs) -> Result<Done, Failure> {
             json: args.json,
         });
     }
-    let study = read_study(&args.name)
+    let mut study = read_study(&args.name)
         .map_err(|e| if e.is_usage() { Failure::Usage } else { Failure::Input }(e.to_string()))?;
-    check(&study)?;
+    if let Some(seeds) = args.seeds {
+        for effort in [&mut study.full, &mut study.quick, &mut study.explain] {
+            effort.seeds = seeds;
+        }
+        study.questions.iter_mut().for_each(|q| q.seeds = None);
+    }
+    if args.quick {
+        (study.full, study.explain) = (study.quick, study.quick);
+        study.questions.iter_mut().for_each(|q| q.seeds = None);
+    }
+    check(&study, args)?;
     let mut lab = Lab::new(&study, args)?;
     if args.fit {
         return lab.fit();
@@ -39,7 +49,7 @@ pub fn study(args: &StudyArgs) -> Result<Done, Failure> {
 
 /// Everything that the study names exists – of machines [`Lab::new`] says so; better known before
 /// hours of runs than after them.
-fn check(study: &Study) -> Result<(), Failure> {
+fn check(study: &Study, args: &StudyArgs) -> Result<(), Failure> {
     let wrong =
         |id: &str, what: String| Failure::Input(format!("study `{}`, `{id}`: {what}", study.name));
     let of_rows = study.rows.iter().map(|r| (r.id.as_str(), &r.metric));
@@ -49,16 +59,24 @@ fn check(study: &Study) -> Result<(), Failure> {
             return Err(wrong(id, format!("no metric `{metric}`{near}")));
         }
     }
+    let drawn = args.uncertainty.map(|_| &study.quick);
     for c in &study.cases {
-        workload(&c.workload).map_err(|e| wrong(&c.id, e.to_string()))?;
+        for effort in [Some(&study.full), drawn].into_iter().flatten() {
+            part(&c.workload, effort).map_err(|e| wrong(&c.id, e.to_string()))?;
+        }
         for expression in [&c.before, &c.after] {
             kernel(expression).map_err(|e| wrong(&c.id, e.to_string()))?;
         }
     }
     for q in &study.questions {
         knockouts(q).map_err(|e| wrong(&q.id, e))?;
-        if let Some(line) = &q.workload {
-            workload(line).map_err(|e| wrong(&q.id, e.to_string()))?;
+        if !RUN_METRICS.contains(&q.metric.as_str()) {
+            let near = hint(nearest_name(&q.metric, RUN_METRICS.into_iter()));
+            return Err(wrong(&q.id, format!("no metric `{}`{near}", q.metric)));
+        }
+        let case = study.cases.iter().find(|c| c.id == q.case);
+        if let Some(line) = q.workload.as_ref().or(case.map(|c| &c.workload)) {
+            part(line, &study.explain).map_err(|e| wrong(&q.id, e.to_string()))?;
         }
     }
     Ok(())
@@ -80,7 +98,7 @@ fn report(lab: &Lab, args: &StudyArgs) -> Result<Done, Failure> {
     let mut unanswered = DONE;
     if args.explain {
         for q in &lab.study.questions {
-            match answer(lab, q, &mut known) {
+            match answer(lab, args, q, &mut known) {
                 Ok(answer) => answers.push(answer),
                 Err(Failure::Interrupted) => break,
                 Err(e) => {
@@ -133,7 +151,7 @@ fn report(lab: &Lab, args: &StudyArgs) -> Result<Done, Failure> {
         args.explain.then(|| " --explain".to_string()),
     ];
     let options: String = options.into_iter().flatten().collect();
-    let command = format!("vruntime study {}{options} --page", lab.study.name);
+    let command = format!("vruntime study {}{options} --page", shell_words::quote(&args.name));
     let report = StudyReport {
         name: &lab.study.name,
         title: &lab.study.title,
@@ -213,6 +231,7 @@ fn describe_fits(lab: &Lab) -> String {
 /// Question, command line that repeats its answer, answer.
 fn answer(
     lab: &Lab,
+    args: &StudyArgs,
     q: &StudyQuestion,
     known: &mut Known,
 ) -> Result<(String, String, Explanation), Failure> {
@@ -236,7 +255,7 @@ fn answer(
     let e = explanation(&batch, &q.metric, &tries, q.split, &[], known)?;
     let command = if lab.study.fit_of(&case.machine).is_some() {
         // The machine of this study is not the one that -m would name.
-        format!("vruntime study {} --explain", lab.study.name)
+        format!("vruntime study {} --explain", shell_words::quote(&args.name))
     } else {
         format!(
             "vruntime explain -m {} -k '{}' -k '{}' -w '{}' --metric {} --try {} --split {} \
