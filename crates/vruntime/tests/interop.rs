@@ -391,6 +391,36 @@ fn a_converted_trace_has_the_same_figures() {
 }
 
 /// A file of version 7 with compressed sections, as trace-cmd itself makes it.
+/// The switch to B is missing, but B is seen to wake C; that of D is missing, and nobody saw it.
+#[test]
+fn who_runs_without_a_switch_runs_in_a_converted_trace_too() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = |name: &str| dir.path().join(name).to_str().unwrap().to_owned();
+    let switch = |time: &str, from: &str, state: &str, to: &str| {
+        let (prev, next) = (from.split_once('-').unwrap(), to.split_once('-').unwrap());
+        format!(
+            "{from} [000] d... {time}: sched_switch: prev_comm={} prev_pid={} prev_prio=120 \
+             prev_state={state} ==> next_comm={} next_pid={} next_prio=120\n",
+            prev.0, prev.1, next.0, next.1
+        )
+    };
+    let text = switch("100.000000", "A-10", "S", "swapper/0-0")
+        + "B-11 [000] d... 100.002000: sched_waking: comm=C pid=12 prio=120 target_cpu=001\n"
+        + &switch("100.005000", "B-11", "S", "swapper/0-0")
+        + &switch("105.000000", "D-13", "S", "swapper/0-0");
+    std::fs::write(path("a.txt"), text).unwrap();
+    let clock = |file: &str| {
+        let json = vruntime(&["trace", "stat", file, "--json"]);
+        serde_json::from_slice::<serde_json::Value>(&json).unwrap()["stats"]["task_clock_ns"]
+            .clone()
+    };
+    assert_eq!(clock(&path("a.txt")), 3_000_000);
+    for name in ["b.data", "b.dat"] {
+        vruntime(&["trace", "convert", &path("a.txt"), &path(name)]);
+        assert_eq!(clock(&path(name)), 3_000_000, "{name}");
+    }
+}
+
 #[test]
 fn what_trace_cmd_converts_to_version_7_is_read() {
     let v6 = sample().dir.path().join("trace.dat");

@@ -171,8 +171,8 @@ static UNKNOWN: TaskRow = TaskRow { comm: String::new(), pid: 0, tgid: 0, prio: 
 /// Walks through a timeline and knows who runs where.
 pub(super) struct Walk<'a> {
     timeline: &'a Timeline,
-    /// Who runs on each CPU, and since when.
-    current: Vec<(TaskId, u64)>,
+    /// Who runs on each CPU, and since when, if that is known.
+    current: Vec<(TaskId, Option<u64>)>,
     /// Tasks of which the timeline has said how long they ran since they were switched in.
     accounted: HashSet<TaskId>,
 }
@@ -191,8 +191,7 @@ impl<'a> Walk<'a> {
                 left -= 1;
             }
         }
-        let start = timeline.first_time().map_or(0, |first| first.0);
-        let current = current.into_iter().map(|t| (t.unwrap_or(TaskId::NONE), start)).collect();
+        let current = current.into_iter().map(|t| (t.unwrap_or(TaskId::NONE), None)).collect();
         Walk { timeline, current, accounted: HashSet::new() }
     }
 
@@ -206,21 +205,32 @@ impl<'a> Walk<'a> {
         mut each: impl FnMut(&Hit<'a>) -> Result<(), E>,
     ) -> Result<(), E> {
         let (timeline, nr_cpus) = (self.timeline, self.current.len());
+        let mut seen = timeline.seen().iter().peekable();
         for e in timeline.iter().filter(|e| e.cpu.ix() < nr_cpus) {
+            while let Some(s) = seen.next_if(|s| s.since <= e.time) {
+                // Its own switch is missing.
+                let now = self.current.get_mut(s.cpu.ix()).filter(|n| timeline.is_idle(n.0));
+                if let Some(now) = now {
+                    *now = (s.task, Some(s.since.0));
+                }
+            }
             let (current, since) = self.current[e.cpu.ix()];
             let time = e.time.0;
             if e.kind == EventKind::Runtime {
                 self.accounted.insert(e.task);
             }
             let told = e.kind == EventKind::Switch && self.accounted.remove(&e.task);
-            if e.kind == EventKind::Switch && !told && self.task(e.task).pid != 0 {
-                let task = self.task(e.task);
-                let values = [Value::Comm(&task.comm), pid(task), Value::Number(time - since)];
+            // What it ran is known only of whom a switch brought here.
+            let ran = since.filter(|_| current == e.task).map(|since| time - since);
+            let task = self.task(e.task);
+            if let Some(ran) = ran.filter(|_| e.kind == EventKind::Switch && !told && task.pid != 0)
+            {
+                let values = [Value::Comm(&task.comm), pid(task), Value::Number(ran)];
                 each(&self.hit(&e, RUNTIME, current, &values))?;
             }
             each(&self.of(&e, current))?;
             if e.kind == EventKind::Switch {
-                self.current[e.cpu.ix()] = (TaskId(e.a), time);
+                self.current[e.cpu.ix()] = (TaskId(e.a), Some(time));
             }
         }
         Ok(())
