@@ -10,7 +10,7 @@
 //! | `perf_data`, `perf_records` | perf.data, as a file or through a pipe, of either byte order |
 //! | `trace_dat`, `ring_buffer` | trace.dat, versions 6 and 7, and the kernel's pages in it |
 //! | `perfetto`, `protobuf` | Perfetto's packets, columns of switches among them |
-//! | `trace_text` | the text of tracefs `trace` and of `perf script` |
+//! | `trace_text` | the text of tracefs `trace`, `trace-cmd report` and `perf script` |
 //! | `builder` | events in any order as a timeline |
 
 mod builder;

@@ -25,6 +25,31 @@ fn a_comm_may_hold_anything() {
     assert_eq!(r.timeline.tasks()[r.timeline.get(0).b as usize].pid, 7);
 }
 
+/// `trace-cmd report` with the plugin of libtraceevent shows the same events otherwise.
+#[test]
+fn the_form_of_the_plugin_is_the_same_trace() {
+    let report = b"cpus=2\n\
+    a b-c-7     [001]    10.000001: sched_waking:         comm=x: y pid=9 prio=120 target_cpu=000\n\
+    a b-c-7     [001]    10.000002: sched_wakeup:         x: y:9 [120] CPU:000\n\
+    <idle>-0    [000]    10.000009: sched_switch:         swapper/0:0 [120] R ==> x: y:9 [120]\n";
+    let (r, notes) = parse(report).unwrap();
+    assert_eq!(notes, Vec::<String>::new());
+    assert_eq!(shown(&r.timeline), shown(&parse(TEXT).unwrap().0.timeline));
+    let names: Vec<&str> = r.timeline.tasks().iter().map(|t| t.comm.as_str()).collect();
+    assert!(names.contains(&"x: y") && names.contains(&"swapper/0"), "{names:?}");
+    // An arrow in a name, a wakeup of an older kernel, and every kind of state.
+    let odd = b"a-7 [001] 1.000001: sched_switch: a ==> b: c:7 [98] D|K ==> d [1]:8 [120]\n\
+    d-8 [001] 1.000002: sched_wakeup_new: a ==> b: c:7 [98] success=1 CPU:001\n\
+    d-8 [001] 1.000003: sched_switch: d [1]:8 [120] + ==> a ==> b: c:7 [98]\n\
+    a-7 [001] 1.000004: sched_switch: a ==> b: c:7 [98] Z ==> swapper/1:0 [120]\n";
+    let (r, notes) = parse(odd).unwrap();
+    assert_eq!(notes, Vec::<String>::new());
+    let states: Vec<u32> = r.timeline.iter().map(|e| e.b).collect();
+    assert_eq!([states[0], states[2], states[3]], [0, 1, 2]);
+    assert_eq!(r.timeline.tasks().iter().find(|t| t.pid == 7).unwrap().comm, "a ==> b: c");
+    assert_eq!(r.timeline.tasks().iter().find(|t| t.pid == 8).unwrap().comm, "d [1]");
+}
+
 #[test]
 fn no_cut_or_changed_byte_makes_a_reader_panic() {
     for sample in samples() {
@@ -69,14 +94,15 @@ fn sample(format: TraceFormat) -> Vec<u8> {
     out.into_inner()
 }
 
+fn shown(t: &Timeline) -> Vec<(u64, EventKind, u16, String, u32)> {
+    let name = |id: u32| t.tasks()[id as usize].comm.clone();
+    let state = |e: &Event| if e.kind == EventKind::Switch { e.b } else { 0 };
+    let row = |e: Event| (e.time.0, e.kind, e.cpu.0, name(e.task.0), state(&e));
+    t.iter().map(row).collect()
+}
+
 #[test]
 fn what_was_written_is_read_again() {
-    let shown = |t: &Timeline| {
-        let name = |id: u32| t.tasks()[id as usize].comm.clone();
-        let state = |e: &Event| if e.kind == EventKind::Switch { e.b } else { 0 };
-        let row = |e: Event| (e.time.0, e.kind, e.cpu.0, name(e.task.0), state(&e));
-        t.iter().map(row).collect::<Vec<_>>()
-    };
     for (format, release) in [
         (TraceFormat::PerfData, Some("6.1.0-x")),
         (TraceFormat::TraceDat, Some("6.1.0-x")),

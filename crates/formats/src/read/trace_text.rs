@@ -1,7 +1,10 @@
-//! The text of tracefs `trace` and of `perf script`: one event a line.
+//! The text of tracefs `trace`, of `trace-cmd report` and of `perf script`: one event a line.
 //!
 //! A `comm` may hold spaces, dashes and colons, so a line is taken apart from its `[cpu]`: the
 //! thread id stands before it on the right, time and event behind it.
+//!
+//! libtraceevent's plugin, which the last two may use, has a form of its own for switches and
+//! wakeups: `comm:pid [prio]`, read from its end.
 
 use super::builder::{At, Builder, Named};
 use super::input::Input;
@@ -192,6 +195,51 @@ fn task<'a>(text: &'a str, prefix: &str) -> Option<Named<'a>> {
     Some(Named { pid, comm: comm.as_bytes(), prio })
 }
 
+/// A task as libtraceevent's plugin shows it: `comm:pid [prio]`.
+fn plugin_task(text: &str) -> Option<Named<'_>> {
+    let (who, prio) = text.strip_suffix(']')?.rsplit_once(" [")?;
+    let (comm, pid) = who.rsplit_once(':')?;
+    let prio = prio.parse::<i32>().ok()?.clamp(0, 255) as u8;
+    Some(Named { pid: pid.parse().ok()?, comm: comm.as_bytes(), prio })
+}
+
+/// `comm:pid [prio] S ==> comm:pid [prio]`
+fn plugin_switch(text: &str) -> Option<(Named<'_>, &str, Named<'_>)> {
+    text.match_indices(" ==> ").find_map(|(i, arrow)| {
+        let (prev, state) = text[..i].rsplit_once(' ')?;
+        Some((plugin_task(prev)?, state, plugin_task(&text[i + arrow.len()..])?))
+    })
+}
+
+/// `comm:pid [prio] CPU:000`, on older kernels with `success=1` before the CPU.
+fn plugin_wake(text: &str) -> Option<(Named<'_>, u32)> {
+    let (who, cpu) = text.rsplit_once(" CPU:")?;
+    let who = who.strip_suffix(" success=1").unwrap_or(who);
+    Some((plugin_task(who)?, cpu.parse::<u16>().ok()?.into()))
+}
+
+/// `prev_comm=… prev_state=S ==> next_comm=…`
+fn switch(text: &str) -> Option<(Named<'_>, &str, Named<'_>)> {
+    let (prev, next) = text.split_once(" ==> ")?;
+    let (_, state) = prev.rsplit_once("prev_state=")?;
+    Some((task(prev, "prev_")?, state, task(next, "next_")?))
+}
+
+/// `comm=… target_cpu=000`
+fn wake(text: &str) -> Option<(Named<'_>, u32)> {
+    Some((task(text, "")?, cpu(text, "target_cpu=")?))
+}
+
+/// What became of a task that was switched away, as `b` of a switch. The plugin has no letter for
+/// a state that only says that the task was preempted.
+fn state(letters: &str) -> Option<u32> {
+    Some(match letters.chars().next()? {
+        'R' | '+' => 1,
+        'X' | 'Z' => 2,
+        _ => 0,
+    })
+}
+
 /// The fields of `sched_stat_runtime`; its comm may hold anything.
 fn ran(rest: &str) -> Option<Ran> {
     let text = &rest[rest.rfind(" pid=")?..];
@@ -201,19 +249,15 @@ fn ran(rest: &str) -> Option<Ran> {
 
 /// Adds an event of the kinds that a timeline has; `None` if its fields are not as they should be.
 fn known(builder: &mut Builder, line: &Line) -> Option<()> {
-    let (at, rest) = (line.at, line.rest);
+    // `trace-cmd report` fills the event's name to a width.
+    let (at, rest) = (line.at, line.rest.trim());
     if let Some(tgid) = line.tgid {
         builder.tgid(line.pid, tgid);
     }
     let kind = match line.name {
         "sched_switch" => {
-            let (prev, next) = rest.split_once(" ==> ")?;
-            let state = match prev.rsplit_once("prev_state=")?.1.chars().next()? {
-                'R' => 1,
-                'X' | 'Z' => 2,
-                _ => 0,
-            };
-            builder.switch(at, task(prev, "prev_")?, state, task(next, "next_")?);
+            let (prev, left, next) = switch(rest).or_else(|| plugin_switch(rest))?;
+            builder.switch(at, prev, state(left)?, next);
             return Some(());
         }
         "sched_migrate_task" => {
@@ -229,6 +273,7 @@ fn known(builder: &mut Builder, line: &Line) -> Option<()> {
             return Some(());
         }
     };
-    builder.wake(at, kind, task(rest, "")?, cpu(rest, "target_cpu=")?);
+    let (who, target) = wake(rest).or_else(|| plugin_wake(rest))?;
+    builder.wake(at, kind, who, target);
     Some(())
 }
