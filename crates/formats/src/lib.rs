@@ -10,6 +10,7 @@
 //! | `xz` | `.xz`, damaged files included |
 //! | `table` | a table of integers addressed by column name |
 //! | `topology_text` | a dump of sysfs `cpu*/topology`, `cpu*/cache`, `node*` |
+//! | `lost` | events that a recorder lost |
 //! | `numbers` | the numbers by which perf.data and Perfetto name their parts |
 //! | `write` | timelines as perf.data, trace.dat, Perfetto, text |
 //! | `read` | recorded traces as timelines: perf.data, text of tracefs |
@@ -17,6 +18,7 @@
 
 pub mod error;
 pub mod kernel_file;
+pub mod lost;
 pub mod machine_file;
 mod numbers;
 pub mod read;

@@ -13,7 +13,12 @@ fn data(name: &str) -> PathBuf {
 #[track_caller]
 fn check(path: &Path, format: &str, release: &str, counts: [usize; 5]) {
     let r = read::open(path).unwrap();
-    assert_eq!((r.format, r.diagnostics.len(), r.lost), (format, 0, 0), "{:?}", r.diagnostics);
+    assert_eq!(
+        (r.format, r.diagnostics.len(), r.lost.total()),
+        (format, 0, 0),
+        "{:?}",
+        r.diagnostics
+    );
     assert_eq!(r.release.as_deref(), Some(release));
     let mut found = BTreeMap::new();
     for e in r.timeline.iter() {

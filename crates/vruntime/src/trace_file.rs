@@ -6,6 +6,7 @@ use std::fs::File;
 use std::io::BufWriter;
 use std::path::{Path, PathBuf};
 use vruntime_base::Timeline;
+use vruntime_formats::lost::Lost;
 use vruntime_formats::write::{Origin, TraceFormat, write_trace};
 use vruntime_kernel::record::RunRecord;
 use vruntime_machine::Arch;
@@ -54,6 +55,7 @@ impl TraceFile {
             },
             nr_cpus: run.nr_cpus,
             command: std::env::args().collect(),
+            lost: Lost::default(),
         };
         self.write(timeline, &origin)?;
         if timeline.len() == batch.timeline {

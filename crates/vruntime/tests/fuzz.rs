@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use vruntime::base::{Cpu, Event, EventKind, Ns, TaskId, TaskRow, Timeline};
 use vruntime::bench::{CountingAllocator, bytes_peak_since_reset, reset_bytes_peak};
+use vruntime::formats::lost::Lost;
 use vruntime::formats::machine_file::builtin_machine;
 use vruntime::formats::read;
 use vruntime::formats::write::{Origin, TraceFormat, write_trace};
@@ -146,6 +147,7 @@ fn seeds() -> Vec<(String, Vec<u8>)> {
         arch: "x86_64".into(),
         nr_cpus: 4,
         command: vec!["c".into()],
+        lost: Lost::default(),
     };
     for format in [
         TraceFormat::PerfData,

@@ -9,6 +9,7 @@ use std::sync::{Arc, OnceLock};
 use tempfile::TempDir;
 use vruntime::base::{EventKind, Ns, TaskId, Timeline};
 use vruntime::formats::kernel_file::kernel;
+use vruntime::formats::lost::Lost;
 use vruntime::formats::machine_file::builtin_machine;
 use vruntime::formats::write::{Origin, TraceFormat, write_trace};
 use vruntime::kernel::record::{RunSpec, Sampling};
@@ -45,6 +46,7 @@ fn sample() -> &'static Sample {
             arch: "x86_64".into(),
             nr_cpus: NR_CPUS,
             command: vec!["vruntime".into(), "run".into()],
+            lost: Lost::default(),
         };
         for name in ["perf.data", "trace.dat", "trace.pftrace", "trace.txt"] {
             let path = dir.path().join(name);

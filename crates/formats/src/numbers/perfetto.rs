@@ -24,6 +24,22 @@ pub(crate) mod bundle {
     pub(crate) const COMPACT_SCHED: u64 = 4;
 }
 
+/// `FtraceStats`.
+pub(crate) mod ftrace_stats {
+    pub(crate) const PHASE: u64 = 1;
+    pub(crate) const CPU_STATS: u64 = 2;
+    /// `FtraceStats.Phase`.
+    pub(crate) const START_OF_TRACE: u64 = 1;
+    pub(crate) const END_OF_TRACE: u64 = 2;
+    /// `FtraceCpuStats`.
+    pub(crate) mod cpu_stats {
+        pub(crate) const CPU: u64 = 1;
+        pub(crate) const OVERRUN: u64 = 3;
+        pub(crate) const COMMIT_OVERRUN: u64 = 4;
+        pub(crate) const DROPPED_EVENTS: u64 = 8;
+    }
+}
+
 /// `FtraceEvent`.
 pub(crate) mod event {
     pub(crate) const TIMESTAMP: u64 = 1;

@@ -29,6 +29,7 @@ mod tracing_data;
 mod zstd;
 
 use crate::error::{Diagnostic, FormatError};
+use crate::lost::Lost;
 use crate::numbers::perf_data::MAGIC;
 use builder::Builder;
 use input::Input;
@@ -57,7 +58,7 @@ pub struct Recorded {
     /// CPUs of the machine, where the file says it.
     pub nr_cpus: Option<u32>,
     /// Events that the recorder says it lost.
-    pub lost: u64,
+    pub lost: Lost,
     /// Damage that was stepped over. The list is bounded.
     pub diagnostics: Vec<Diagnostic>,
 }

@@ -69,6 +69,13 @@ impl Layout {
             identified,
         }
     }
+    /// The CPU in what `sample_id_all` puts behind a record that is no sample: the last word, but
+    /// for the identifier.
+    fn cpu_behind(&self, behind: Bytes) -> Option<u16> {
+        self.cpu?;
+        let last = behind.len().checked_sub(if self.identified { 16 } else { 8 })?;
+        u16::try_from(behind.u32(last)?).ok()
+    }
 }
 
 /// The layouts of all events.
@@ -237,8 +244,8 @@ impl<'a> Records<'a> {
     fn record(&mut self, kind: u32, r: Bytes, at: u64) -> Option<Outside> {
         match kind {
             record::SAMPLE => self.sample(r, at)?,
-            record::LOST => self.lost(r.u64(16)?, at),
-            record::LOST_SAMPLES => self.lost(r.u64(8)?, at),
+            record::LOST => self.lost(r, 16, at)?,
+            record::LOST_SAMPLES => self.lost(r, 8, at)?,
             record::COMM => {
                 let (tgid, pid) = (r.u32(8)?, r.u32(12)?);
                 self.state.builder.tgid(pid, tgid);
@@ -261,10 +268,14 @@ impl<'a> Records<'a> {
         Some(Outside::Nothing)
     }
 
-    fn lost(&mut self, n: u64, at: u64) {
-        let lost = &mut self.state.found.lost;
-        *lost = lost.saturating_add(n);
+    /// A record whose number of lost events stands at byte `place`.
+    fn lost(&mut self, r: Bytes, place: usize, at: u64) -> Option<()> {
+        let n = r.u64(place)?;
+        let behind = r.from(place + 8)?;
+        let cpu = self.state.layouts.of(r).and_then(|layout| layout.cpu_behind(behind));
+        self.state.found.lost.add(cpu, n);
         self.note(at, format!("the recorder lost {n} events"));
+        Some(())
     }
 
     fn compressed(&mut self, payload: Bytes, at: u64) {

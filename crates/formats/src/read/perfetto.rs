@@ -12,7 +12,7 @@ use super::input::Input;
 use super::protobuf::{Fields, Value, fields, numbers, varint};
 use super::{Glimpses, Notes, Recorded};
 use crate::numbers::perfetto::{
-    self as known, bundle, event, migrate, packet, process_tree, switch, wakeup,
+    self as known, bundle, event, ftrace_stats, migrate, packet, process_tree, switch, wakeup,
 };
 use std::collections::HashMap;
 use std::io::Read;
@@ -333,18 +333,20 @@ impl State {
 
     /// `FtraceStats` at the start and at the end.
     fn statistics(&mut self, stats: &[u8], at: u64) {
-        const END_OF_TRACE: u64 = 2;
-        let at_end = fields(stats).get(1).and_then(Value::number) == Some(END_OF_TRACE);
-        for (_, value) in fields(stats).flatten().filter(|f| f.0 == 2) {
+        use cpu_stats::{COMMIT_OVERRUN, CPU, DROPPED_EVENTS, OVERRUN};
+        use ftrace_stats::{CPU_STATS, END_OF_TRACE, PHASE, cpu_stats};
+        let at_end = fields(stats).get(PHASE).and_then(Value::number) == Some(END_OF_TRACE);
+        for (_, value) in fields(stats).flatten().filter(|f| f.0 == CPU_STATS) {
             let Some(of) = value.bytes().map(fields) else { continue };
             let number = |field: u64| of.get(field).and_then(Value::number).unwrap_or(0);
-            let sum = [3, 4, 8].iter().fold(0u64, |sum, f| sum.saturating_add(number(*f)));
-            let before = self.lost_before.entry(number(1)).or_default();
+            let kinds = [OVERRUN, COMMIT_OVERRUN, DROPPED_EVENTS];
+            let sum = kinds.iter().fold(0u64, |sum, f| sum.saturating_add(number(*f)));
+            let before = self.lost_before.entry(number(CPU)).or_default();
             let lost = sum.saturating_sub(*before);
             *before = sum;
             if at_end && lost > 0 {
-                self.found.lost = self.found.lost.saturating_add(lost);
-                let cpu = number(1);
+                let cpu = number(CPU);
+                self.found.lost.add(u16::try_from(cpu).ok(), lost);
                 self.notes.at(at, format!("the recorder lost {lost} events of CPU {cpu}"));
             }
         }

@@ -81,12 +81,17 @@ fn perf_sample() -> Vec<u8> {
 
 /// The text in another format.
 fn sample(format: TraceFormat) -> Vec<u8> {
+    sample_with(format, Lost::default())
+}
+
+fn sample_with(format: TraceFormat, lost: Lost) -> Vec<u8> {
     let origin = Origin {
         release: "6.1.0-x".into(),
         hostname: "h".into(),
         arch: "x86_64".into(),
         nr_cpus: 2,
         command: vec!["c".into()],
+        lost,
     };
     let mut out = std::io::Cursor::new(vec![]);
     let timeline = parse(TEXT).unwrap().0.timeline;
@@ -99,6 +104,60 @@ fn shown(t: &Timeline) -> Vec<(u64, EventKind, u16, String, u32)> {
     let state = |e: &Event| if e.kind == EventKind::Switch { e.b } else { 0 };
     let row = |e: Event| (e.time.0, e.kind, e.cpu.0, name(e.task.0), state(&e));
     t.iter().map(row).collect()
+}
+
+/// So many lost events of CPU 0 and of CPU 1.
+fn lost(of_0: u64, of_1: u64) -> Lost {
+    let mut lost = Lost::default();
+    lost.add(Some(0), of_0);
+    lost.add(Some(1), of_1);
+    lost
+}
+
+#[test]
+fn a_loss_survives_every_format() {
+    for format in [
+        TraceFormat::PerfData,
+        TraceFormat::TraceDat,
+        TraceFormat::Perfetto,
+        TraceFormat::FtraceText,
+    ] {
+        let (r, notes) = parse(&sample_with(format, lost(3, 1_234))).unwrap();
+        assert_eq!((r.lost, r.timeline.len()), (lost(3, 1_234), 3), "{format:?}");
+        assert_eq!(notes.len(), 2, "{notes:?}");
+    }
+}
+
+#[test]
+fn every_text_of_a_loss_is_known() {
+    let lines = "CPU:0 [LOST 12 EVENTS]\nCPU:1 [78 EVENTS DROPPED]\nCPU:1 [EVENTS DROPPED]\n\
+                 CPU:1 [LOST EVENTS]\n";
+    let (r, notes) = parse(&[lines.as_bytes(), TEXT].concat()).unwrap();
+    assert_eq!(r.lost, lost(12, 78));
+    assert_eq!(
+        notes,
+        [
+            "byte 0: the recorder lost 12 events of CPU 0",
+            "byte 23: the recorder lost 78 events of CPU 1",
+            "byte 49: the recorder lost some events of CPU 1 (and 1 more of the same)"
+        ]
+    );
+}
+
+/// The statistics of a CPU and its pages report the same loss: the greater counts.
+#[test]
+fn what_pages_say_is_missed_counts_once() {
+    for (said, expected) in [(0, 78), (50, 78), (100, 100)] {
+        let mut sample = sample_with(TraceFormat::TraceDat, lost(0, said));
+        let page = sample.len() - 4096;
+        let used = usize::from(u16::from_le_bytes([sample[page + 8], sample[page + 9]]));
+        // RB_MISSED_EVENTS and RB_MISSED_STORED; how many stands behind the events.
+        sample[page + 11] |= 0xc0;
+        sample[page + 16 + used] = 78;
+        let (r, notes) = parse(&sample).unwrap();
+        assert_eq!((r.lost, r.timeline.len()), (lost(0, expected), 3));
+        assert_eq!(notes.len(), 1 + usize::from(said > 0), "{notes:?}");
+    }
 }
 
 #[test]

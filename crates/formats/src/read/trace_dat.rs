@@ -14,6 +14,7 @@ use super::ring_buffer::{self, Layout};
 use super::tracepoint::{Taken, Tracepoints};
 use super::tracing_data::{self, Cursor};
 use super::{Glimpses, Notes, Recorded, zstd};
+use crate::lost::Lost;
 use std::io::Read;
 
 /// Ids of options that are of use here.
@@ -88,6 +89,9 @@ struct State {
     notes: Notes,
     points: Tracepoints,
     found: Recorded,
+    /// Overwritten before they were read: what the statistics say, and what the pages do.
+    overrun: Lost,
+    missed: Lost,
     layout: Layout,
     clock: Clock,
     buffers: Vec<Buffer>,
@@ -106,6 +110,8 @@ pub(super) fn read(input: &mut Input, glimpses: Glimpses) -> Result<(Recorded, N
         notes: Notes::default(),
         points: Tracepoints::default(),
         found: Recorded::default(),
+        overrun: Lost::default(),
+        missed: Lost::default(),
         layout: Layout::default(),
         clock: Clock::default(),
         buffers: vec![],
@@ -138,6 +144,10 @@ pub(super) fn read(input: &mut Input, glimpses: Glimpses) -> Result<(Recorded, N
         state.notes.at(end, "the description of the trace is cut short");
     }
     state.buffers(input);
+    state.overrun.at_least(&state.missed);
+    for (cpu, n) in state.overrun.by_cpu() {
+        state.found.lost.add(Some(cpu), n);
+    }
     Ok((state.found.with(state.builder), state.notes))
 }
 
@@ -360,12 +370,15 @@ impl State {
             let line = text.lines().find_map(|l| l.trim().strip_prefix(key))?;
             line.trim().parse::<u64>().ok()
         };
-        let lost = ["overrun:", "commit overrun:", "dropped events:"]
+        let overrun = number("overrun:").unwrap_or(0);
+        let other = ["commit overrun:", "dropped events:"]
             .iter()
             .fold(0u64, |sum, key| sum.saturating_add(number(key).unwrap_or(0)));
+        let lost = overrun.saturating_add(other);
         if lost > 0 {
-            self.found.lost = self.found.lost.saturating_add(lost);
             let cpu = number("CPU:").unwrap_or(0);
+            self.overrun.add(u16::try_from(cpu).ok(), overrun);
+            self.found.lost.add(u16::try_from(cpu).ok(), other);
             self.notes.at(at, format!("the recorder lost {lost} events of CPU {cpu}"));
         }
     }
@@ -505,6 +518,7 @@ impl State {
             Err(damage) => notes.at(at + damage.at as u64, damage.what),
             Ok(page) => {
                 if let Some(missed) = page.missed {
+                    self.missed.add(Some(cpu), missed.unwrap_or(0));
                     let n = missed.map_or("some".into(), |n| n.to_string());
                     notes.at(at, format!("{n} events of CPU {cpu} were lost before this page"));
                 }

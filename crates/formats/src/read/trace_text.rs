@@ -82,9 +82,10 @@ struct Text {
 impl Text {
     fn line(&mut self, raw: &[u8], at: u64) {
         let line = String::from_utf8_lossy(raw);
-        if let Some(n) = line.strip_prefix("CPU:").and_then(lost_events) {
-            self.found.lost = self.found.lost.saturating_add(n);
-            self.notes.at(at, format!("the recorder lost {n} events"));
+        if let Some((cpu, n)) = lost_events(&line) {
+            self.found.lost.add(Some(cpu), n.unwrap_or(0));
+            let n = n.map_or("some".into(), |n| n.to_string());
+            self.notes.at(at, format!("the recorder lost {n} events of CPU {cpu}"));
         } else if let Some(event) = event(&line) {
             self.events += 1;
             if known(&mut self.builder, &event).is_none() {
@@ -108,9 +109,17 @@ struct Line<'a> {
     rest: &'a str,
 }
 
-/// `3 [LOST 12 EVENTS]`
-fn lost_events(rest: &str) -> Option<u64> {
-    rest.split_once("[LOST ")?.1.split(' ').next()?.parse().ok()
+/// Which CPU lost events, and how many where that is known: `CPU:3 [LOST 12 EVENTS]` of the
+/// kernel, `CPU:3 [12 EVENTS DROPPED]` of trace-cmd, or either without the number.
+fn lost_events(line: &str) -> Option<(u16, Option<u64>)> {
+    let (cpu, what) = line.strip_prefix("CPU:")?.split_once(" [")?;
+    let words: Vec<&str> = what.trim_end().strip_suffix(']')?.split(' ').collect();
+    let n = match words[..] {
+        ["LOST", n, "EVENTS"] | [n, "EVENTS", "DROPPED"] => Some(n.parse().ok()?),
+        ["LOST", "EVENTS"] | ["EVENTS", "DROPPED"] => None,
+        _ => return None,
+    };
+    Some((cpu.parse().ok()?, n))
 }
 
 /// `comm-pid (tgid) [cpu] flags time: name: fields`

@@ -17,6 +17,9 @@ pub(super) fn write(timeline: &Timeline, origin: &Origin, out: &mut impl Write) 
         origin.nr_cpus
     )?;
     writeln!(out, "#\n#           TASK-PID     CPU#  |||||  TIMESTAMP  FUNCTION")?;
+    for (cpu, n) in origin.lost.by_cpu() {
+        writeln!(out, "CPU:{cpu} [LOST {n} EVENTS]")?;
+    }
     Walk::new(timeline, origin.nr_cpus).each(|hit| line(hit, out))?;
     out.flush()
 }

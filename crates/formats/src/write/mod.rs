@@ -16,6 +16,7 @@ mod trace_dat;
 mod tracepoints;
 mod tracing_data;
 
+use crate::lost::Lost;
 use std::io::{self, Seek, Write};
 use std::path::Path;
 use vruntime_base::Timeline;
@@ -63,6 +64,8 @@ pub struct Origin {
     pub nr_cpus: usize,
     /// The command line that made it.
     pub command: Vec<String>,
+    /// What its recorder lost.
+    pub lost: Lost,
 }
 
 /// Writes `timeline`. Nothing is held but a page per CPU.

@@ -48,7 +48,7 @@ pub(super) fn write(
         out.write_all(&(ids_at + 8 * i as u64).to_le_bytes())?;
         out.write_all(&8u64.to_le_bytes())?;
     }
-    let data_size = records(timeline, origin.nr_cpus, out)?;
+    let data_size = records(timeline, origin, out)?;
     let features = features(timeline, origin);
     let mut at = data_at + data_size + 16 * features.len() as u64;
     let mut flags = 0u64;
@@ -104,7 +104,7 @@ fn attribute(id: u64, first: bool) -> Vec<u8> {
 }
 
 /// Writes the records and says how many bytes they take.
-fn records(timeline: &Timeline, nr_cpus: usize, out: &mut impl Write) -> io::Result<u64> {
+fn records(timeline: &Timeline, origin: &Origin, out: &mut impl Write) -> io::Result<u64> {
     let mut written = 0;
     let mut record = Vec::with_capacity(256);
     let mut put = |kind: u32, misc: u16, body: &[u8]| {
@@ -121,11 +121,18 @@ fn records(timeline: &Timeline, nr_cpus: usize, out: &mut impl Write) -> io::Res
         record.extend_from_slice(&task.tgid.to_le_bytes());
         record.extend_from_slice(&task.pid.to_le_bytes());
         super::tracepoints::comm(&task.comm, &mut record);
-        trailer(&mut record, task.tgid, task.pid, start);
+        trailer(&mut record, task.tgid, task.pid, start, 0);
         put(record::COMM, 0, &record)?;
     }
+    for (cpu, n) in origin.lost.by_cpu() {
+        record.clear();
+        record.extend_from_slice(&identifier(0).to_le_bytes());
+        record.extend_from_slice(&n.to_le_bytes());
+        trailer(&mut record, 0, 0, start, cpu);
+        put(record::LOST, 0, &record)?;
+    }
     let mut in_round = 0;
-    Walk::new(timeline, nr_cpus).each(|hit| {
+    Walk::new(timeline, origin.nr_cpus).each(|hit| {
         record.clear();
         record.extend_from_slice(&identifier(hit.point).to_le_bytes());
         record.extend_from_slice(&hit.current.tgid.to_le_bytes());
@@ -152,10 +159,10 @@ fn records(timeline: &Timeline, nr_cpus: usize, out: &mut impl Write) -> io::Res
 }
 
 /// What `sample_id_all` puts behind a record that is no sample.
-fn trailer(record: &mut Vec<u8>, tgid: u32, pid: u32, time: u64) {
+fn trailer(record: &mut Vec<u8>, tgid: u32, pid: u32, time: u64, cpu: u16) {
     record.extend_from_slice(&tgid.to_le_bytes());
     record.extend_from_slice(&pid.to_le_bytes());
-    for word in [time, 0, identifier(0)] {
+    for word in [time, cpu.into(), identifier(0)] {
         record.extend_from_slice(&word.to_le_bytes());
     }
 }

@@ -1,15 +1,15 @@
 //! Perfetto's trace: protobuf packets with bundles of ftrace events per CPU.
 //!
 //! Source: `protos/perfetto/trace/{trace,trace_packet}.proto`, `ftrace/{ftrace_event_bundle,
-//! ftrace_event,sched}.proto` and `ps/process_tree.proto` of Perfetto. Only numbers and strings
-//! are needed, so the wire format is written by hand.
+//! ftrace_event,ftrace_stats,sched}.proto` and `ps/process_tree.proto` of Perfetto. Only numbers
+//! and strings are needed, so the wire format is written by hand.
 //!
 //! Departures: there is no message for `sched_stat_runtime`; the viewer finds run times by the
 //! switches.
 
 use super::Origin;
 use super::tracepoints::{Hit, MIGRATE, RUNTIME, SWITCH, Value, WAKEUP, WAKING, Walk};
-use crate::numbers::perfetto::{PACKET, bundle, event, packet, process_tree, wakeup};
+use crate::numbers::perfetto::{PACKET, bundle, event, ftrace_stats, packet, process_tree, wakeup};
 use std::io::{self, Write};
 use vruntime_base::Timeline;
 
@@ -35,6 +35,10 @@ pub(super) fn write(timeline: &Timeline, origin: &Origin, out: &mut impl Write) 
     })?;
     for (cpu, (_, bundle)) in bundles.iter_mut().enumerate().filter(|(_, b)| b.0 > 0) {
         flush(out, cpu, bundle)?;
+    }
+    if origin.lost.total() > 0 {
+        packet(out, packet::FTRACE_STATS, &statistics(origin, ftrace_stats::START_OF_TRACE))?;
+        packet(out, packet::FTRACE_STATS, &statistics(origin, ftrace_stats::END_OF_TRACE))?;
     }
     out.flush()
 }
@@ -89,6 +93,20 @@ fn event(hit: &Hit, message: u64) -> Vec<u8> {
         number(event::COMMON_FLAGS, hit.flags.into(), &mut out);
     }
     bytes(message, &fields, &mut out);
+    out
+}
+
+/// What was lost: the viewer takes the difference of start and end.
+fn statistics(origin: &Origin, phase: u64) -> Vec<u8> {
+    use ftrace_stats::{CPU_STATS, END_OF_TRACE, PHASE, cpu_stats};
+    let mut out = Vec::new();
+    number(PHASE, phase, &mut out);
+    for (cpu, n) in origin.lost.by_cpu() {
+        let mut row = Vec::new();
+        number(cpu_stats::CPU, cpu.into(), &mut row);
+        number(cpu_stats::OVERRUN, if phase == END_OF_TRACE { n } else { 0 }, &mut row);
+        bytes(CPU_STATS, &row, &mut out);
+    }
     out
 }
 

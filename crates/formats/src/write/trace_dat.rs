@@ -56,12 +56,16 @@ pub(super) fn write(
 /// What the file says of its machine; trace-cmd converts no file without.
 fn options(origin: &Origin, out: &mut Vec<u8>) {
     const DONE: u16 = 0;
+    const CPUSTAT: u16 = 2;
     const UNAME: u16 = 5;
     const CPUCOUNT: u16 = 8;
     let uname = format!("Linux {} {} {}\0", origin.hostname, origin.release, origin.arch);
     out.extend_from_slice(b"options  \0");
     let nr_cpus = (origin.nr_cpus as u32).to_le_bytes();
-    for (id, option) in [(UNAME, uname.as_bytes()), (CPUCOUNT, &nr_cpus)] {
+    let lost = origin.lost.by_cpu().map(|(cpu, n)| format!("CPU: {cpu}\noverrun: {n}\n\0"));
+    let lost: Vec<String> = lost.collect();
+    let known = [(UNAME, uname.as_bytes()), (CPUCOUNT, &nr_cpus)];
+    for (id, option) in known.into_iter().chain(lost.iter().map(|l| (CPUSTAT, l.as_bytes()))) {
         out.extend_from_slice(&id.to_le_bytes());
         out.extend_from_slice(&(option.len() as u32).to_le_bytes());
         out.extend_from_slice(option);

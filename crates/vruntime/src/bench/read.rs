@@ -8,6 +8,7 @@ use nix::sys::time::TimeValLike;
 use std::io::BufWriter;
 use std::path::Path;
 use std::process::{Command, Stdio};
+use vruntime_formats::lost::Lost;
 use vruntime_formats::read;
 use vruntime_formats::write::{Origin, TraceFormat, write_trace};
 use vruntime_kernel::simulate::run;
@@ -33,6 +34,7 @@ pub(super) fn measure(percent: u64, rows: &mut Vec<Row>) -> Result<(), Failure> 
         arch: "x86_64".into(),
         nr_cpus: record.nr_cpus,
         command: vec!["vruntime".into(), "bench".into()],
+        lost: Lost::default(),
     };
     let mut out = BufWriter::with_capacity(1 << 20, file.reopen().map_err(failed)?);
     write_trace(TraceFormat::PerfData, &record.timeline, &origin, &mut out).map_err(failed)?;

@@ -96,7 +96,8 @@ fn origin(recorded: &Recorded) -> Origin {
         };
         other.max(e.cpu.0.into())
     });
-    let seen = seen.max().map_or(0, |cpu| cpu + 1);
+    let lost = recorded.lost.by_cpu().map(|(cpu, _)| u32::from(cpu));
+    let seen = seen.chain(lost).max().map_or(0, |cpu| cpu + 1);
     // A file that says it has more CPUs than there can be is damaged.
     let said = recorded.nr_cpus.filter(|n| *n <= 1 << 16).unwrap_or(0);
     Origin {
@@ -105,6 +106,7 @@ fn origin(recorded: &Recorded) -> Origin {
         arch: known(&recorded.arch),
         nr_cpus: seen.max(said).max(1) as usize,
         command: std::env::args().collect(),
+        lost: recorded.lost.clone(),
     }
 }
 

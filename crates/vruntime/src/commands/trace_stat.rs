@@ -51,7 +51,7 @@ pub fn stat(args: &TraceStatArgs) -> Result<Done, Failure> {
             "schema": "vruntime/trace-stat/1",
             "format": recorded.format,
             "release": recorded.release,
-            "lost": recorded.lost,
+            "lost": recorded.lost.total(),
             "diagnostics": notes,
             "stats": super::to_json(&stats)?,
             "causes": super::to_json(&causes)?,
@@ -101,7 +101,7 @@ fn stat_text(
         "{}, kernel {release}, {:.3} ms, {} events lost\n",
         recorded.format,
         ms(stats.span_ns),
-        recorded.lost
+        recorded.lost.total()
     );
     for d in &recorded.diagnostics {
         out += &format!("note: {d}\n");
