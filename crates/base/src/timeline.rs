@@ -41,6 +41,21 @@ pub struct Event {
     pub cause: Option<&'static Cause>,
     /// `common_flags`: see [`flag`]; 0 where they are not known.
     pub flags: u8,
+    /// The kernel's priority of `task` at this moment: −1 deadline, 0 … 99 real time (99 less the
+    /// real-time priority), 100 … 139 120 plus nice. [`EventKind::Runtime`] does not tell it.
+    pub prio: i16,
+    /// [`EventKind::Switch`]: the same of the next task.
+    pub next_prio: i16,
+}
+
+impl Event {
+    /// An event of an ordinary task that nothing more is known of.
+    pub const fn new(time: Ns, cpu: Cpu, kind: EventKind, task: TaskId) -> Event {
+        let (prio, next_prio) = (Event::NICE_0, Event::NICE_0);
+        Event { time, cpu, kind, task, a: 0, b: 0, cause: None, flags: 0, prio, next_prio }
+    }
+    /// Priority of nice 0, as idle tasks have it, too.
+    pub const NICE_0: i16 = 120;
 }
 
 /// Bits of `common_flags` (`enum trace_flag_type`), the same in every release.
@@ -79,8 +94,6 @@ pub struct TaskRow {
     pub pid: u32,
     /// Process id.
     pub tgid: u32,
-    /// The kernel's priority, 0 … 139: 99 less the real-time priority, or 120 plus nice.
-    pub prio: u8,
 }
 
 /// Events in order of time, held by columns.
@@ -94,6 +107,7 @@ pub struct Timeline {
     b: Vec<u32>,
     cause: Vec<Option<&'static Cause>>,
     flags: Vec<u8>,
+    prios: Vec<[i16; 2]>,
     tasks: Vec<TaskRow>,
     seen: Vec<SeenRunning>,
 }
@@ -110,6 +124,7 @@ impl Timeline {
         self.b.push(e.b);
         self.cause.push(e.cause);
         self.flags.push(e.flags);
+        self.prios.push([e.prio, e.next_prio]);
     }
     /// Names the tasks, by [`TaskId`].
     pub fn name_tasks(&mut self, tasks: Vec<TaskRow>) {
@@ -166,6 +181,8 @@ impl Timeline {
             b: self.b[i],
             cause: self.cause[i],
             flags: self.flags[i],
+            prio: self.prios[i][0],
+            next_prio: self.prios[i][1],
         }
     }
     /// All rows in order.

@@ -111,15 +111,11 @@ impl Sim {
         cause: &'static Cause,
     ) {
         self.stats.count.cpu_migrations += 1;
-        self.stats.event(Event {
-            time: at,
-            cpu: c,
-            kind: EventKind::Migrate,
-            task: p,
+        self.trace(Event {
             a: u32::from(from.0),
             b: u32::from(to.0),
             cause: Some(cause),
-            flags: self.trace_flags(c),
+            ..Event::new(at, c, EventKind::Migrate, p)
         });
     }
 }

@@ -310,14 +310,14 @@ impl Sim {
         self.stats.count.context_switches += 1;
         let prev_idle = prev.ix() < nr_cpus;
         self.stats.task_clock(c, prev, at);
-        let t = &mut self.sh.tasks[prev.ix()];
-        let stays = t.state == TaskState::Running;
+        let state = self.sh.tasks[prev.ix()].state;
+        let stays = state == TaskState::Running;
         let step = self.tasks[prev.ix()].step;
         let why: &'static Cause = if prev_idle {
             &IDLE_WOKEN
         } else if !stays {
             self.stats.count.voluntary_switches += 1;
-            match t.state {
+            match state {
                 TaskState::Dead => &EXITS,
                 _ => self.tasks[prev.ix()].waits_for.cause(),
             }
@@ -327,18 +327,14 @@ impl Sim {
             cause.unwrap_or(if at_exit { &PREEMPTED } else { &WOKEN_BEFORE_SLEPT })
         };
         self.stats.switches.count(why);
-        self.stats.event(Event {
-            time: at,
-            cpu: c,
-            kind: EventKind::Switch,
-            task: prev,
+        self.trace(Event {
             a: next.0,
-            b: match t.state {
+            b: match state {
                 TaskState::Dead => 2,
                 _ => u32::from(stays && !prev_idle),
             },
             cause: Some(why),
-            flags: self.trace_flags(c),
+            ..Event::new(at, c, EventKind::Switch, prev)
         });
     }
 }

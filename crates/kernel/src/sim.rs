@@ -99,7 +99,7 @@ impl Sim {
 
     /// `tracing_gen_ctx`: what the scheduler's events on `c` tell of it. Interrupts are off there.
     #[inline]
-    pub(crate) fn trace_flags(&self, c: Cpu) -> u8 {
+    fn trace_flags(&self, c: Cpu) -> u8 {
         let cpu = &self.cpus[c.ix()];
         let resched = self.sh.rqs[c.ix()].need_resched || self.resched.iter().any(|r| r.0 == c);
         let bit = |set: bool, bit: u8| if set { bit } else { 0 };
@@ -112,18 +112,35 @@ impl Sim {
     /// Events of what a hook that `c` called at `at` accounted.
     #[cold]
     fn note_accounted(&mut self, c: Cpu, at: Ns) {
-        let flags = self.trace_flags(c);
-        for (task, ran) in self.sh.accounted.iter_mut().flat_map(|list| list.drain(..)) {
-            self.stats.event(Event {
-                time: at,
-                cpu: c,
-                kind: EventKind::Runtime,
-                task,
-                a: ran.0 as u32,
-                b: (ran.0 >> 32) as u32,
-                cause: None,
-                flags,
-            });
+        let Some(mut list) = self.sh.accounted.take() else { return };
+        for (task, ran) in list.drain(..) {
+            let (a, b) = (ran.0 as u32, (ran.0 >> 32) as u32);
+            self.trace(Event { a, b, ..Event::new(at, c, EventKind::Runtime, task) });
+        }
+        self.sh.accounted = Some(list);
+    }
+
+    /// Puts an event on `e.cpu` into the timeline, with what is known there of the moment.
+    #[inline]
+    pub(crate) fn trace(&mut self, e: Event) {
+        if self.stats.keeps_events() {
+            let flags = self.trace_flags(e.cpu);
+            let next_prio = match e.kind {
+                EventKind::Switch => self.prio(TaskId(e.a)),
+                _ => e.next_prio,
+            };
+            self.stats.event(Event { flags, prio: self.prio(e.task), next_prio, ..e });
+        }
+    }
+
+    /// `p->prio`: see [`Event::prio`].
+    fn prio(&self, p: TaskId) -> i16 {
+        let is_stopper = (self.cpus.len()..2 * self.cpus.len()).contains(&p.ix());
+        let t = &self.sh.tasks[p.ix()];
+        match i16::from(t.rt_priority) {
+            _ if is_stopper => 0,
+            0 => Event::NICE_0 + i16::from(t.nice),
+            rt => 99 - rt,
         }
     }
 

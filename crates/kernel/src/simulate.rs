@@ -264,11 +264,6 @@ impl Sim {
         let nr_cpus = self.cpus.len();
         let mut first_of_mm = BTreeMap::new();
         let row = |(i, t): (usize, &vruntime_sched::task::Task)| {
-            let prio = match t.rt_priority {
-                _ if (nr_cpus..2 * nr_cpus).contains(&i) => 0,
-                0 => (120 + i32::from(t.nice)) as u8,
-                rt => 99 - rt,
-            };
             let (comm, pid) = match (i < nr_cpus, i < 2 * nr_cpus) {
                 (true, _) => (format!("swapper/{i}"), 0),
                 (_, true) => (format!("migration/{}", i - nr_cpus), i as u32 + 1),
@@ -278,7 +273,7 @@ impl Sim {
                 true => pid,
                 false => *first_of_mm.entry(t.mm).or_insert(pid),
             };
-            TaskRow { comm, pid, tgid, prio }
+            TaskRow { comm, pid, tgid }
         };
         self.sh.tasks.iter().enumerate().map(row).collect()
     }

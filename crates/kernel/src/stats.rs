@@ -150,15 +150,18 @@ impl Stats {
         }
     }
 
-    /// Keeps an event if a timeline was asked for.
+    /// True if a timeline was asked for and is not full.
     #[inline]
+    pub(crate) fn keeps_events(&self) -> bool {
+        self.timeline.len() < self.timeline_max
+    }
+
+    /// Keeps an event.
     pub(crate) fn event(&mut self, mut e: Event) {
-        if self.timeline.len() < self.timeline_max {
-            // Costs inside one event put it a little ahead of the clock; keep the order.
-            if let Some(last) = self.timeline.last_time() {
-                e.time = e.time.max(last);
-            }
-            self.timeline.push(e);
+        // Costs inside one event put it a little ahead of the clock; keep the order.
+        if let Some(last) = self.timeline.last_time() {
+            e.time = e.time.max(last);
         }
+        self.timeline.push(e);
     }
 }

@@ -72,15 +72,10 @@ impl Sim {
         }
         self.stats.count.wakeups += 1;
         self.tasks[p.ix()].woken_at = self.now;
-        self.stats.event(Event {
-            time: self.now,
-            cpu: c,
-            kind: EventKind::Waking,
-            task: p,
+        self.trace(Event {
             a: u32::from(prev.0),
             b: self.curr(c).0,
-            cause: None,
-            flags: self.trace_flags(c),
+            ..Event::new(self.now, c, EventKind::Waking, p)
         });
         self.cpus[c.ix()].wake = WakeOp { p, target: prev, sync, migrated: false, new: false };
         if self.sh.tasks[p.ix()].on_rq {
@@ -278,15 +273,9 @@ impl Sim {
         if !new {
             self.sh.rqs[target.ix()].update_avg_idle(at);
         }
-        self.stats.event(Event {
-            time: at,
-            cpu: c,
-            kind: if new { EventKind::WakeupNew } else { EventKind::Wakeup },
-            task: p,
+        self.trace(Event {
             a: u32::from(target.0),
-            b: 0,
-            cause: None,
-            flags: self.trace_flags(c),
+            ..Event::new(at, c, if new { EventKind::WakeupNew } else { EventKind::Wakeup }, p)
         });
         at + cost
     }
@@ -331,16 +320,7 @@ impl Sim {
                 s.wakeup_preempt(cx, target, p, WakeFlags { sync, ..WakeFlags::default() });
             }
         });
-        self.stats.event(Event {
-            time: at,
-            cpu: c,
-            kind: EventKind::Wakeup,
-            task: p,
-            a: u32::from(target.0),
-            b: 0,
-            cause: None,
-            flags: self.trace_flags(c),
-        });
+        self.trace(Event { a: u32::from(target.0), ..Event::new(at, c, EventKind::Wakeup, p) });
         at += cost;
         if running {
             self.tasks[p.ix()].woken_at = Ns::ZERO;

@@ -17,7 +17,7 @@ use std::collections::BTreeMap;
 use vruntime_base::{Event, EventKind, TaskId, Timeline};
 
 /// `kernel/sched`: priorities below are real-time (or deadline, or a stopper).
-const MAX_RT_PRIO: u8 = 100;
+const MAX_RT_PRIO: i16 = 100;
 
 /// Counts by name.
 type Counts = BTreeMap<&'static str, u64>;
@@ -87,9 +87,6 @@ impl<'a> Judge<'a> {
     fn is_idle(&self, task: u32) -> bool {
         self.timeline.is_idle(TaskId(task))
     }
-    fn prio(&self, task: u32) -> Option<u8> {
-        self.timeline.tasks().get(task as usize).map(|t| t.prio)
-    }
     fn is_stopper(&self, task: u32) -> bool {
         self.timeline.tasks().get(task as usize).is_some_and(|t| t.comm.starts_with("migration/"))
     }
@@ -135,11 +132,10 @@ impl<'a> Judge<'a> {
         if self.is_idle(e.task.0) {
             return if woken_here { "idle: task woken" } else { "idle: task pulled" };
         }
-        let outranks = |next: u8, prev: u8| next < MAX_RT_PRIO && next < prev;
         match e.b {
             0 => "blocks",
             2 => "exits",
-            _ if self.prio(e.a).zip(self.prio(e.task.0)).is_some_and(|(n, p)| outranks(n, p)) => {
+            _ if e.next_prio < MAX_RT_PRIO && e.next_prio < e.prio => {
                 "preempted by a higher priority"
             }
             _ if woken_here => "preempted, a task was woken here",
@@ -205,20 +201,21 @@ mod tests {
 
     /// Tasks: 0 idle, 1 and 2 ordinary, 3 FIFO, 4 the stopper.
     fn judged(events: &[(u16, EventKind, u32, u32, u32)]) -> Vec<String> {
-        let row = |comm: &str, pid, prio| TaskRow { comm: comm.into(), pid, tgid: pid, prio };
+        let row = |comm: &str, pid| TaskRow { comm: comm.into(), pid, tgid: pid };
+        let prio_of = |task: u32| [120, 120, 120, 19, 0][task as usize];
         let mut t = Timeline::default();
         for (i, &(cpu, kind, task, a, b)) in events.iter().enumerate() {
             let (time, cpu, task) = (Ns(i as u64), Cpu(cpu), TaskId(task));
-            t.push(Event { time, cpu, kind, task, a, b, cause: None, flags: 0 });
+            let prio = prio_of(task.0);
+            let next_prio = if kind == Switch { prio_of(a) } else { Event::NICE_0 };
+            t.push(Event { a, b, prio, next_prio, ..Event::new(time, cpu, kind, task) });
         }
-        let fifo = row("cyclictest", 12, 19);
-        let stopper = row("migration/0", 13, 0);
         t.name_tasks(vec![
-            row("swapper/0", 0, 120),
-            row("A", 10, 120),
-            row("B", 11, 120),
-            fifo,
-            stopper,
+            row("swapper/0", 0),
+            row("A", 10),
+            row("B", 11),
+            row("cyclictest", 12),
+            row("migration/0", 13),
         ]);
         let c = timeline_causes(&t);
         let line = |(name, n): &(&'static str, Vec<u64>)| format!("{name} {}", n[0]);

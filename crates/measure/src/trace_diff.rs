@@ -114,18 +114,10 @@ mod tests {
         let mut t = Timeline::default();
         for i in 0..n {
             let (task, a) = if i % 2 == 0 { (1, 2) } else { (2, 1) };
-            t.push(Event {
-                time: Ns(i * period),
-                cpu: Cpu(0),
-                kind: EventKind::Switch,
-                task: TaskId(task),
-                a,
-                b: 1,
-                cause: None,
-                flags: 0,
-            });
+            let event = Event::new(Ns(i * period), Cpu(0), EventKind::Switch, TaskId(task));
+            t.push(Event { a, b: 1, ..event });
         }
-        let row = |comm: &str, pid| TaskRow { comm: comm.into(), pid, tgid: pid, prio: 120 };
+        let row = |comm: &str, pid| TaskRow { comm: comm.into(), pid, tgid: pid };
         t.name_tasks(vec![row("swapper", 0), row("A", 1), row("B", 2)]);
         t
     }
@@ -167,7 +159,7 @@ mod tests {
             [(12_000, Switch, 2, 0, 0), (30_000, Wakeup, 2, 0, 0), (39_000, Switch, 0, 2, 0)];
         for (time, kind, task, a, b) in rows {
             let (time, cpu, task) = (Ns(time), Cpu(0), TaskId(task));
-            t.push(Event { time, cpu, kind, task, a, b, cause: None, flags: 0 });
+            t.push(Event { a, b, ..Event::new(time, cpu, kind, task) });
         }
         for slices in [1, 2, 7, 40] {
             let d = trace_diff([("a", &t), ("a", &t)], slices, Sig::Interval);

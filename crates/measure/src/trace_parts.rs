@@ -140,7 +140,7 @@ mod tests {
         for time in [100, 129] {
             let (time, kind) = (Ns(time), EventKind::Runtime);
             let (cpu, task) = (Cpu(0), TaskId(0));
-            t.push(Event { time, cpu, kind, task, a: 0, b: 0, cause: None, flags: 0 });
+            t.push(Event::new(time, cpu, kind, task));
         }
         Parts::new(&t, 3)
     }

@@ -62,7 +62,7 @@ mod tests {
         let mut t = Timeline::default();
         for &(time, cpu, kind, task, a, b) in rows {
             let (time, cpu, task) = (Ns(time), Cpu(cpu), TaskId(task));
-            t.push(Event { time, cpu, kind, task, a, b, cause: None, flags: 0 });
+            t.push(Event { a, b, ..Event::new(time, cpu, kind, task) });
         }
         t
     }

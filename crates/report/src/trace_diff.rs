@@ -68,7 +68,7 @@ mod tests {
         for i in 0..100 {
             let (time, task) = (Ns(i * period), TaskId(1 + i as u32 % 2));
             let (cpu, kind, a) = (Cpu(0), EventKind::Switch, 2 - i as u32 % 2);
-            t.push(Event { time, cpu, kind, task, a, b: 1, cause: None, flags: 0 });
+            t.push(Event { a, b: 1, ..Event::new(time, cpu, kind, task) });
         }
         t
     }

@@ -51,7 +51,7 @@ pub fn plain_trace(r: &Recorded, cpus: &CpuNumbers) -> (Trace, usize) {
         };
         let number = |c: Option<Cpu>| c.map_or(-1, |c| i64::from(c.0));
         let (from, to) = (number(from), number(to));
-        let side = |id: u32, prio: u8| -> Side {
+        let side = |id: u32, prio: i16| -> Side {
             let pid = r.timeline.tasks().get(id as usize).map_or(0, |t| i64::from(t.pid));
             Side { pid, prio: i64::from(prio), ..Side::default() }
         };
@@ -63,8 +63,8 @@ pub fn plain_trace(r: &Recorded, cpus: &CpuNumbers) -> (Trace, usize) {
             EventKind::Migrate => (RowKind::Migrate, from, to),
             EventKind::Runtime => continue,
         };
-        let p = side(e.task.0, d.prio);
-        let n = (kind == RowKind::Switch).then(|| side(e.a, d.next_prio));
+        let p = side(e.task.0, e.prio);
+        let n = (kind == RowKind::Switch).then(|| side(e.a, e.next_prio));
         let here = &mut running[cpu.ix()];
         let curr_pid = match kind {
             RowKind::Switch => p.pid,

@@ -193,11 +193,11 @@ fn timeline() -> Timeline {
             _ => (EventKind::Switch, std::mem::replace(&mut running[cpu], task), task, 1),
         };
         let (time, cpu, task) = (Ns(1_000 + i * i * 1_000), Cpu(cpu as u16), TaskId(task));
-        t.push(Event { time, cpu, kind, task, a, b, cause: None, flags: 0 });
+        t.push(Event { a, b, ..Event::new(time, cpu, kind, task) });
     }
     let row = |i: u32| {
         let pid = i.saturating_sub(3) * 100;
-        TaskRow { comm: format!("task {i}"), pid, tgid: pid, prio: 120 }
+        TaskRow { comm: format!("task {i}"), pid, tgid: pid }
     };
     t.name_tasks((0..10).map(row).collect());
     t

@@ -392,7 +392,49 @@ fn a_converted_trace_has_the_same_figures() {
     assert!(piped == std::fs::read(path("e.dat")).unwrap());
 }
 
-/// A file of version 7 with compressed sections, as trace-cmd itself makes it.
+/// C is ordinary first, then FIFO, and preempts only then; D has a deadline.
+#[test]
+fn a_priority_is_that_of_its_moment() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = |name: &str| dir.path().join(name).to_str().unwrap().to_owned();
+    let switches = [
+        ("B-11", 120, "C-10", 120),
+        ("C-10", 120, "B-11", 120),
+        ("B-11", 120, "C-10", 19),
+        ("C-10", 19, "D-12", -1),
+        ("D-12", -1, "B-11", 120),
+    ];
+    let mut text = String::new();
+    for (i, (from, prio, to, next_prio)) in switches.into_iter().enumerate() {
+        let (prev, next) = (from.split_once('-').unwrap(), to.split_once('-').unwrap());
+        text += &format!(
+            "{from} [000] d... 100.00{i}000: sched_switch: prev_comm={} prev_pid={} \
+             prev_prio={prio} prev_state=R ==> next_comm={} next_pid={} next_prio={next_prio}\n",
+            prev.0, prev.1, next.0, next.1
+        );
+    }
+    std::fs::write(path("a.txt"), text).unwrap();
+    let prios = |file: &str| -> Vec<(i16, i16)> {
+        let timeline = vruntime::formats::read::open(file.as_ref()).unwrap().timeline;
+        timeline
+            .iter()
+            .filter(|e| e.kind == EventKind::Switch)
+            .map(|e| (e.prio, e.next_prio))
+            .collect()
+    };
+    let expected = switches.map(|s| (s.1, s.3));
+    let mut last = path("a.txt");
+    for name in ["b.data", "c.dat", "d.pftrace", "e.txt"] {
+        let next = path(name);
+        vruntime(&["trace", "convert", &last, &next]);
+        assert_eq!(prios(&next), expected, "{last} to {next}");
+        last = next;
+    }
+    let stat = String::from_utf8(vruntime(&["trace", "stat", &last])).unwrap();
+    let row = stat.lines().find(|l| l.contains("preempted by a higher priority")).unwrap();
+    assert!(row.ends_with("40.0 %"), "two of five: {row}");
+}
+
 /// The switch to B is missing, but B is seen to wake C; that of D is missing, and nobody saw it.
 #[test]
 fn who_runs_without_a_switch_runs_in_a_converted_trace_too() {
@@ -423,6 +465,7 @@ fn who_runs_without_a_switch_runs_in_a_converted_trace_too() {
     }
 }
 
+/// A file of version 7 with compressed sections, as trace-cmd itself makes it.
 #[test]
 fn what_trace_cmd_converts_to_version_7_is_read() {
     let v6 = sample().dir.path().join("trace.dat");

@@ -9,7 +9,15 @@ use vruntime_base::{Cpu, Event, EventKind, Ns, SeenRunning, TaskId, TaskRow, Tim
 pub(super) struct Named<'a> {
     pub pid: u32,
     pub comm: &'a [u8],
-    pub prio: u8,
+    /// See [`Event::prio`].
+    pub prio: i16,
+}
+
+impl Named<'_> {
+    /// A priority as a file holds it; a damaged file may hold anything.
+    pub fn prio_from(raw: impl Into<i64>) -> i16 {
+        raw.into().clamp(-1, 139) as i16
+    }
 }
 
 /// Where and when.
@@ -89,7 +97,7 @@ impl Builder {
             _ => self.threads.get_or_insert(pid, next),
         };
         if id == next {
-            let row = TaskRow { pid, tgid: pid, prio: 120, ..TaskRow::default() };
+            let row = TaskRow { pid, tgid: pid, ..TaskRow::default() };
             self.tasks.push(Task { row, comm: vec![], told: 0 });
         }
         id
@@ -104,7 +112,6 @@ impl Builder {
                 task.comm.extend_from_slice(who.comm);
             }
         }
-        task.row.prio = who.prio;
         id
     }
     /// `pid` is a thread of process `tgid`.
@@ -124,10 +131,11 @@ impl Builder {
             }
         }
     }
-    fn push(&mut self, at: At, kind: EventKind, task: u32, a: u32, b: u32, prios: (u8, u8)) {
-        let (time, cpu, task) = (Ns(at.time), Cpu(at.cpu), TaskId(task));
-        let event =
-            Event { time, cpu, kind, task, a, b, cause: None, flags: at.flags.unwrap_or(0) };
+    fn push(&mut self, at: At, kind: EventKind, task: u32, a: u32, b: u32, prios: [i16; 2]) {
+        let flags = at.flags.unwrap_or(0);
+        let [prio, next_prio] = prios;
+        let event = Event::new(Ns(at.time), Cpu(at.cpu), kind, TaskId(task));
+        let event = Event { a, b, flags, prio, next_prio, ..event };
         match &mut self.full {
             None => {
                 self.latest = self.latest.max(at.time);
@@ -135,8 +143,7 @@ impl Builder {
             }
             Some(full) => {
                 let (curr, order) = (at.pid.unwrap_or(0), full.order());
-                let (prio, next_prio) = prios;
-                let detail = Detail { curr, prio, next_prio, flags: at.flags, order };
+                let detail = Detail { curr, flags: at.flags, order };
                 full.events.push((event, detail));
             }
         }
@@ -148,7 +155,14 @@ impl Builder {
         }
         if let (true, Some(ran)) = (self.runtimes, ran) {
             let (task, ns) = (self.id(ran.pid, at.cpu), ran.runtime);
-            self.push(at, EventKind::Runtime, task, ns as u32, (ns >> 32) as u32, (0, 0));
+            self.push(
+                at,
+                EventKind::Runtime,
+                task,
+                ns as u32,
+                (ns >> 32) as u32,
+                [Event::NICE_0; 2],
+            );
         }
         if let Some(full) = &mut self.full {
             let (curr, order) = (at.pid.unwrap_or(0), full.order());
@@ -176,7 +190,7 @@ impl Builder {
             self.idle_since.resize(cpu + 1, None);
         }
         self.idle_since[cpu] = (next.pid == 0).then_some(at.time);
-        self.push(at, EventKind::Switch, prev_id, next_id, state, (prev.prio, next.prio));
+        self.push(at, EventKind::Switch, prev_id, next_id, state, [prev.prio, next.prio]);
     }
     /// One of the three steps of a wakeup.
     pub fn wake(&mut self, at: At, kind: EventKind, who: Named, target: u32) {
@@ -186,13 +200,13 @@ impl Builder {
             (EventKind::Waking, Some(pid)) => self.id(pid, at.cpu),
             _ => TaskId::NONE.0,
         };
-        self.push(at, kind, task, target, waker, (who.prio, 0));
+        self.push(at, kind, task, target, waker, [who.prio, Event::NICE_0]);
     }
     /// A task is moved.
     pub fn migrate(&mut self, at: At, who: Named, from: u32, to: u32) {
         self.runs(at, None);
         let task = self.named(who, at);
-        self.push(at, EventKind::Migrate, task, from, to, (who.prio, 0));
+        self.push(at, EventKind::Migrate, task, from, to, [who.prio, Event::NICE_0]);
     }
     /// True if there is no event.
     pub fn is_empty(&self) -> bool {

@@ -76,10 +76,6 @@ impl Recorded {
 pub struct Detail {
     /// Thread running there.
     pub curr: u32,
-    /// Priority of the event's task then.
-    pub prio: u8,
-    /// Switch: of the next one.
-    pub next_prio: u8,
     /// See [`vruntime_base::flag`]; `None` if the format does not show them.
     pub flags: Option<u8>,
     /// Place among all events of the file, glimpses included.

@@ -46,7 +46,7 @@ struct State {
 struct Who {
     pid: u32,
     comm: Vec<u8>,
-    prio: u8,
+    prio: i16,
 }
 
 impl Who {
@@ -271,7 +271,7 @@ impl State {
             Some(Who {
                 pid: *columns[pid].get(i)? as u32,
                 comm: names.get(usize::try_from(*columns[name].get(i)?).ok()?)?.to_vec(),
-                prio: (*columns[prio].get(i)? as i32).clamp(0, 255) as u8,
+                prio: Named::prio_from(*columns[prio].get(i)? as i32),
             })
         };
         let (switches, wakings) = (times(&columns[1]), times(&columns[7]));
@@ -374,7 +374,7 @@ fn who(message: Fields, first: u64) -> Option<Who> {
     Some(Who {
         comm: message.get(first)?.bytes()?.to_vec(),
         pid: number(first + 1).unwrap_or(0) as u32,
-        prio: (number(first + 2)? as i32).clamp(0, 255) as u8,
+        prio: Named::prio_from(number(first + 2)? as i32),
     })
 }
 

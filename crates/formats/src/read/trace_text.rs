@@ -200,7 +200,7 @@ fn task<'a>(text: &'a str, prefix: &str) -> Option<Named<'a>> {
     let comm = between(text, &format!("{prefix}comm="), &format!(" {prefix}pid="))?;
     let text = &text[text.find(&format!(" {prefix}pid="))?..];
     let pid = number(text, "pid=")?;
-    let prio = number::<i32>(text, "prio=")?.clamp(0, 255) as u8;
+    let prio = Named::prio_from(number::<i64>(text, "prio=")?);
     Some(Named { pid, comm: comm.as_bytes(), prio })
 }
 
@@ -208,7 +208,7 @@ fn task<'a>(text: &'a str, prefix: &str) -> Option<Named<'a>> {
 fn plugin_task(text: &str) -> Option<Named<'_>> {
     let (who, prio) = text.strip_suffix(']')?.rsplit_once(" [")?;
     let (comm, pid) = who.rsplit_once(':')?;
-    let prio = prio.parse::<i32>().ok()?.clamp(0, 255) as u8;
+    let prio = Named::prio_from(prio.parse::<i64>().ok()?);
     Some(Named { pid: pid.parse().ok()?, comm: comm.as_bytes(), prio })
 }
 

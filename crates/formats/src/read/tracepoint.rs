@@ -185,7 +185,7 @@ impl Tracepoint {
             Some(Named {
                 pid: number(who.pid)? as u32,
                 comm: text(raw, who.comm)?,
-                prio: (number(who.prio)? as i32).clamp(0, 255) as u8,
+                prio: Named::prio_from(number(who.prio)? as i32),
             })
         };
         match self.plan? {

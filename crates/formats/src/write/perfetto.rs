@@ -80,7 +80,7 @@ fn event(hit: &Hit, message: u64) -> Vec<u8> {
         let field = if is_wakeup && i == 3 { wakeup::TARGET_CPU } else { i as u64 + 1 };
         match value {
             Value::Comm(name) => bytes(field, name.as_bytes(), &mut fields),
-            Value::Number(n) => number(field, *n, &mut fields),
+            Value::Number(n) => number(field, *n as u64, &mut fields),
         }
     }
     if is_wakeup {

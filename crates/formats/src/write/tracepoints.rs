@@ -116,7 +116,7 @@ pub(super) static TRACEPOINTS: [Tracepoint; 6] = [
 #[derive(Clone, Copy)]
 pub(super) enum Value<'a> {
     Comm(&'a str),
-    Number(u64),
+    Number(i64),
 }
 
 /// One event as it goes into a file.
@@ -166,7 +166,7 @@ pub(super) fn comm(name: &str, out: &mut Vec<u8>) {
 }
 
 /// A task that the timeline does not name.
-static UNKNOWN: TaskRow = TaskRow { comm: String::new(), pid: 0, tgid: 0, prio: 120 };
+static UNKNOWN: TaskRow = TaskRow { comm: String::new(), pid: 0, tgid: 0 };
 
 /// Walks through a timeline and knows who runs where.
 pub(super) struct Walk<'a> {
@@ -225,7 +225,7 @@ impl<'a> Walk<'a> {
             let task = self.task(e.task);
             if let Some(ran) = ran.filter(|_| e.kind == EventKind::Switch && !told && task.pid != 0)
             {
-                let values = [Value::Comm(&task.comm), pid(task), Value::Number(ran)];
+                let values = [Value::Comm(&task.comm), pid(task), Value::Number(ran as i64)];
                 each(&self.hit(&e, RUNTIME, current, &values))?;
             }
             each(&self.of(&e, current))?;
@@ -240,7 +240,7 @@ impl<'a> Walk<'a> {
         let task = self.task(e.task);
         let name = Value::Comm(&task.comm);
         let (a, b) = (Value::Number(e.a.into()), Value::Number(e.b.into()));
-        let wake = |point| self.hit(e, point, current, &[name, pid(task), prio(task), a]);
+        let wake = |point| self.hit(e, point, current, &[name, pid(task), prio(e.prio), a]);
         match e.kind {
             EventKind::Switch => {
                 let next = self.task(TaskId(e.a));
@@ -252,18 +252,19 @@ impl<'a> Walk<'a> {
                     _ => 0,
                 });
                 let next_name = Value::Comm(&next.comm);
-                let values = [name, pid(task), prio(task), state, next_name, pid(next), prio(next)];
+                let values =
+                    [name, pid(task), prio(e.prio), state, next_name, pid(next), prio(e.next_prio)];
                 self.hit(e, SWITCH, current, &values)
             }
             EventKind::Waking => wake(WAKING),
             EventKind::Wakeup => wake(WAKEUP),
             EventKind::WakeupNew => wake(WAKEUP_NEW),
             EventKind::Migrate => {
-                self.hit(e, MIGRATE, current, &[name, pid(task), prio(task), a, b])
+                self.hit(e, MIGRATE, current, &[name, pid(task), prio(e.prio), a, b])
             }
             EventKind::Runtime => {
                 let ran = u64::from(e.b) << 32 | u64::from(e.a);
-                self.hit(e, RUNTIME, current, &[name, pid(task), Value::Number(ran)])
+                self.hit(e, RUNTIME, current, &[name, pid(task), Value::Number(ran as i64)])
             }
         }
     }
@@ -279,6 +280,6 @@ impl<'a> Walk<'a> {
 fn pid(task: &TaskRow) -> Value<'_> {
     Value::Number(task.pid.into())
 }
-fn prio(task: &TaskRow) -> Value<'_> {
-    Value::Number(task.prio.into())
+fn prio(prio: i16) -> Value<'static> {
+    Value::Number(prio.into())
 }

@@ -7,7 +7,7 @@ fn time_before_a_switch_that_is_missing_is_nobodys() {
     let mut t = Timeline::default();
     for (time, task, a) in [(0, 1, 0), (10, 1, 2), (13, 2, 0), (20, 0, 1)] {
         let (time, cpu, task) = (Ns(time), Cpu(0), TaskId(task));
-        t.push(Event { time, cpu, kind: EventKind::Switch, task, a, b: 0, cause: None, flags: 0 });
+        t.push(Event { a, ..Event::new(time, cpu, EventKind::Switch, task) });
     }
     t.name_tasks((0..3).map(|pid| TaskRow { pid, ..TaskRow::default() }).collect());
     let stats = timeline_stats(&t);
@@ -26,7 +26,7 @@ fn a_task_that_is_seen_runs_though_its_switch_is_missing() {
     let rows = [(0, switch, 1, 2), (2, switch, 2, 0), (3, EventKind::Wakeup, 1, 0)];
     for (time, kind, task, a) in rows.into_iter().chain([(9, switch, 1, 2), (12, switch, 2, 0)]) {
         let (time, cpu, task) = (Ns(time), Cpu(0), TaskId(task));
-        t.push(Event { time, cpu, kind, task, a, b: 0, cause: None, flags: 0 });
+        t.push(Event { a, ..Event::new(time, cpu, kind, task) });
     }
     t.name_tasks((0..3).map(|pid| TaskRow { pid, ..TaskRow::default() }).collect());
     let at = |since, task| SeenRunning { since: Ns(since), cpu: Cpu(0), task: TaskId(task) };
@@ -56,7 +56,7 @@ fn each_cpu_has_its_switches_moves_and_delays() {
         (9, 1, Switch, 2, 1, 1),
     ] {
         let (time, cpu, task) = (Ns(time), Cpu(cpu), TaskId(task));
-        t.push(Event { time, cpu, kind, task, a, b, cause: None, flags: 0 });
+        t.push(Event { a, b, ..Event::new(time, cpu, kind, task) });
     }
     t.name_tasks((0..3).map(|pid| TaskRow { pid, ..TaskRow::default() }).collect());
     let stats = timeline_stats(&t);
@@ -96,7 +96,7 @@ fn timeline(events: &[(u64, u16, EventKind, u32, u32, u32)]) -> Timeline {
     let mut t = Timeline::default();
     for &(time, cpu, kind, task, a, b) in events {
         let (time, cpu, task) = (Ns(time), Cpu(cpu), TaskId(task));
-        t.push(Event { time, cpu, kind, task, a, b, cause: None, flags: 0 });
+        t.push(Event { a, b, ..Event::new(time, cpu, kind, task) });
     }
     t.name_tasks((0..4).map(|pid| TaskRow { pid, ..TaskRow::default() }).collect());
     t
