@@ -244,7 +244,7 @@ impl Frame {
     pub fn side_if_delayed(&self, pid: i64, t: &Tuning) -> Option<Side> {
         let h = self.hidden.get(&pid).filter(|h| h.is_near())?;
         let mut s = Side { weight: h.weight, ..self.side(pid, 120, t) };
-        (s.vruntime, s.slop) = (h.v.middle() as u64, ((h.v.hi - h.v.lo) / 2) as u64);
+        (s.vruntime, s.slop) = (h.v.middle() as u64, h.v.slop() as u64);
         s.deadline = h.due as u64;
         (s.on_rq, s.sched_delayed) = (true, true);
         Some(s)

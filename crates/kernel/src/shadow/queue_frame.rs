@@ -46,6 +46,10 @@ impl Span {
     pub fn middle(self) -> i64 {
         self.lo + (self.hi - self.lo) / 2
     }
+    /// How far from the middle an end may be.
+    pub fn slop(self) -> i64 {
+        self.hi - self.middle()
+    }
     /// Both ends further apart by `by`.
     pub fn widened(self, by: i64) -> Span {
         Span { lo: self.lo - by, hi: self.hi + by }
@@ -132,7 +136,7 @@ pub struct Entity {
 impl Entity {
     /// Earliest and latest deadline.
     pub(super) fn due(&self) -> Span {
-        let slop = (self.v.hi - self.v.lo) / 2;
+        let slop = self.v.slop();
         Span::at(self.deadline).widened(if self.due_known { slop } else { FAR })
     }
 
@@ -265,7 +269,7 @@ impl Frame {
         let Some(e) = self.ents.get(&pid) else { return };
         if self.origin.is_none() {
             let by = v - e.v.middle();
-            let slop = (e.v.hi - e.v.lo) / 2;
+            let slop = e.v.slop();
             self.origin = Some(by);
             self.drift += slop;
             let shift = Span { lo: by - slop, hi: by + slop };
@@ -385,7 +389,7 @@ impl Frame {
             if lone && self.origin.is_none() {
                 let gap = self.min_vruntime.minus(e.v).clamp(0, t.credit);
                 let at = e.v.middle();
-                self.drift += (e.v.hi - e.v.lo) / 2;
+                self.drift += e.v.slop();
                 e.deadline += at - e.v.middle();
                 e.v = Span::at(at);
                 self.min_vruntime = Span::at(at).plus(gap);
@@ -500,7 +504,7 @@ impl Frame {
         if let Some(e) = self.ents.get(&pid) {
             s.weight = e.weight;
             s.vruntime = e.v.middle() as u64;
-            s.slop = ((e.v.hi - e.v.lo) / 2) as u64;
+            s.slop = e.v.slop() as u64;
             s.deadline = e.deadline as u64;
             s.vlag = e.picked;
             s.on_rq = true;
@@ -538,6 +542,14 @@ impl Tuning {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_a_row_says_holds_both_ends() {
+        for hi in [0, 1, 2, 7] {
+            let s = Span { lo: -11, hi };
+            assert!(s.middle() - s.slop() <= s.lo && s.middle() + s.slop() == s.hi, "{s:?}");
+        }
+    }
 
     /// Half a request by the clock, a quarter by the event: the event counts.
     #[test]

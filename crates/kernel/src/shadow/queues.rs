@@ -180,7 +180,7 @@ impl Queues {
                 self.put(rq, &r.p, span(&r.p), true);
             }
             RowKind::Waking if !r.p.on_rq => self.drop_task(r.p.pid),
-            RowKind::Migrate if !t.in_wakeup(r) => self.moved(r),
+            RowKind::Migrate if !t.in_wakeup(r) => self.moved(r, t.rebuilt),
             RowKind::NeedResched => self.need_resched(t, r),
             RowKind::Other | RowKind::Tick if t.rebuilt => self.told(r),
             _ => {}
@@ -244,7 +244,8 @@ impl Queues {
         }
     }
 
-    fn moved(&mut self, r: &Row) {
+    /// A row of the kernel tells a virtual time without the queue's own, a rebuilt one with it.
+    fn moved(&mut self, r: &Row, rebuilt: bool) {
         self.drop_task(r.p.pid);
         let Some(to) = usize::try_from(r.b).ok().filter(|&b| b < self.cpus.len()) else { return };
         self.cpus[to].moved_in += 1;
@@ -255,7 +256,11 @@ impl Queues {
         let idle = self.cpus[to].curr == Some(0);
         let hi = if idle { lo } else { lo.wrapping_add(r.ts.saturating_sub(ts)) };
         let at = |v: u64| r.p.vruntime.wrapping_add(v);
-        let range = if ts == 0 { UNKNOWN_VRUNTIME } else { (at(lo), at(hi)) };
+        let range = match ts {
+            _ if rebuilt => span(&r.p),
+            0 => UNKNOWN_VRUNTIME,
+            _ => (at(lo), at(hi)),
+        };
         self.put(to, &r.p, range, false);
         // The balancer attaches what it detached last first (D1).
         let (last, order) = self.cpus[to].batch;
@@ -473,6 +478,22 @@ mod tests {
         };
         assert_eq!(after(true), (false, vec![1, 3]));
         assert_eq!(after(false), (true, vec![3]));
+    }
+
+    /// The kernel takes the queue's own virtual time out of that of a task on its way; a rebuilt row
+    /// does not, and says how far off it may be.
+    #[test]
+    fn a_rebuilt_row_of_a_move_says_where_the_task_is() {
+        let moved = |rebuilt: bool| {
+            let t = Trace { rebuilt, nr_cpus: 2, ..Trace::default() };
+            let mut q = Queues::new(&t);
+            (q.cpus[1].min_vruntime, q.cpus[1].curr) = (Some((5_000, 7)), Some(0));
+            let side = Side { pid: 2, prio: 120, vruntime: 300, slop: 20, ..Side::default() };
+            let p = Side { on_rq: true, tg: 1, ..side };
+            q.apply(&t, &Row { p, a: 0, b: 1, ..Row::new(10, Cpu(0), RowKind::Migrate) });
+            q.cpus[1].queued[&2].vruntime
+        };
+        assert_eq!((moved(false), moved(true)), ((5_300, 5_300), (280, 320)));
     }
 
     #[test]

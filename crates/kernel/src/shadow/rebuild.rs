@@ -250,8 +250,8 @@ impl Rebuilder<'_> {
         row
     }
 
-    /// `c` pulls as it has nothing left: its running task, which a row will show to sleep, has left
-    /// alone, with no lag, and nobody is delayed there.
+    /// `c` pulls as it has nothing left: its running task, which a row will show to sleep, has left,
+    /// and after it whoever was delayed there.
     fn found_nothing(&mut self, c: usize, now: u64) {
         let pid = self.cpus[c].running();
         if !self.tuning.is_eevdf() || pid == 0 || !self.left_early.insert(pid) {
@@ -260,7 +260,11 @@ impl Rebuilder<'_> {
         let f = &mut self.cpus[c];
         f.update(now, &self.tuning);
         f.settle(pid);
-        self.asleep.insert(pid, (c, Span::at(0), f.drift, Span::at(0)));
+        let lag = match f.delay(pid, &self.tuning) {
+            true => self.tuning.lag_after_delay(),
+            false => f.leave(pid, &self.tuning).map_or(Span::at(0), |left| left.1),
+        };
+        self.asleep.insert(pid, (c, Span::at(0), f.drift, lag));
         self.on.remove(&pid);
         self.averages.leave(pid, false, now);
         let gone = self.cpus[c].run(0, now, &self.tuning);
@@ -380,8 +384,6 @@ impl Rebuilder<'_> {
             self.on.insert(r.p.pid, to);
             row.p = self.side(to, &r.p);
             self.averages.tell(&mut row.p, from);
-            let m = self.cpus[to].min_vruntime;
-            row.p.vruntime = row.p.vruntime.wrapping_sub(m.middle() as u64);
         }
         row
     }
@@ -445,6 +447,29 @@ mod tests {
         let last = rows.iter().rfind(|r| r.kind == RowKind::Switch).unwrap();
         assert_eq!((last.p.on_rq, last.n.unwrap().cfs_nr, last.nr_running), (false, 1, Some(1)));
         assert!(!rows.iter().any(|r| r.p.pid == 1 && r.p.sched_delayed));
+    }
+
+    /// 1 sleeps ahead of 2 and stays, delayed; 2 sleeps behind it, and CPU 0 pulls 3. 2 is owed half
+    /// of what 1 was ahead, and, woken beside 3, gets it.
+    #[test]
+    fn who_leaves_beside_a_delayed_one_is_owed_something() {
+        let mut rows = vec![switch(10, 0, 9, 0, true), switch(11, 1, 9, 0, true)];
+        for (cpu, pid) in [(0, 1), (0, 2), (1, 3), (1, 4)] {
+            let new = row(12, cpu, RowKind::WakeupNew, pid, 0);
+            rows.push(Row { a: i64::from(cpu), ..new });
+        }
+        rows.extend([switch(20, 0, 0, 1, false), switch(25, 1, 0, 4, false)]);
+        rows.push(switch(1_000_020, 0, 1, 2, true));
+        let flags = Flags { need_resched: false, lazy: false, interrupt: false, hard: false };
+        let pull = row(1_100_000, 0, RowKind::Migrate, 3, 2);
+        rows.push(Row { a: 1, b: 0, flags: Some(flags), ..pull });
+        rows.push(switch(1_100_100, 0, 2, 3, true));
+        rows.extend(woken(1_200_000, 0, 2, 3));
+        let rows = rebuilt_as("v6.12", rows, &[]);
+        let of = |kind| rows.iter().rfind(|r| r.kind == kind).unwrap();
+        let (woken, runs) = (of(RowKind::Wakeup).p, of(RowKind::Switch).n.unwrap());
+        let behind = (runs.vruntime + 99_900).wrapping_sub(woken.vruntime) as i64;
+        assert!((850_000..950_000).contains(&behind), "{behind}");
     }
 
     /// 1 and 2 are on CPU 0; CPU 1 pulls 2, and one is left.
