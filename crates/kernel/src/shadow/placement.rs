@@ -13,7 +13,7 @@ use super::known::{Asker, Assumed, Outcomes, Unknown, explore};
 use super::loads::Loads;
 use super::manners::Manners;
 use super::queues::Queues;
-use super::rebuild_wakeups::{PREV_NOT_KNOWN, SYNC_NOT_KNOWN};
+use super::rebuild_wakeups::{MAY_BE_QUEUED, PREV_NOT_KNOWN, SYNC_NOT_KNOWN};
 use super::result::{Disagreement, KindResult, Outcome};
 use super::scan_limit::ScanLimits;
 use super::searched::Searched;
@@ -24,7 +24,7 @@ use std::collections::BTreeMap;
 use vruntime_base::Cpu;
 use vruntime_machine::Topology;
 use vruntime_sched::domains::Domains;
-use vruntime_sched::fair::select::{Decision, PlacementView, WakeQuery, decide};
+use vruntime_sched::fair::select::{Decision, Effects, PlacementView, WakeQuery, decide};
 use vruntime_sched::release::Release;
 
 /// A CPU that `select_fallback_rq` takes.
@@ -33,6 +33,7 @@ const SCAN: &str = "nr_idle_scan";
 const AFFINITY: &str = "allowed CPUs of the wakee";
 const CORES: &str = "has_idle_cores";
 const SYNC: &str = "whether the wakeup is synchronous";
+const QUEUED: &str = "whether the wakee is still queued, in delayed dequeue";
 const WF_SYNC: i64 = 0x10;
 const WF_TTWU: i64 = 0x08;
 
@@ -140,6 +141,8 @@ impl<'a> Placements<'a> {
         let q = WakeQuery { this_cpu: r.cpu, prev: Cpu(prev as u16), sync };
         let told = (r.b & SYNC_NOT_KNOWN == 0).then_some(sync);
         let question = |k: &mut Asker, told: Option<bool>| -> Decision {
+            let queued = Unknown { name: QUEUED, of: r.p.pid };
+            let queued = r.b & MAY_BE_QUEUED != 0 && k.truth(queued, None, false);
             let u = Unknown { name: SYNC, of: 0 };
             let q = WakeQuery { sync: k.truth(u, told, false), ..q };
             let mut v = View { p: self, k, waking, select: r, own, queues };
@@ -147,6 +150,10 @@ impl<'a> Placements<'a> {
             // A plain trace tells the CPU after `select_task_rq` has checked that it is allowed.
             if f.trace.rebuilt && !v.allowed(d.choice) {
                 d.choice = FALLBACK;
+            }
+            if queued {
+                // Nothing is chosen: it stays.
+                (d.choice, d.effects) = (q.prev, Effects::default());
             }
             d
         };
@@ -455,10 +462,11 @@ impl PlacementView for View<'_, '_> {
     }
     fn nr_delayed(&mut self, c: Cpu) -> u32 {
         if self.p.f.trace.rebuilt {
-            // Those known for certain are not delayed.
+            // Whoever may be there or not is delayed.
             let (lo, _) = self.queues.nr_running(c, self.select, self.waking);
             let others = self.nr_running(c) - lo as u32;
-            return others.min(self.queues.nr_hidden(c) as u32);
+            let surely = self.queues.nr_surely_delayed(c).min(lo) as u32;
+            return surely + others.min(self.queues.nr_hidden(c) as u32);
         }
         let seen = self.seen().and_then(|s| s.nr_delayed(c));
         let range = seen.unwrap_or_else(|| self.queues.nr_delayed(c));

@@ -248,7 +248,13 @@ impl Frame {
                 e.deadline = e.v.middle() + t.virtual_slice(e.weight);
             }
         }
-        let least = self.ents.values().map(|e| e.v).reduce(Span::min);
+        // Where events tell when the running task is accounted, `min_vruntime` waits for them.
+        let open = |pid: i64, e: &Entity| match self.origin {
+            Some(_) if pid == self.curr => e.open,
+            _ => 0,
+        };
+        let least =
+            self.ents.iter().map(|(&pid, e)| e.v.minus(Span::at(open(pid, e)))).reduce(Span::min);
         if let Some(v) = least {
             self.min_vruntime = self.min_vruntime.max(v);
             // Tasks of which nothing is known lift the upper end, one after the other.
@@ -281,7 +287,7 @@ impl Frame {
             }
         }
         if let Some(e) = self.ents.get_mut(&pid) {
-            (e.v, e.told) = (Span::at(v), Some(v));
+            (e.v, e.told, e.open) = (Span::at(v), Some(v), 0);
         }
         self.update(now, t);
     }
@@ -331,7 +337,7 @@ impl Frame {
         let open = std::mem::take(&mut e.open);
         match e.told.take() {
             Some(v) => e.v = Span::at(v),
-            None if self.accounts => e.v = e.v.plus(Span::at(-open)),
+            None if self.accounts || self.origin.is_some() => e.v = e.v.plus(Span::at(-open)),
             None => {}
         }
     }
@@ -549,6 +555,22 @@ mod tests {
             let s = Span { lo: -11, hi };
             assert!(s.middle() - s.slop() <= s.lo && s.middle() + s.slop() == s.hi, "{s:?}");
         }
+    }
+
+    /// A task runs 10 ms by the clock and is accounted for one: so far has `min_vruntime` come.
+    #[test]
+    fn what_was_accounted_lifts_min_vruntime() {
+        let t = Tuning::new(&crate::shadow::tests::release("v6.1"), 2);
+        let mut f = Frame::default();
+        f.update(1, &t);
+        f.run(0, 1, &t);
+        f.enter(1, 120, Some((Span::at(0), Span::at(0))), &t);
+        f.run(1, 1, &t);
+        let start = 1_000_000_000;
+        f.account(1, start, 1, &t);
+        f.update(10_000_001, &t);
+        f.account(1, start + 1_000_000, 10_000_001, &t);
+        assert_eq!(f.min_vruntime, Span::at(start + 1_000_000));
     }
 
     /// Half a request by the clock, a quarter by the event: the event counts.

@@ -362,6 +362,12 @@ impl Queues {
         Some(self.cpus[c.ix()].nr_more).filter(|&n| n < MOST_TASKS).unwrap_or(0) as u64
     }
 
+    /// Rebuilt: tasks on `c` that are known to be in delayed dequeue.
+    pub fn nr_surely_delayed(&self, c: Cpu) -> u64 {
+        let delayed = |q: &&Seen| q.side.sched_delayed && !q.maybe;
+        self.cpus[c.ix()].queued.values().filter(delayed).count() as u64
+    }
+
     /// Rebuilt: tasks on `c` that no row has shown, or that may be in delayed dequeue, at the most.
     pub fn nr_unseen(&self, c: Cpu) -> u64 {
         self.cpus[c.ix()].nr_unseen()

@@ -18,6 +18,8 @@ use super::trace::{Named, Row, RowKind};
 pub const SYNC_NOT_KNOWN: i64 = 1 << 32;
 /// The same: whether the wakee's `wake_cpu` is where it last ran.
 pub const PREV_NOT_KNOWN: i64 = 1 << 33;
+/// The same: whether the wakee has left its queue.
+pub const MAY_BE_QUEUED: i64 = 1 << 34;
 /// More flips than this change nothing: no factor of `wake_wide` is larger.
 pub(super) const MOST_FLIPS: i64 = 1 << 12;
 /// What halves flips.
@@ -110,6 +112,9 @@ impl Rebuilder<'_> {
         row.ts = next.min(done.ts);
         row.a = done.a;
         row.b = 8 | if self.may_be_sync(r) { SYNC_NOT_KNOWN } else { 0 };
+        if self.cpus[prev].hides(r.p.pid) {
+            row.b |= MAY_BE_QUEUED;
+        }
         if self.pods && self.t.named.get(&r.p.pid) == Some(&Named::Unbound) {
             row.b |= PREV_NOT_KNOWN;
         }
