@@ -13,7 +13,7 @@ use super::known::{Asker, Assumed, Outcomes, Unknown, explore};
 use super::loads::Loads;
 use super::manners::Manners;
 use super::queues::Queues;
-use super::rebuild_wakeups::{MAY_BE_QUEUED, PREV_NOT_KNOWN, SYNC_NOT_KNOWN};
+use super::rebuild_wakeups::{MAY_STAY, PREV_NOT_KNOWN, SYNC_NOT_KNOWN};
 use super::result::{Disagreement, KindResult, Outcome};
 use super::scan_limit::ScanLimits;
 use super::searched::Searched;
@@ -33,7 +33,7 @@ const SCAN: &str = "nr_idle_scan";
 const AFFINITY: &str = "allowed CPUs of the wakee";
 const CORES: &str = "has_idle_cores";
 const SYNC: &str = "whether the wakeup is synchronous";
-const QUEUED: &str = "whether the wakee is still queued, in delayed dequeue";
+const STAYS: &str = "whether the wakee had left its CPU and its queue";
 const WF_SYNC: i64 = 0x10;
 const WF_TTWU: i64 = 0x08;
 
@@ -141,8 +141,8 @@ impl<'a> Placements<'a> {
         let q = WakeQuery { this_cpu: r.cpu, prev: Cpu(prev as u16), sync };
         let told = (r.b & SYNC_NOT_KNOWN == 0).then_some(sync);
         let question = |k: &mut Asker, told: Option<bool>| -> Decision {
-            let queued = Unknown { name: QUEUED, of: r.p.pid };
-            let queued = r.b & MAY_BE_QUEUED != 0 && k.truth(queued, None, false);
+            let stays = Unknown { name: STAYS, of: r.p.pid };
+            let stays = r.b & MAY_STAY != 0 && k.truth(stays, None, false);
             let u = Unknown { name: SYNC, of: 0 };
             let q = WakeQuery { sync: k.truth(u, told, false), ..q };
             let mut v = View { p: self, k, waking, select: r, own, queues };
@@ -151,8 +151,8 @@ impl<'a> Placements<'a> {
             if f.trace.rebuilt && !v.allowed(d.choice) {
                 d.choice = FALLBACK;
             }
-            if queued {
-                // Nothing is chosen: it stays.
+            if stays {
+                // Nothing is chosen.
                 (d.choice, d.effects) = (q.prev, Effects::default());
             }
             d

@@ -481,6 +481,24 @@ impl Frame {
         self.insert(pid, prio, v, t.slice, due_known);
     }
 
+    /// `pid`, which has just entered, may have done so up to `late` ns from now on: by then the
+    /// running task has moved what it is placed by.
+    pub fn may_enter_later(&mut self, pid: i64, late: u64, t: &Tuning) {
+        let all: u64 = self.ents.iter().filter(|e| *e.0 != pid).map(|e| e.1.weight).sum();
+        let Some(w) = self.ents.get(&self.curr).map(|e| e.weight) else { return };
+        let ran = Decider::virtual_time(late, w) as i64;
+        let by = if t.eevdf {
+            (i128::from(ran) * i128::from(w) / i128::from(all.max(1))) as i64
+        } else {
+            ran
+        };
+        if let Some(e) = self.ents.get_mut(&pid) {
+            let middle = e.v.middle();
+            e.v.hi += by;
+            e.deadline += e.v.middle() - middle;
+        }
+    }
+
     /// A new task enters.
     pub fn enter_new(&mut self, pid: i64, prio: i64, t: &Tuning) {
         if t.eevdf {
@@ -571,6 +589,26 @@ mod tests {
         f.update(10_000_001, &t);
         f.account(1, start + 1_000_000, 10_000_001, &t);
         assert_eq!(f.min_vruntime, Span::at(start + 1_000_000));
+    }
+
+    /// 1 runs beside 2; 3 is moved there, and put there up to 3 us later. By then 1 has moved
+    /// `min_vruntime` by as much, or the mean of both by half.
+    #[test]
+    fn who_is_moved_may_enter_later() {
+        for (kernel, by) in [("v6.1", 3_000), ("v6.12", 1_500)] {
+            let t = Tuning::new(&crate::shadow::tests::release(kernel), 2);
+            let mut f = Frame::default();
+            f.update(1, &t);
+            f.run(0, 1, &t);
+            for pid in [1, 2] {
+                f.enter(pid, 120, Some((Span::at(0), Span::at(0))), &t);
+            }
+            f.run(1, 1, &t);
+            f.enter(3, 120, Some((Span::at(0), Span::at(0))), &t);
+            let before = f.ents[&3].v;
+            f.may_enter_later(3, 3_000, &t);
+            assert_eq!(f.ents[&3].v, Span { hi: before.hi + by, ..before }, "{kernel}");
+        }
     }
 
     /// Half a request by the clock, a quarter by the event: the event counts.

@@ -486,8 +486,18 @@ mod tests {
         assert_eq!(after(false), (true, vec![3]));
     }
 
-    /// The kernel takes the queue's own virtual time out of that of a task on its way; a rebuilt row
-    /// does not, and says how far off it may be.
+    #[test]
+    fn who_may_be_there_or_not_is_not_surely_delayed() {
+        let mut q = Queues::new(&Trace { rebuilt: true, nr_cpus: 1, ..Trace::default() });
+        for (pid, sched_delayed, maybe) in [(1, false, false), (2, true, false), (3, true, true)] {
+            q.put(0, &Side { pid, sched_delayed, ..Side::default() }, (0, 0), true);
+            q.cpus[0].queued.get_mut(&pid).unwrap().maybe = maybe;
+        }
+        assert_eq!(q.nr_surely_delayed(Cpu(0)), 1);
+    }
+
+    /// The kernel takes the queue's own virtual time out of that of a task on its way; a rebuilt
+    /// row does not, and says how far off it may be.
     #[test]
     fn a_rebuilt_row_of_a_move_says_where_the_task_is() {
         let moved = |rebuilt: bool| {

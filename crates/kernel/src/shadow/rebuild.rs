@@ -35,6 +35,8 @@ pub(super) struct Rebuilder<'a> {
     pub(super) on: BTreeMap<i64, usize>,
     /// Sleeping tasks: where, virtual time there, drift of the frame then, lag.
     pub(super) asleep: BTreeMap<i64, (usize, Span, i64, Span)>,
+    /// When a task was last switched from.
+    pub(super) left_at: BTreeMap<i64, u64>,
     pub(super) flips: BTreeMap<(i64, usize), Flips>,
     /// Unbound workers belong to some CPUs, and the work queue may send them there (6.6 on: our
     /// releases with EEVDF).
@@ -72,6 +74,7 @@ pub fn rebuild(t: &Trace, k: &Release) -> Trace {
         cpus: vec![Frame::default(); t.nr_cpus],
         on: BTreeMap::new(),
         asleep: BTreeMap::new(),
+        left_at: BTreeMap::new(),
         flips: BTreeMap::new(),
         pods: k.fair == FairKind::Eevdf,
         stays,
@@ -99,7 +102,7 @@ pub fn rebuild(t: &Trace, k: &Release) -> Trace {
                 rows.extend(choice);
             }
             RowKind::Wakeup | RowKind::WakeupNew => rows.push(b.wakeup(r)),
-            RowKind::Migrate => rows.push(b.migrate(i)),
+            RowKind::Migrate => rows.push(b.migrate(i, next[i])),
             RowKind::NeedResched => rows.push(b.need_resched(r)),
             RowKind::SelectRq | RowKind::Tick | RowKind::Other => {}
         }
@@ -185,6 +188,7 @@ impl Rebuilder<'_> {
         let n = r.n.unwrap_or_default();
         let f = &mut self.cpus[c];
         f.update(r.ts, &self.tuning);
+        self.left_at.insert(r.p.pid, r.ts);
         let left_early = self.left_early.remove(&r.p.pid);
         if !left_early && f.has_run() && !f.runs(r.p.pid) {
             // Rows are missing: who waits here is not known.
@@ -250,8 +254,8 @@ impl Rebuilder<'_> {
         row
     }
 
-    /// `c` pulls as it has nothing left: its running task, which a row will show to sleep, has left,
-    /// and after it whoever was delayed there.
+    /// `c` pulls as it has nothing left: its running task, which a row will show to sleep, has
+    /// left, and after it whoever was delayed there.
     fn found_nothing(&mut self, c: usize, now: u64) {
         let pid = self.cpus[c].running();
         if !self.tuning.is_eevdf() || pid == 0 || !self.left_early.insert(pid) {
@@ -343,7 +347,8 @@ impl Rebuilder<'_> {
         }
     }
 
-    fn migrate(&mut self, i: usize) -> Row {
+    /// What moves a task writes the row, and puts the task on its new queue before its next row.
+    fn migrate(&mut self, i: usize, next: u64) -> Row {
         let r = &self.t.rows[i];
         self.note_stopper(r);
         let (from, to) = (self.cpu_of(r.a, r.rq_cpu), self.cpu_of(r.b, r.rq_cpu));
@@ -381,6 +386,7 @@ impl Rebuilder<'_> {
             self.cpus[to].account_now();
             self.cpus[to].enter(r.p.pid, r.p.prio, Some((relative, lag)), &self.tuning);
             self.cpus[to].keep_request(r.p.pid, request, &self.tuning);
+            self.cpus[to].may_enter_later(r.p.pid, next.saturating_sub(r.ts), &self.tuning);
             self.on.insert(r.p.pid, to);
             row.p = self.side(to, &r.p);
             self.averages.tell(&mut row.p, from);
@@ -449,8 +455,8 @@ mod tests {
         assert!(!rows.iter().any(|r| r.p.pid == 1 && r.p.sched_delayed));
     }
 
-    /// 1 sleeps ahead of 2 and stays, delayed; 2 sleeps behind it, and CPU 0 pulls 3. 2 is owed half
-    /// of what 1 was ahead, and, woken beside 3, gets it.
+    /// 1 sleeps ahead of 2 and stays, delayed; 2 sleeps behind it, and CPU 0 pulls 3. 2 is owed
+    /// half of what 1 was ahead, and, woken beside 3, gets it.
     #[test]
     fn who_leaves_beside_a_delayed_one_is_owed_something() {
         let mut rows = vec![switch(10, 0, 9, 0, true), switch(11, 1, 9, 0, true)];

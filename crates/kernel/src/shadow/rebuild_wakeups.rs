@@ -18,8 +18,11 @@ use super::trace::{Named, Row, RowKind};
 pub const SYNC_NOT_KNOWN: i64 = 1 << 32;
 /// The same: whether the wakee's `wake_cpu` is where it last ran.
 pub const PREV_NOT_KNOWN: i64 = 1 << 33;
-/// The same: whether the wakee has left its queue.
-pub const MAY_BE_QUEUED: i64 = 1 << 34;
+/// The same: whether anything was chosen. The wakee may have been queued still, in delayed dequeue,
+/// or on its way off its CPU.
+pub const MAY_STAY: i64 = 1 << 34;
+/// A task may be on its CPU for so long after the row that shows it leave.
+const LEAVING_NS: u64 = 50_000;
 /// More flips than this change nothing: no factor of `wake_wide` is larger.
 pub(super) const MOST_FLIPS: i64 = 1 << 12;
 /// What halves flips.
@@ -112,8 +115,10 @@ impl Rebuilder<'_> {
         row.ts = next.min(done.ts);
         row.a = done.a;
         row.b = 8 | if self.may_be_sync(r) { SYNC_NOT_KNOWN } else { 0 };
-        if self.cpus[prev].hides(r.p.pid) {
-            row.b |= MAY_BE_QUEUED;
+        let left = self.left_at.get(&r.p.pid).copied().unwrap_or(0);
+        let leaving = r.cpu.ix() != prev && r.ts < left + LEAVING_NS;
+        if leaving || self.cpus[prev].hides(r.p.pid) {
+            row.b |= MAY_STAY;
         }
         if self.pods && self.t.named.get(&r.p.pid) == Some(&Named::Unbound) {
             row.b |= PREV_NOT_KNOWN;
@@ -183,7 +188,7 @@ impl Rebuilder<'_> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::tests::{rebuilt, row, switch, woken};
+    use super::super::tests::{rebuilt, rebuilt_as, row, switch, woken};
     use super::super::trace::Flags;
     use super::*;
 
@@ -199,6 +204,38 @@ mod tests {
         let of = |pid| rows.iter().find(|r| r.kind == RowKind::SelectRq && r.p.pid == pid).unwrap();
         assert_eq!((of(3).flips_of, of(4).flips_of), ((1, 3), (1, 4)));
         assert!(of(3).flips_more.0 > 4000 && of(4).flips_more.0 > 4000);
+    }
+
+    /// 1 leaves CPU 0, and 9 wakes it from CPU 1, or an interrupt does from its own.
+    #[test]
+    fn who_is_on_its_way_off_its_cpu_may_stay_there() {
+        let may_stay = |after: u64, cpu: u16| {
+            let mut rows = vec![switch(10, 0, 0, 1, false), switch(20, 1, 0, 9, false)];
+            rows.push(switch(1_000, 0, 1, 0, true));
+            let curr = if cpu == 1 { 9 } else { 0 };
+            rows.extend(woken(1_000 + after, cpu, 1, curr).map(|r| Row { a: 0, ..r }));
+            let rows = rebuilt(rows, &[]);
+            let choice = rows.iter().find(|r| r.kind == RowKind::SelectRq).unwrap();
+            choice.b & MAY_STAY != 0
+        };
+        assert!(may_stay(LEAVING_NS - 1, 1));
+        assert!(!may_stay(LEAVING_NS, 1) && !may_stay(10, 0));
+    }
+
+    /// Nothing is known of how far 1 and 2 have come. 1 sleeps beside 2: it may be delayed.
+    #[test]
+    fn who_may_be_delayed_may_stay() {
+        let may_stay = |kernel: &str| {
+            let mut rows = vec![switch(10, 0, 9, 0, true)];
+            rows.extend(woken(20, 0, 1, 0).into_iter().chain(woken(30, 0, 2, 0)));
+            rows.push(switch(40, 0, 0, 1, false));
+            rows.push(switch(1_000, 0, 1, 2, true));
+            rows.extend(woken(900_000, 0, 1, 2));
+            let rows = rebuilt_as(kernel, rows, &[]);
+            let choice = rows.iter().rfind(|r| r.kind == RowKind::SelectRq).unwrap();
+            choice.b & MAY_STAY != 0
+        };
+        assert!(may_stay("v6.12") && !may_stay("v6.1"));
     }
 
     #[test]
