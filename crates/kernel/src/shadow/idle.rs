@@ -81,10 +81,23 @@ impl Idleness {
         };
         for (i, w) in wakes.list.iter().enumerate() {
             let done = t.rows[w.wakeup].ts;
+            // A move to the chosen CPU has its row before the wakeup shows there.
+            let moves = |n: &usize| {
+                let n = &t.rows[*n];
+                n.kind == RowKind::Migrate && n.p.pid == t.rows[w.wakeup].p.pid
+            };
+            let after = |f: usize| {
+                let at = |n: usize| next[n].map_or(done, |n| t.rows[n].ts);
+                match next[f].filter(moves) {
+                    Some(n) => at(n).min(t.rows[n].ts + slack),
+                    None => at(f),
+                }
+                .min(done)
+            };
             let (mut lo, mut hi) = match w.select.or(w.waking) {
-                // The choice of a CPU is no event of a plain trace: it lies between these two.
-                Some(f) if t.rebuilt => (w.waking.map_or(done, |i| t.rows[i].ts), t.rows[f].ts),
-                Some(f) => (t.rows[f].ts, next[f].map_or(done, |n| t.rows[n].ts).min(done)),
+                // The choice of a CPU is no event of a plain trace: it comes after that of waking.
+                Some(f) if t.rebuilt => (w.waking.map_or(done, |i| t.rows[i].ts), after(f)),
+                Some(f) => (t.rows[f].ts, after(f)),
                 None => (done.saturating_sub(slack), done),
             };
             let end = ends(w.target.ix(), done);
@@ -198,4 +211,28 @@ pub fn previous_rows(t: &Trace, next: &[Option<usize>]) -> Vec<Option<usize>> {
 /// A rebuilt row that tells of a task's virtual time, and of nothing that happened.
 fn is_accounting(t: &Trace, r: &Row) -> bool {
     t.rebuilt && r.kind == RowKind::Other
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::rebuild::rebuild;
+    use super::super::tests::{release, row, switch, woken};
+    use super::*;
+
+    /// CPU 1 is idle. CPU 0 chooses it for 2 and writes the row of the move at 1,000; CPU 1 takes 2
+    /// off its wake list at 9,000. When the wakeup began to show there is not known for 300 ns.
+    #[test]
+    fn a_wakeup_shows_a_little_after_the_row_of_its_move() {
+        let k = release("v6.12");
+        let mut rows = vec![switch(10, 0, 9, 1, false), switch(20, 1, 8, 0, true)];
+        let waking = woken(990, 0, 2, 1)[0].clone();
+        let moves = Row { a: 0, b: 1, ..row(1_000, 0, RowKind::Migrate, 2, 1) };
+        let wakeup = Row { a: 1, ..row(9_000, 1, RowKind::Wakeup, 2, 0) };
+        rows.extend([waking, moves, wakeup]);
+        let t = Trace { rows, nr_cpus: 2, plain: true, ..Trace::default() };
+        let t = rebuild(&t, &k);
+        let idle = Idleness::new(&t, &Wakes::new(&t), 300, false);
+        let seen = [980, 1_010, 1_299, 1_301, 8_000].map(|at| idle.at(Cpu(1), at, at, None));
+        assert_eq!(seen, [Some(true), None, None, Some(false), Some(false)]);
+    }
 }
