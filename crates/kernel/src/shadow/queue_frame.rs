@@ -434,8 +434,12 @@ impl Frame {
         if !t.eevdf {
             return Some((e.v, Span::default()));
         }
-        let lag = mean.minus(e.v).clamp(-t.lag_most, t.lag_most);
-        let lag = if lone && self.complete && self.hidden.is_empty() { Span::at(0) } else { lag };
+        let lag = match self.complete {
+            true if lone && self.hidden.is_empty() => Span::at(0),
+            true => mean.minus(e.v).clamp(-t.lag_most, t.lag_most),
+            // Whoever else is here has a part in the mean.
+            false => Span { lo: -t.lag_most, hi: t.lag_most },
+        };
         if lag.lo < 0 && pid == self.curr && t.delays {
             return Some((e.v, self.may_stay(pid, &e, mean, lag, t)));
         }
@@ -589,6 +593,26 @@ mod tests {
         f.update(10_000_001, &t);
         f.account(1, start + 1_000_000, 10_000_001, &t);
         assert_eq!(f.min_vruntime, Span::at(start + 1_000_000));
+    }
+
+    /// 1 runs beside 2 and leaves. Had the CPU not been idle before, somebody else may be there.
+    #[test]
+    fn a_lag_counts_only_those_known() {
+        let k = crate::shadow::tests::release("v6.12");
+        let t = Tuning::new(&k, 2);
+        let lag = |was_idle: bool| {
+            let mut f = Frame::default();
+            f.update(1, &t);
+            if was_idle {
+                f.run(0, 1, &t);
+            }
+            for pid in [1, 2] {
+                f.enter(pid, 120, Some((Span::at(0), Span::at(0))), &t);
+            }
+            f.leave(1, &t).unwrap().1
+        };
+        assert_eq!(lag(true), Span::at(0));
+        assert_eq!(lag(false), Span { lo: -t.lag_most, hi: t.lag_most });
     }
 
     /// 1 runs beside 2; 3 is moved there, and put there up to 3 us later. By then 1 has moved
