@@ -37,6 +37,8 @@ pub(super) struct Rebuilder<'a> {
     pub(super) asleep: BTreeMap<i64, (usize, Span, i64, Span)>,
     /// When a task was last switched from.
     pub(super) left_at: BTreeMap<i64, u64>,
+    /// Time of the last event on each CPU.
+    pub(super) heard: Vec<u64>,
     pub(super) flips: BTreeMap<(i64, usize), Flips>,
     /// Unbound workers belong to some CPUs, and the work queue may send them there (6.6 on: our
     /// releases with EEVDF).
@@ -75,6 +77,7 @@ pub fn rebuild(t: &Trace, k: &Release) -> Trace {
         on: BTreeMap::new(),
         asleep: BTreeMap::new(),
         left_at: BTreeMap::new(),
+        heard: vec![0; t.nr_cpus],
         flips: BTreeMap::new(),
         pods: k.fair == FairKind::Eevdf,
         stays,
@@ -90,6 +93,7 @@ pub fn rebuild(t: &Trace, k: &Release) -> Trace {
     let mut glimpses = t.glimpses.iter().peekable();
     for (i, r) in t.rows.iter().enumerate() {
         while let Some(g) = glimpses.next_if(|g| g.before <= i) {
+            b.heard[g.cpu.ix()] = g.ts;
             rows.extend(b.account(g));
             rows.append(&mut b.left);
         }
@@ -106,6 +110,7 @@ pub fn rebuild(t: &Trace, k: &Release) -> Trace {
             RowKind::NeedResched => rows.push(b.need_resched(r)),
             RowKind::SelectRq | RowKind::Tick | RowKind::Other => {}
         }
+        b.heard[r.cpu.ix()] = r.ts;
         rows.append(&mut b.left);
     }
     rows.sort_by_key(|r| r.ts);

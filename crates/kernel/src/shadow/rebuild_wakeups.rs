@@ -21,7 +21,8 @@ pub const PREV_NOT_KNOWN: i64 = 1 << 33;
 /// The same: whether anything was chosen. The wakee may have been queued still, in delayed dequeue,
 /// or on its way off its CPU.
 pub const MAY_STAY: i64 = 1 << 34;
-/// A task may be on its CPU for so long after the row that shows it leave.
+/// A task may be on its CPU for so long after the row that shows it leave, unless the next one does
+/// something there.
 const LEAVING_NS: u64 = 50_000;
 /// More flips than this change nothing: no factor of `wake_wide` is larger.
 pub(super) const MOST_FLIPS: i64 = 1 << 12;
@@ -116,8 +117,11 @@ impl Rebuilder<'_> {
         row.a = done.a;
         row.b = 8 | if self.may_be_sync(r) { SYNC_NOT_KNOWN } else { 0 };
         let left = self.left_at.get(&r.p.pid).copied().unwrap_or(0);
-        let leaving = r.cpu.ix() != prev && r.ts < left + LEAVING_NS;
-        if leaving || self.cpus[prev].hides(r.p.pid) {
+        let unheard = self.heard[prev] <= left && r.ts < left + LEAVING_NS;
+        // Who is delayed is queued anew by its waker, who leaves by its own CPU.
+        let leaving = done.cpu != r.cpu && done.cpu.ix() == prev && unheard;
+        let delayed = done.cpu == r.cpu && self.cpus[prev].hides(r.p.pid);
+        if leaving || delayed {
             row.b |= MAY_STAY;
         }
         if self.pods && self.t.named.get(&r.p.pid) == Some(&Named::Unbound) {
@@ -191,6 +195,7 @@ mod tests {
     use super::super::tests::{rebuilt, rebuilt_as, row, switch, woken};
     use super::super::trace::Flags;
     use super::*;
+    use vruntime_base::Cpu;
 
     /// What the parent flipped before the recording is not known; its child has as many more.
     #[test]
@@ -206,20 +211,23 @@ mod tests {
         assert!(of(3).flips_more.0 > 4000 && of(4).flips_more.0 > 4000);
     }
 
-    /// 1 leaves CPU 0, and 9 wakes it from CPU 1, or an interrupt does from its own.
+    /// 1 leaves CPU 0, and 9 wakes it from CPU 1, or an interrupt does from its own. CPU 0 may have
+    /// been heard of since.
     #[test]
     fn who_is_on_its_way_off_its_cpu_may_stay_there() {
-        let may_stay = |after: u64, cpu: u16| {
+        let may_stay = |after: u64, cpu: u16, heard: bool| {
             let mut rows = vec![switch(10, 0, 0, 1, false), switch(20, 1, 0, 9, false)];
             rows.push(switch(1_000, 0, 1, 0, true));
+            rows.extend(heard.then(|| row(1_001, 0, RowKind::Waking, 8, 0)));
             let curr = if cpu == 1 { 9 } else { 0 };
-            rows.extend(woken(1_000 + after, cpu, 1, curr).map(|r| Row { a: 0, ..r }));
+            let [waking, wakeup] = woken(1_000 + after, cpu, 1, curr).map(|r| Row { a: 0, ..r });
+            rows.extend([waking, Row { cpu: Cpu(0), ..wakeup }]);
             let rows = rebuilt(rows, &[]);
             let choice = rows.iter().find(|r| r.kind == RowKind::SelectRq).unwrap();
             choice.b & MAY_STAY != 0
         };
-        assert!(may_stay(LEAVING_NS - 1, 1));
-        assert!(!may_stay(LEAVING_NS, 1) && !may_stay(10, 0));
+        assert!(may_stay(LEAVING_NS - 1, 1, false) && !may_stay(LEAVING_NS, 1, false));
+        assert!(!may_stay(10, 0, false) && !may_stay(10, 1, true));
     }
 
     /// Nothing is known of how far 1 and 2 have come. 1 sleeps beside 2: it may be delayed.
