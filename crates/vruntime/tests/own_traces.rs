@@ -69,6 +69,26 @@ fn a_large_run_is_judged_right_with_few_exceptions() {
     }
 }
 
+/// Long queues from the first fork on: much is not known, what is called determined is right. On
+/// eight CPUs three in a thousand may differ, for the reason above.
+#[test]
+fn what_is_called_determined_of_a_crowd_is_right() {
+    for kernel in KERNELS {
+        for (machine, most) in [("uma-2", 0), ("uma-8", 3)] {
+            let report =
+                judged(machine, &format!("{kernel}-autogroup"), "hackbench --pipe -g 2 -l 40");
+            let mut determined = 0;
+            for kind in ["placement", "wakeup_preemption", "pick"] {
+                let k = report.kind_from(kind, "reconstructed").unwrap();
+                determined += k.determined;
+                let wrong = k.determined - k.agree;
+                assert!(wrong * 1000 <= k.determined * most, "{kernel}: {}", report.text());
+            }
+            assert!(determined > 100, "{kernel}: {}", report.text());
+        }
+    }
+}
+
 /// Converted to another format the trace tells the same: run times and flags are in it.
 #[test]
 fn a_converted_trace_is_judged_the_same() {
