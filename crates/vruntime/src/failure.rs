@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::fs::OpenOptions;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use vruntime_formats::kernel_file::KernelError;
 use vruntime_formats::machine_file::FileError;
@@ -45,6 +46,12 @@ impl Done {
         }
         self
     }
+    /// The same result, though a file beside it may not have been written.
+    pub fn beside(self, file: Result<(), Failure>) -> Done {
+        let Err(failure) = file else { return self };
+        eprintln!("vruntime: {failure}");
+        Done { code: failure.code(), ..self }
+    }
     /// A JSON object on one line.
     pub fn json(value: &serde_json::Value) -> Done {
         Done::new(format!("{value}\n"))
@@ -83,8 +90,22 @@ pub fn writable(path: &Path) -> Result<(), Failure> {
     }
     let is_new = !path.exists();
     OpenOptions::new().create(true).append(true).open(path).map_err(failed)?;
-    // An empty file left behind by ^C would be read as a wrong one.
-    if is_new { std::fs::remove_file(path).map_err(failed) } else { Ok(()) }
+    // An empty file left behind by ^C would be read as a wrong one. A link to a file that is not
+    // there yet stays.
+    let made = path.canonicalize().map_err(failed)?;
+    if is_new { std::fs::remove_file(made).map_err(failed) } else { Ok(()) }
+}
+
+/// Both names are, or will be, of one file.
+pub fn same_file(a: &Path, b: &Path) -> bool {
+    if let (Ok(a), Ok(b)) = (a.metadata(), b.metadata()) {
+        return (a.dev(), a.ino()) == (b.dev(), b.ino());
+    }
+    let place = |path: &Path| {
+        let dir = path.parent().filter(|dir| *dir != Path::new("")).unwrap_or(Path::new("."));
+        path.canonicalize().ok().or_else(|| Some(dir.canonicalize().ok()?.join(path.file_name()?)))
+    };
+    place(a).is_some_and(|a| place(b) == Some(a))
 }
 
 /// Makes the directory of a file that is written where the user named none.

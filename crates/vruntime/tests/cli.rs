@@ -2,6 +2,7 @@
 
 use assert_cmd::Command;
 use serde_json::Value;
+use std::path::Path;
 
 /// Options that make a simulation short.
 const TINY: [&str; 5] = ["--warmup", "1ms", "--window", "2ms", "-q"];
@@ -414,4 +415,31 @@ fn what_is_explained_of_runs_that_were_given_up_is_per_second() {
     assert_eq!((&v["unit"], &v["counting"]), (&"1/s".into(), &"rates".into()));
     assert!(v["given_up"].as_u64() > Some(0));
     assert!(v["conclusion"].as_str().unwrap().contains("did not end"), "{v}");
+}
+
+/// One output over another is refused, by whatever name; a link to a file that is yet to be made
+/// stays; and what cannot be written takes no report with it.
+#[test]
+fn outputs_take_nothing_away() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = |name: &str| dir.path().join(name).to_str().unwrap().to_owned();
+    let run = ["run", "-m", "uma-2", "-k", "v6.1", "-w", "spin 1 1", "--full", "-q"];
+    let (trace, same) = (path("a.txt"), path("./a.txt"));
+    let both = ["--trace", &trace, "--schedstat", &same];
+    fails(&[&run[..], &both].concat(), 2, &["--schedstat", "expected another file"]);
+
+    let later = path("later.txt");
+    std::os::unix::fs::symlink(path("not-yet.txt"), &later).unwrap();
+    stdout(&[&run[..], &["--trace", &later]].concat());
+    assert!(Path::new(&later).is_symlink() && Path::new(&path("not-yet.txt")).is_file());
+
+    let full = [&run[..], &["--schedstat", "/dev/full"]].concat();
+    let output = vruntime(&full).output().unwrap();
+    assert_eq!(output.status.code(), Some(3));
+    assert!(String::from_utf8_lossy(&output.stdout).contains("Performance counter stats"));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("/dev/full: "));
+
+    std::fs::hard_link(path("not-yet.txt"), path("again.txt")).unwrap();
+    let (from, to) = (path("not-yet.txt"), path("again.txt"));
+    fails(&["trace", "convert", &from, &to], 2, &["expected another file"]);
 }

@@ -1,7 +1,7 @@
 //! `vruntime run`
 
 use crate::cli::RunArgs;
-use crate::failure::{Done, Failure, writable};
+use crate::failure::{Done, Failure, same_file, writable};
 use crate::trace_file::TraceFile;
 use serde_json::{Value, json};
 use std::fmt::Write;
@@ -24,23 +24,26 @@ pub fn run(args: &RunArgs) -> Result<Done, Failure> {
     }
     if let Some(path) = &args.schedstat {
         writable(path)?;
+        if args.trace.as_deref().is_some_and(|trace| same_file(trace, path)) {
+            let name = path.display();
+            return Err(Failure::Usage(format!("--schedstat {name}: expected another file")));
+        }
         batch.schedstat = true;
     }
     let mut records = batch.run()?;
     let runs = records.by_kernel.remove(0);
-    if let Some(trace) = trace {
-        trace.write_run(&batch, &runs[0])?;
-    }
-    if let (Some(path), Some(counters)) = (&args.schedstat, &runs[0].schedstat) {
-        fs::write(path, schedstat_text(counters))
-            .map_err(|e| Failure::Input(format!("{}: {e}", path.display())))?;
-    }
+    let trace = trace.map_or(Ok(()), |trace| trace.write_run(&batch, &runs[0]));
+    let counters = match (&args.schedstat, &runs[0].schedstat) {
+        (Some(path), Some(counters)) => fs::write(path, schedstat_text(counters))
+            .map_err(|e| Failure::Input(format!("{}: {e}", path.display()))),
+        _ => Ok(()),
+    };
     let done = if s.json {
         Done::json(&run_json(&runs, batch.sampling, records.interrupted)?)
     } else {
         Done::new(text(&runs, batch.workload.as_ref()))
     };
-    Ok(done.interrupted(records.interrupted))
+    Ok(done.interrupted(records.interrupted).beside(trace).beside(counters))
 }
 
 /// `runs` holds every run; the fields of a single one stand beside it as well.

@@ -1,7 +1,7 @@
 //! `vruntime trace convert`: a trace in another format.
 
 use crate::cli::TraceConvertArgs;
-use crate::failure::{Done, Failure};
+use crate::failure::{Done, Failure, same_file};
 use crate::trace_file::TraceFile;
 use std::io::{self, BufWriter, ErrorKind, Seek, SeekFrom, Write};
 use std::path::Path;
@@ -107,12 +107,5 @@ fn origin(recorded: &Recorded) -> Origin {
         nr_cpus: seen.max(said).max(1) as usize,
         command: std::env::args().collect(),
         lost: recorded.lost.clone(),
-    }
-}
-
-fn same_file(a: &Path, b: &Path) -> bool {
-    match (a.canonicalize(), b.canonicalize()) {
-        (Ok(a), Ok(b)) => a == b,
-        _ => false,
     }
 }
