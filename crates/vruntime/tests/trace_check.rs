@@ -71,7 +71,7 @@ fn the_slow_path_agrees_with_the_recorded_kernels() {
 /// From plain columns alone: fewer decisions are determined, and those agree.
 #[test]
 fn decisions_agree_from_rebuilt_state() {
-    for (name, least) in [(V6_1, [930, 950, 940]), (V6_12, [700, 790, 810])] {
+    for (name, least) in [(V6_1, [930, 950, 940]), (V6_12, [670, 790, 810])] {
         let report = trace_check(&[recording(name)], Given::default()).unwrap();
         let text = report.text();
         for (kind, least) in ["placement", "wakeup_preemption", "pick"].iter().zip(least) {
@@ -85,7 +85,8 @@ fn decisions_agree_from_rebuilt_state() {
     }
 }
 
-/// From plain traces: ticks and passes of the balancer, and a wrong request size shows in ticks.
+/// From plain traces: ticks and passes of the balancer. With a wrong request size hardly a tick is
+/// judged.
 #[test]
 fn ticks_and_migrations_agree_from_rebuilt_state() {
     let report = trace_check(&[V6_1, V6_12].map(recording), Given::default()).unwrap();
@@ -101,8 +102,9 @@ fn ticks_and_migrations_agree_from_rebuilt_state() {
     }
     let longer = Given { kernel: Some("v6.12+base_slice_ns=6000000"), topology: None };
     let wrong = trace_check(&[recording(V6_12)], longer).unwrap();
+    // Ticks that ask at other moments than the end of a request look like those of a group.
     let k = wrong.kind_from("tick_preemption", "reconstructed").unwrap();
-    assert!(k.determined > 10 && k.agree * 10 < k.determined * 8, "{}", wrong.text());
+    assert!(k.undetermined > 40 && k.agree * 4 < of("tick_preemption").agree, "{}", wrong.text());
 }
 
 #[test]
