@@ -85,8 +85,7 @@ fn decisions_agree_from_rebuilt_state() {
     }
 }
 
-/// From plain traces: ticks and passes of the balancer. With a wrong request size hardly a tick is
-/// judged.
+/// From plain traces: ticks and passes of the balancer, and a wrong request size shows in ticks.
 #[test]
 fn ticks_and_migrations_agree_from_rebuilt_state() {
     let report = trace_check(&[V6_1, V6_12].map(recording), Given::default()).unwrap();
@@ -100,11 +99,11 @@ fn ticks_and_migrations_agree_from_rebuilt_state() {
     for path in ["newidle", "nohz idle", "periodic", "active"] {
         assert!(paths.keys().any(|r| r.starts_with(&format!("{path} balance"))), "{paths:?}");
     }
-    let longer = Given { kernel: Some("v6.12+base_slice_ns=6000000"), topology: None };
+    // A quarter too long. With twice the size the tasks are soon taken to be in groups.
+    let longer = Given { kernel: Some("v6.12+base_slice_ns=3500000"), topology: None };
     let wrong = trace_check(&[recording(V6_12)], longer).unwrap();
-    // Ticks that ask at other moments than the end of a request look like those of a group.
     let k = wrong.kind_from("tick_preemption", "reconstructed").unwrap();
-    assert!(k.undetermined > 40 && k.agree * 4 < of("tick_preemption").agree, "{}", wrong.text());
+    assert!(k.determined > 10 && k.agree * 10 < k.determined * 8, "{}", wrong.text());
 }
 
 #[test]

@@ -154,15 +154,9 @@ impl Builder {
             self.runs(at, ran);
         }
         if let (true, Some(ran)) = (self.runtimes, ran) {
-            let (task, ns) = (self.id(ran.pid, at.cpu), ran.runtime);
-            self.push(
-                at,
-                EventKind::Runtime,
-                task,
-                ns as u32,
-                (ns >> 32) as u32,
-                [Event::NICE_0; 2],
-            );
+            let task = self.id(ran.pid, at.cpu);
+            let (lo, hi) = (ran.runtime as u32, (ran.runtime >> 32) as u32);
+            self.push(at, EventKind::Runtime, task, lo, hi, [Event::NICE_0; 2]);
         }
         if let Some(full) = &mut self.full {
             let (curr, order) = (at.pid.unwrap_or(0), full.order());

@@ -140,14 +140,18 @@ impl Entity {
         Span::at(self.deadline).widened(if self.due_known { slop } else { FAR })
     }
 
+    /// It is in `v` instead, as far from its deadline as before.
+    fn place(&mut self, v: Span) {
+        self.deadline += v.middle() - self.v.middle();
+        self.v = v;
+    }
+
     /// It is in `v`, too. True if that tells anything.
     pub(super) fn narrow(&mut self, v: Span) -> bool {
-        let middle = self.v.middle();
         let (lo, hi) = (self.v.lo.max(v.lo), self.v.hi.min(v.hi));
         let tells = lo <= hi && self.v != Span { lo, hi };
         if tells {
-            self.v = Span { lo, hi };
-            self.deadline += self.v.middle() - middle;
+            self.place(Span { lo, hi });
         }
         tells
     }
@@ -497,9 +501,7 @@ impl Frame {
             ran
         };
         if let Some(e) = self.ents.get_mut(&pid) {
-            let middle = e.v.middle();
-            e.v.hi += by;
-            e.deadline += e.v.middle() - middle;
+            e.place(Span { hi: e.v.hi + by, ..e.v });
         }
     }
 
