@@ -92,12 +92,15 @@ impl Sim {
         }
     }
 
-    /// Books the tasks that balancing has moved.
+    /// Books the tasks that balancing has moved, in the order in which they were taken off.
     pub(crate) fn take_moved(&mut self, c: Cpu, at: Ns) {
-        while let Some(m) = self.sched.take_moved().pop() {
+        let mut nr = 0;
+        while let Some(&m) = self.sched.moved().get(nr) {
+            nr += 1;
             self.stats.migrations.count(m.cause);
             self.note_migration(m.task, c, m.from, m.to, at, m.cause);
         }
+        self.sched.moved().clear();
     }
 
     /// Counts a migration and writes its event.

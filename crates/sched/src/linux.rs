@@ -378,7 +378,7 @@ impl Scheduler for Linux {
         Some(self.balancer.gate(&self.fair, sh, topo, jiffies, cpu, p))
     }
 
-    fn take_moved(&mut self) -> &mut Vec<Moved> {
+    fn moved(&mut self) -> &mut Vec<Moved> {
         &mut self.balancer.moved
     }
 }

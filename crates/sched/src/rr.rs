@@ -126,7 +126,7 @@ impl Scheduler for Rr {
         self.nr_groups += 1;
         TgId(self.nr_groups - 1)
     }
-    fn take_moved(&mut self) -> &mut Vec<Moved> {
+    fn moved(&mut self) -> &mut Vec<Moved> {
         &mut self.moved
     }
     fn set_policy(&mut self, cx: &mut Cx, p: TaskId, policy: Policy, _: i8) {

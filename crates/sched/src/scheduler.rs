@@ -238,7 +238,7 @@ pub trait Scheduler {
 
     /// Tasks moved since the driver last asked, with the cause; the driver empties it and does
     /// the bookkeeping of migrations (counters, cold cache, resched after attach).
-    fn take_moved(&mut self) -> &mut Vec<Moved>;
+    fn moved(&mut self) -> &mut Vec<Moved>;
 }
 
 /// A task that balancing moved.

@@ -85,6 +85,10 @@ fn what_is_called_determined_of_a_crowd_is_right() {
                 assert!(wrong * 1000 <= k.determined * most, "{kernel}: {}", report.text());
             }
             assert!(determined > 100, "{kernel}: {}", report.text());
+            for kind in ["migration", "migration_tasks"] {
+                let k = report.kind_from(kind, "reconstructed").unwrap();
+                assert!(k.determined - k.agree <= 1, "{kernel}: {}", report.text());
+            }
         }
     }
 }

@@ -3,14 +3,17 @@
 //!
 //! *What.* A task enters at the head and goes there again whenever it is picked; the balancer
 //! takes from the tail, and what it passes over goes to the head. A search that takes nothing goes
-//! once round and leaves the order as it was.
+//! once round and leaves the order as it was – unless more tasks are queued than it looks at: then
+//! it leaves no row and another order. That of who was in so long a list is not known until it
+//! enters anew, nor is the place of a task that may have been queued, delayed, when it was woken.
 //! *Departures.* D1: a pick that keeps the running task puts it first without a row; that changes
 //! its place among the others only while it runs, when it is not moved, unless others came since.
 
 use super::counts::in_balance;
 use super::queues::CpuState;
+use super::rebuild_wakeups::MAY_STAY;
 use super::trace::{Row, RowKind, Trace};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// When a task last ran where it is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -27,14 +30,24 @@ pub struct Lists {
     /// Tasks by CPU, tail first.
     cpus: Vec<Vec<i64>>,
     ran: BTreeMap<i64, Ran>,
+    /// Tasks that may be elsewhere in their list.
+    unordered: BTreeSet<i64>,
+    /// Tasks that one search looks at: the release's `nr_migrate`.
+    looked_at: usize,
     /// Moves to one CPU that are put on together: which, and how many so far.
     batch: Option<(i64, i64, usize)>,
 }
 
 impl Lists {
-    /// At the start of the recording.
-    pub fn new(nr_cpus: usize) -> Lists {
-        Lists { cpus: vec![vec![]; nr_cpus], ran: BTreeMap::new(), batch: None }
+    /// At the start of the recording; a search of the balancer looks at `looked_at` tasks.
+    pub fn new(nr_cpus: usize, looked_at: u32) -> Lists {
+        Lists {
+            cpus: vec![vec![]; nr_cpus],
+            ran: BTreeMap::new(),
+            unordered: BTreeSet::new(),
+            looked_at: looked_at as usize,
+            batch: None,
+        }
     }
 
     /// Takes in a row.
@@ -55,9 +68,16 @@ impl Lists {
             RowKind::Wakeup | RowKind::WakeupNew
                 if r.p.is_fair() && r.p.on_rq && !self.cpus[c].contains(&r.p.pid) =>
             {
+                let may_have_stayed = self.unordered.contains(&r.p.pid);
                 self.first(c, r.p.pid);
+                if may_have_stayed {
+                    self.unordered.insert(r.p.pid);
+                }
             }
             RowKind::Waking if !r.p.on_rq => self.remove(r.p.pid),
+            RowKind::SelectRq if r.b & MAY_STAY != 0 => {
+                self.unordered.insert(r.p.pid);
+            }
             RowKind::Migrate => {
                 self.ran.insert(r.p.pid, Ran::NotHere);
                 if !t.in_wakeup(r) {
@@ -89,25 +109,36 @@ impl Lists {
         let list = &mut self.cpus[to];
         let at = list.len().saturating_sub(n);
         list.insert(at, r.p.pid);
+        self.entered(to);
     }
 
     fn first(&mut self, c: usize, pid: i64) {
         self.remove(pid);
         self.cpus[c].push(pid);
+        self.entered(c);
+    }
+
+    /// From now on a search may pass over some of `c`'s tasks and not reach the others.
+    fn entered(&mut self, c: usize) {
+        if self.cpus[c].len() > self.looked_at {
+            self.unordered.extend(&self.cpus[c]);
+        }
     }
 
     fn remove(&mut self, pid: i64) {
+        self.unordered.remove(&pid);
         for list in &mut self.cpus {
             list.retain(|&p| p != pid);
         }
     }
 
     /// The tasks queued on CPU `c`, whose queue is `s`, the first to be asked first. `None`: not
-    /// all of them have been seen entering.
+    /// all of them have been seen entering, or not since the list was too long for one search.
     pub fn tail_first(&self, c: usize, s: &CpuState) -> Option<Vec<i64>> {
         let all: Vec<i64> =
             self.cpus[c].iter().copied().filter(|p| s.queued.contains_key(p)).collect();
-        (all.len() == s.queued.len()).then_some(all)
+        let ordered = !all.iter().any(|p| self.unordered.contains(p));
+        (ordered && all.len() == s.queued.len()).then_some(all)
     }
 
     /// When `pid` last ran where it is; `None`: not since the recording began.
@@ -119,6 +150,7 @@ impl Lists {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::shadow::queues::Seen;
     use crate::shadow::trace::Side;
     use vruntime_base::Cpu;
 
@@ -134,13 +166,11 @@ mod tests {
     fn what_is_passed_over_goes_to_the_head() {
         let stacks = vec![vec!["set_task_cpu".to_owned(), "load_balance".to_owned()]];
         let t = Trace { nr_cpus: 2, stacks, ..Trace::default() };
-        let mut l = Lists::new(2);
+        let mut l = Lists::new(2, 32);
         for pid in [1, 2, 3] {
             l.apply(&t, &row(RowKind::Wakeup, pid));
         }
-        let mut pick = row(RowKind::Switch, 0);
-        pick.n = Some(Side { pid: 1, prio: 120, ..Side::default() });
-        l.apply(&t, &pick);
+        l.apply(&t, &pick(1));
         assert_eq!(l.cpus[0], [2, 3, 1]);
         let mut take = row(RowKind::Migrate, 3);
         (take.a, take.b, take.stack) = (0, 1, Some(0));
@@ -154,7 +184,7 @@ mod tests {
     fn the_last_one_taken_off_is_put_on_first() {
         let stacks = vec![vec!["set_task_cpu".to_owned(), "load_balance".to_owned()]];
         let t = Trace { nr_cpus: 2, stacks, ..Trace::default() };
-        let mut l = Lists::new(2);
+        let mut l = Lists::new(2, 32);
         for pid in [1, 2] {
             l.apply(&t, &row(RowKind::Wakeup, pid));
         }
@@ -164,5 +194,62 @@ mod tests {
             l.apply(&t, &take);
         }
         assert_eq!(l.cpus[1], [2, 1]);
+    }
+
+    fn order(l: &Lists) -> Option<Vec<i64>> {
+        let mut s = CpuState::default();
+        for &pid in &l.cpus[0] {
+            let side = Side { pid, ..Side::default() };
+            let (seq, exact, maybe) = (0, true, false);
+            s.queued.insert(pid, Seen { side, vruntime: (0, 0), exact, seq, maybe });
+        }
+        l.tail_first(0, &s)
+    }
+
+    fn pick(pid: i64) -> Row {
+        let n = Some(Side { pid, prio: 120, ..Side::default() });
+        Row { n, ..row(RowKind::Switch, 0) }
+    }
+
+    /// 1 sleeps and is woken: if it was queued still, delayed, it did not go to the head.
+    #[test]
+    fn the_place_of_who_may_have_been_delayed_is_not_known() {
+        let t = Trace { nr_cpus: 1, ..Trace::default() };
+        let mut l = Lists::new(1, 32);
+        for pid in [1, 2] {
+            l.apply(&t, &row(RowKind::Wakeup, pid));
+        }
+        let mut sleeps = row(RowKind::Switch, 1);
+        sleeps.p.on_rq = false;
+        l.apply(&t, &sleeps);
+        assert_eq!(order(&l), Some(vec![2]));
+        l.apply(&t, &Row { b: MAY_STAY, ..row(RowKind::SelectRq, 1) });
+        assert_eq!(order(&l), Some(vec![2]));
+        l.apply(&t, &row(RowKind::Wakeup, 1));
+        assert_eq!(order(&l), None);
+        l.apply(&t, &pick(1));
+        assert_eq!(order(&l), Some(vec![2, 1]));
+    }
+
+    /// A search looks at two tasks: with three queued, 1 may have gone to the head without a row.
+    #[test]
+    fn the_order_of_a_long_list_is_not_known_until_its_tasks_enter_anew() {
+        let t = Trace { nr_cpus: 1, ..Trace::default() };
+        let mut l = Lists::new(1, 2);
+        for pid in [1, 2] {
+            l.apply(&t, &row(RowKind::Wakeup, pid));
+        }
+        assert_eq!(order(&l), Some(vec![1, 2]));
+        l.apply(&t, &row(RowKind::Wakeup, 3));
+        assert_eq!(order(&l), None);
+        for pid in [2, 3] {
+            let mut sleeps = row(RowKind::Switch, pid);
+            sleeps.p.on_rq = false;
+            l.apply(&t, &sleeps);
+        }
+        l.apply(&t, &row(RowKind::Wakeup, 4));
+        assert_eq!(order(&l), None);
+        l.apply(&t, &pick(1));
+        assert_eq!(order(&l), Some(vec![4, 1]));
     }
 }

@@ -112,7 +112,7 @@ impl<'a> Migrations<'a> {
             counts: Counts::new(t, next, slack),
             utils: Utilisation::new(t, f.release.tick_ns()),
             kthreads: kthreads(t),
-            lists: Lists::new(t.nr_cpus),
+            lists: Lists::new(t.nr_cpus, f.release.nr_migrate),
             seen: SeenOn::default(),
             spans,
             pinned: vec![0; t.nr_cpus],

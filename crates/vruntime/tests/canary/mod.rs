@@ -94,8 +94,8 @@ impl Scheduler for Canary {
     fn task_group_new(&mut self, cx: &mut Cx, parent: TgId) -> TgId {
         self.rr.task_group_new(cx, parent)
     }
-    fn take_moved(&mut self) -> &mut Vec<Moved> {
-        self.rr.take_moved()
+    fn moved(&mut self) -> &mut Vec<Moved> {
+        self.rr.moved()
     }
     fn set_policy(&mut self, cx: &mut Cx, p: TaskId, policy: Policy, prio: i8) {
         self.rr.set_policy(cx, p, policy, prio);
