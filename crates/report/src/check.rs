@@ -96,41 +96,6 @@ impl CheckReport {
         self.kinds.iter().find(|k| k.kind == kind && k.state == state)
     }
 
-    /// The table of `docs/judge.md`: one row for each recording, for state of this origin.
-    pub fn markdown(&self, state: &str) -> String {
-        let kinds: Vec<&KindResult> =
-            self.kinds.iter().filter(|k| k.state == state && k.determined > 0).collect();
-        let mut s = String::from("| recording |");
-        for k in &kinds {
-            let _ = write!(s, " {} determined % | agree % | nontrivial |", k.kind);
-        }
-        let _ = write!(s, "\n|---|{}\n", "---|".repeat(3 * kinds.len()));
-        let mut row = |name: &str, of: &[KindResult]| {
-            let _ = write!(s, "| {name} |");
-            for k in &kinds {
-                match of.iter().find(|x| x.kind == k.kind && x.state == state) {
-                    Some(k) => {
-                        let tenth = |part: u64, all: u64| {
-                            let p = (part * 1000).checked_div(all).unwrap_or(1000);
-                            format!("{}.{}", p / 10, p % 10)
-                        };
-                        let determined = tenth(k.determined, k.determined + k.undetermined);
-                        let agree = tenth(k.agree, k.determined);
-                        let (part, all) = (k.nontrivial_agree, k.nontrivial);
-                        let _ = write!(s, " {determined} | {agree} | {part} of {all} |");
-                    }
-                    None => s.push_str(" – | – | – |"),
-                }
-            }
-            s.push('\n');
-        };
-        for r in &self.recordings {
-            row(r.name.trim_start_matches("guest-"), &r.kinds);
-        }
-        row("**total**", &self.kinds);
-        s
-    }
-
     /// The report for people.
     pub fn text(&self) -> String {
         let mut s = String::new();

@@ -345,9 +345,6 @@ pub struct TraceCheckArgs {
     /// of perf script), plain or .xz
     #[arg(required = true, value_name = "FILE|DIR")]
     pub paths: Vec<PathBuf>,
-    /// Print the tables of docs/judge.md
-    #[arg(long, conflicts_with = "json")]
-    pub markdown: bool,
     /// Instead of what the recording names.
     #[command(flatten)]
     pub setting: Setting,

@@ -64,15 +64,8 @@ pub fn check(args: &TraceCheckArgs) -> Result<Done, Failure> {
         eprintln!("vruntime: not checked: {why}");
     }
     let code = if report.refused.is_empty() { DONE } else { INPUT };
-    let done = if args.markdown {
-        let tables =
-            ["true", "reconstructed"].map(|s| format!("State: {s}\n\n{}", report.markdown(s)));
-        Done::new(tables.join("\n"))
-    } else if args.json {
-        Done::json(&super::to_json(&report)?)
-    } else {
-        Done::new(report.text())
-    };
+    let done =
+        if args.json { Done::json(&super::to_json(&report)?) } else { Done::new(report.text()) };
     Ok(done.but(code))
 }
 
