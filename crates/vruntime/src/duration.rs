@@ -31,19 +31,6 @@ pub fn parse(text: &str) -> Result<Ns, String> {
     Ok(Ns(ns))
 }
 
-/// `ns` with three or four significant digits and a unit, for people.
-pub fn show(ns: u64) -> String {
-    let (unit, name) = match ns {
-        0..1_000 => return format!("{ns} ns"),
-        1_000..1_000_000 => (1e3, "us"),
-        1_000_000..1_000_000_000 => (1e6, "ms"),
-        _ => (1e9, "s"),
-    };
-    let value = ns as f64 / unit;
-    let digits = if value < 10.0 { 3 } else { usize::from(value < 100.0) + 1 };
-    format!("{value:.digits$} {name}")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -70,13 +57,5 @@ mod tests {
         ] {
             assert!(parse(bad).is_err(), "{bad}");
         }
-    }
-
-    #[test]
-    fn shown_with_a_unit() {
-        assert_eq!(show(999), "999 ns");
-        assert_eq!(show(1_500), "1.500 us");
-        assert_eq!(show(46_120_000_000), "46.12 s");
-        assert_eq!(show(192_300_000_000), "192.3 s");
     }
 }

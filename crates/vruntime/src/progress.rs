@@ -1,6 +1,5 @@
 //! What a person sees on stderr while runs are under way. Nothing if stderr is no terminal.
 
-use crate::duration;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::io::IsTerminal;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -8,6 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use vruntime_kernel::simulate::Progress;
+use vruntime_report::numbers::duration;
 
 /// A bar over all runs, with simulated time and speed.
 pub struct Bar {
@@ -72,9 +72,9 @@ impl Shared {
         self.bar.set_message(format!(
             "run {} of {nr_runs}, {} simulated, {:.1} M events/s, 1 s takes {}",
             runs.len(),
-            duration::show(simulated),
+            duration(simulated),
             events as f64 / seconds / 1e6,
-            duration::show((seconds * 1e18 / simulated.max(1) as f64) as u64),
+            duration((seconds * 1e18 / simulated.max(1) as f64) as u64),
         ));
     }
 }
