@@ -3,7 +3,8 @@
 //! *What.* A knock-out makes one contended resource or one kind of cost free, or takes one piece of
 //! knowledge away, and changes nothing else: same machine, kernel, workload and seed. A run can
 //! also add to a cost (a planted difference) and draw its cost table between low and high.
-//! *Source.* DESIGN: explanation by knock-outs; the costs' ranges are in the machine files.
+//! *Source.* Not of the kernel: one factor is left out at a time, as in an ablation experiment. The
+//! ranges of the costs are in `machines/costs/*.toml`.
 //! *Equations.* Free = 0 ns, whoever asks and however many wait.
 //! *Departures.* D1: a lock that is free excludes nobody: two CPUs may be inside at overlapping
 //! times. Events are atomic, so nothing is torn.

@@ -118,7 +118,7 @@ mod tests {
     use super::limit;
 
     #[test]
-    fn the_examples_of_the_fact_sheet() {
+    fn the_limit_is_that_of_update_idle_cpu_scan() {
         assert_eq!([512, 256, 768].map(|x| limit(x, 16, 117)), [10, 14, 3]);
         assert_eq!([848, 847].map(|x| limit(x, 16, 117)), [0, 1]);
     }

@@ -258,7 +258,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn nr_idle_scan_of_the_fact_sheet() {
+    fn nr_idle_scan_as_update_idle_cpu_scan_computes_it() {
         assert_eq!(scan(16, 0, 117), 16);
         assert_eq!([scan(16, 256, 117), scan(16, 512, 117), scan(16, 768, 117)], [14, 10, 3]);
         // The first average utilisation with no scan at all.
