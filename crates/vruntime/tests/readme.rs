@@ -1,7 +1,11 @@
-//! The README's commands work as they stand there, simulations made short.
+//! The commands of README.md and docs/usage.md work as they stand there, simulations made short,
+//! and their links lead to files.
 
 use assert_cmd::Command;
 use std::path::{Path, PathBuf};
+
+/// What a newcomer reads, and how many commands it has at least.
+const PAGES: [(&str, usize); 2] = [("README.md", 6), ("docs/usage.md", 12)];
 
 /// Options that make a simulation short.
 const TINY: [&str; 5] = ["--warmup", "1ms", "--window", "2ms", "-q"];
@@ -10,10 +14,13 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// The commands of the README's code blocks as words, simulations made short.
-fn readme_commands() -> Vec<Vec<String>> {
-    let text = std::fs::read_to_string(root().join("README.md")).unwrap();
-    let joined = text.replace("\\\n", " ");
+fn text(page: &str) -> String {
+    std::fs::read_to_string(root().join(page)).unwrap()
+}
+
+/// The commands of the page's code blocks as words, simulations made short.
+fn commands(page: &str) -> Vec<Vec<String>> {
+    let joined = text(page).replace("\\\n", " ");
     let commands = joined.lines().filter_map(|l| l.trim().strip_prefix("$ vruntime "));
     commands.map(|command| shorten(shell_words::split(command).unwrap())).collect()
 }
@@ -36,16 +43,32 @@ fn shorten(mut words: Vec<String>) -> Vec<String> {
 
 #[test]
 fn the_commands_of_the_readme_work() {
-    let commands = readme_commands();
-    assert!(commands.len() >= 3, "{commands:?}");
-    for words in commands {
-        if words[0] == "calibrate" {
-            continue; // Measures this machine.
+    for (page, least) in PAGES {
+        let commands = commands(page);
+        assert!(commands.len() >= least, "{page}: {commands:?}");
+        for words in commands {
+            if words[0] == "calibrate" {
+                continue; // Measures this machine.
+            }
+            let mut command = Command::cargo_bin("vruntime").unwrap();
+            let output = command.current_dir(root()).args(&words).output().unwrap();
+            let error = String::from_utf8_lossy(&output.stderr);
+            assert!(output.status.success(), "{page}: {words:?}: {}\n{error}", output.status);
+            assert!(!output.stdout.is_empty(), "{page}: {words:?}");
         }
-        let mut command = Command::cargo_bin("vruntime").unwrap();
-        let output = command.current_dir(root()).args(&words).output().unwrap();
-        let error = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success(), "{words:?}: {}\n{error}", output.status);
-        assert!(!output.stdout.is_empty(), "{words:?}");
+    }
+}
+
+#[test]
+fn the_links_of_the_readme_lead_to_files() {
+    for (page, _) in PAGES {
+        let (text, folder) = (text(page), root().join(page).parent().unwrap().to_path_buf());
+        let links = text.split("](").skip(1).filter_map(|rest| rest.split([')', '#']).next());
+        let mut local = 0;
+        for link in links.filter(|link| !link.contains("://")) {
+            assert!(folder.join(link).exists(), "{page}: {link}");
+            local += 1;
+        }
+        assert!(local >= 5, "{page}: {local} links");
     }
 }
