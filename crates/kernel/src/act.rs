@@ -1,6 +1,6 @@
 //! Dispatch: what acts on a CPU when its operation has ended.
 
-use crate::frame::Frame;
+use crate::frame::{Frame, Rest};
 use crate::sim::Sim;
 use vruntime_base::{Cause, Cpu, Func, Ns, Resource};
 
@@ -11,33 +11,35 @@ impl Sim {
         let cpu = &self.cpus[c.ix()];
         match cpu.frames[cpu.level as usize] {
             Frame::Task => self.task_step(c),
+            Frame::AskLock => self.ask_lock(c),
+            Frame::Locked => self.locked(c),
             Frame::EnterIdle => self.enter_idle(c),
             Frame::Idle => unreachable!("a stopped CPU has no operation"),
             Frame::IdleExit => self.idle_exit(c),
             Frame::Wake => self.wake_begin(c),
             Frame::WakeLook => self.wake_look(c),
             Frame::WakeQueue => self.wake_queue(c),
-            Frame::WakeLocked => self.wake_locked(c),
-            Frame::WakeRunnableLocked => self.wake_runnable_locked(c),
             Frame::Flush => self.flush(c),
-            Frame::FlushLocked => self.flush_locked(c),
             Frame::Schedule => self.schedule(c),
-            Frame::ScheduleLocked => self.schedule_locked(c),
             Frame::ScheduleAgain => self.schedule_again(c),
-            Frame::ScheduleAgainLocked => self.schedule_again_locked(c),
-            Frame::TickLocked => self.tick_locked(c),
             Frame::Balance => self.balance_do(c),
-            Frame::BalanceLocked => self.balance_locked(c),
             Frame::IrqExit => self.irq_exit(c, self.now),
             Frame::MutexWake => self.mutex_wake(c),
-            Frame::Rest => {
-                let rest = std::mem::take(&mut self.cpus[c.ix()].rest);
-                self.plan(c, self.now + rest, Frame::Task);
+            Frame::Rest => self.go_on(c),
+        }
+    }
+
+    /// The operation of `c` that was cut to wake a sleeper of a mutex goes on.
+    fn go_on(&mut self, c: Cpu) {
+        let now = self.now;
+        let rest = std::mem::replace(&mut self.cpus[c.ix()].rest, Rest::NONE);
+        self.plan(c, now + rest.takes, rest.then);
+        if rest.user_to > rest.user_from {
+            let cpu = &mut self.cpus[c.ix()];
+            (cpu.user_from, cpu.user_to) = (now + rest.user_from, now + rest.user_to);
+            if self.sh.rqs[c.ix()].need_resched {
+                self.preempt_at_exit(c);
             }
-            Frame::StopLocked => self.stop_locked(c),
-            Frame::StopAttachLocked => self.stop_attach_locked(c),
-            Frame::YieldLocked => self.yield_locked(c),
-            Frame::ChangeLocked => self.change_locked(c),
         }
     }
 
@@ -70,17 +72,16 @@ impl Sim {
     pub(crate) fn notify(&mut self, c: Cpu, target: Cpu, at: Ns, bits: u8) -> Ns {
         let t = target.ix();
         match self.cpus[t].frames[0] {
-            Frame::EnterIdle if self.cpus[t].level == 0 => {
+            Frame::Idle if self.cpus[t].polling => {
                 self.sh.rqs[t].need_resched = true;
+                if self.cpus[t].level == 0 {
+                    let seen = at + self.transfer(c, target);
+                    self.leave_idle(target, seen);
+                }
                 return at;
             }
-            Frame::Idle if self.cpus[t].level == 0 && self.cpus[t].polling => {
-                self.sh.rqs[t].need_resched = true;
-                let seen = at + self.transfer(c, target);
-                self.leave_idle(target, seen);
-                return at;
-            }
-            Frame::IdleExit if self.cpus[t].level == 0 => {
+            // It polls until it has left the idle loop, interrupts in between or not.
+            Frame::EnterIdle | Frame::IdleExit => {
                 self.sh.rqs[t].need_resched = true;
                 return at;
             }

@@ -9,6 +9,7 @@
 //! attach → unlock.
 
 use crate::frame::Frame;
+use crate::rq_lock::Under;
 use crate::sim::Sim;
 use crate::stop::StopWork;
 use vruntime_base::{Cause, Cpu, Event, EventKind, Ns, TaskId};
@@ -56,10 +57,7 @@ impl Sim {
                 self.balance_next(c, self.now);
             }
             BalanceStep::Lock(rq) => {
-                if let Some(at) = self.lock_rq(c, rq, self.now, Frame::BalanceLocked) {
-                    self.update_rq_clock(rq, at);
-                    self.balance_next(c, at);
-                }
+                self.lock_rq(c, rq, self.now, Under::Balance);
             }
             BalanceStep::Stopper(rq) => {
                 self.balance_step(c, BalanceStep::Pass);
@@ -69,9 +67,7 @@ impl Sim {
         }
     }
 
-    pub(crate) fn balance_locked(&mut self, c: Cpu) {
-        let rq = self.cpus[c.ix()].rq_wait;
-        let at = self.lock_granted(c);
+    pub(crate) fn balance_with_lock(&mut self, c: Cpu, rq: Cpu, at: Ns) {
         self.update_rq_clock(rq, at);
         self.balance_next(c, at);
     }

@@ -2,7 +2,8 @@
 //!
 //! *What.* Is every runnable task on exactly one run queue; does an idle CPU sit beside a waiting
 //! task of its LLC, and for how long; does an RT task wait while a CPU that it may use runs
-//! something less important; is the ledger closed.
+//! something less important; is the ledger closed. In debug builds, too, at each step of a task:
+//! did it wake one of those that slept for its mutex.
 //! *Source.* ARCHITECTURE.md, invariant 6.
 //! *Equations.* On each CPU: tasks with `on_rq` there = `rq->nr_running`.
 //! *Departures.* D1: a task in flight between two queues is on none for a moment, and a reschedule
@@ -12,7 +13,10 @@
 //! `on_rq`.
 
 use crate::frame::Frame;
-use crate::sim::Sim;
+use crate::program::Op;
+use crate::rq_lock::Under;
+use crate::sim::{Channel, Sim};
+use crate::task::Step;
 use vruntime_base::{Cpu, Ns, TaskId};
 use vruntime_sched::balance::gate::Gate;
 use vruntime_sched::task::{Policy, TaskState};
@@ -113,7 +117,11 @@ impl Sim {
             let lost = self.cpus[c].is_stopped() && n > 0 && !self.sh.rqs[c].need_resched;
             // What a balance pass of this CPU has detached is here, but not attached yet.
             let cpu = &self.cpus[c];
-            let pulling = matches!(cpu.frames[usize::from(cpu.level)], Frame::Balance);
+            let pulling = match cpu.frames[usize::from(cpu.level)] {
+                Frame::Balance => true,
+                Frame::AskLock | Frame::Locked => cpu.lock.1 == Under::Balance,
+                _ => false,
+            };
             let wrong = (n != self.sh.loads[c].nr_running && !pulling) || lost;
             let switches = self.stats.switches_of[c];
             let (looks, before) = k.wrong[c];
@@ -124,6 +132,25 @@ impl Sim {
         }
         let gap = (0..nr_cpus).map(|c| self.ledger_gap(Cpu::from_ix(c))).max().unwrap_or(0);
         k.report.ledger_gap = k.report.ledger_gap.max(gap);
+    }
+
+    /// Who runs on `c` was the last to hold a mutex, which it has released; tasks sleep for it, and
+    /// none of them has been woken: that one would be on its way and not in the queue.
+    pub(crate) fn forgot_sleepers(&self, c: Cpu) -> bool {
+        let p = self.curr(c);
+        let ch = self.cpus[c.ix()].mutex;
+        let Some(Channel::Pipe(pipe)) = self.channels.get(ch.ix()).filter(|_| ch.is_some()) else {
+            return false;
+        };
+        let m = &pipe.mutex;
+        let mine = m.owner == p && m.free_at <= self.now && m.spin_head.is_none();
+        if !mine || m.sleepers.is_empty() || self.tasks[p.ix()].step != Step::Begin {
+            return false;
+        }
+        let wants =
+            |op| matches!(op, Op::Write { to: x, .. } | Op::Read { from: x, .. } if x == ch);
+        let tries = self.tasks.iter().filter(|k| k.step == Step::MutexRetry && wants(k.op)).count();
+        tries == m.sleepers.len(&self.tasks)
     }
 
     /// What keeps the idle CPUs of the LLC of `p`, which waits, from pulling it.

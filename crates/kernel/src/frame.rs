@@ -11,6 +11,7 @@
 
 use crate::cold::Asids;
 use crate::program::ChannelId;
+use crate::rq_lock::Under;
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 use vruntime_base::{Cause, Cpu, Func, Ns, TaskId};
@@ -28,34 +29,24 @@ pub enum Frame {
     Idle,
     /// The CPU comes out of idle.
     IdleExit,
+    /// The lock of `CpuSim::lock` is asked for.
+    AskLock,
+    /// That lock is granted.
+    Locked,
     /// try_to_wake_up begins for the first of `CpuSim::wakes`.
     Wake,
     /// The waker looks again whether the wakee has left its CPU.
     WakeLook,
     /// A CPU was chosen: queue the wakee there.
     WakeQueue,
-    /// The lock of the chosen CPU's run queue is held.
-    WakeLocked,
-    /// Only the lock of the run queue on which the wakee still is.
-    WakeRunnableLocked,
     /// The tasks on this CPU's wake list are enqueued: take the lock.
     Flush,
-    /// The lock is held.
-    FlushLocked,
     /// `schedule()`: take the lock.
     Schedule,
-    /// The lock is held.
-    ScheduleLocked,
     /// Newidle balancing is over: take the lock again.
     ScheduleAgain,
-    /// The lock is held again.
-    ScheduleAgainLocked,
-    /// The tick: the lock is held.
-    TickLocked,
     /// Balancing goes on with `CpuSim::balance_step`.
     Balance,
-    /// Balancing holds the lock it asked for.
-    BalanceLocked,
     /// The interrupt returns.
     IrqExit,
     /// The mutex of a pipe, `CpuSim::mutex_wake`, is released while someone sleeps for it; then the
@@ -63,14 +54,6 @@ pub enum Frame {
     MutexWake,
     /// The operation that was cut goes on.
     Rest,
-    /// The stopper holds its first lock.
-    StopLocked,
-    /// sched_yield holds the lock.
-    YieldLocked,
-    /// A task that changes its policy or group holds its queue's lock.
-    ChangeLocked,
-    /// The stopper holds the lock of the queue that its task goes to.
-    StopAttachLocked,
 }
 
 /// A wakeup in progress.
@@ -86,6 +69,25 @@ pub struct WakeOp {
     pub migrated: bool,
     /// A new task.
     pub new: bool,
+}
+
+/// The second part of an operation, counted from where the first one ended.
+#[derive(Clone, Copy, Debug)]
+pub struct Rest {
+    /// How long it takes.
+    pub takes: Ns,
+    /// Its user mode begins.
+    pub user_from: Ns,
+    /// Its user mode ends.
+    pub user_to: Ns,
+    /// What acts then.
+    pub then: Frame,
+}
+
+impl Rest {
+    /// Nothing is left.
+    pub const NONE: Rest =
+        Rest { takes: Ns::ZERO, user_from: Ns::ZERO, user_to: Ns::ZERO, then: Frame::Task };
 }
 
 /// Bits of pending interrupts.
@@ -139,9 +141,11 @@ pub struct CpuSim {
     pub saved: [Ns; 2],
     /// By interrupted level: when it was interrupted.
     pub suspended_at: [Ns; 2],
-    /// Since when; in the future while work that comes first is still being done.
+    /// The run queue whose lock it asks for, waits for or holds, and for what, with interrupts off.
+    pub lock: (Cpu, Under),
+    /// Since when it waits for that lock.
     pub rq_wait_since: Ns,
-    /// Since when, as `rq_wait_since`.
+    /// Since when; in the future while work that comes first is still being done.
     pub spin_since: Ns,
     /// Bytes that it has sent over Unix sockets, as charged.
     pub socket_bytes: u64,
@@ -190,7 +194,7 @@ pub struct CpuSim {
     /// The pipe whose mutex is released next.
     pub mutex_wake: ChannelId,
     /// What is left of an operation that was cut to wake a sleeper of a mutex.
-    pub rest: Ns,
+    pub rest: Rest,
     /// Why the next switch will happen.
     pub switch_cause: Option<&'static Cause>,
     /// KiB of footprint brought in by all tasks that ran here.
@@ -214,6 +218,7 @@ impl CpuSim {
             user_from: Ns::ZERO,
             user_to: Ns::ZERO,
             func: Func::User,
+            lock: (Cpu::NONE, Under::Schedule),
             rq_wait: Cpu::NONE,
             rq_wait_since: Ns::ZERO,
             spin: ChannelId::NONE,
@@ -252,7 +257,7 @@ impl CpuSim {
             spin_next: Cpu::NONE,
             balance_step: [BalanceStep::Pass; 3],
             mutex_wake: ChannelId::NONE,
-            rest: Ns::ZERO,
+            rest: Rest::NONE,
             switch_cause: None,
             kib_clock: 0,
             asids: Asids::default(),
@@ -292,7 +297,7 @@ impl CpuSim {
             return self.idle_booked.saturating_sub(now);
         }
         if self.rq_wait.is_some() {
-            sum += self.rq_wait_since.saturating_sub(now);
+            // All that came before the wait is done.
         } else if self.level == 0 && self.spin.is_some() {
             sum += self.spin_since.saturating_sub(now);
         } else if ends(self.op_end) {
@@ -307,12 +312,13 @@ impl CpuSim {
         } else if self.level > 0 && ends(self.saved[0]) {
             sum += self.saved[0];
         }
-        sum + self.rest
+        sum + self.rest.takes
     }
     /// User mode of what is planned from `now` on.
     pub fn planned_user(&self, now: Ns) -> Ns {
         let from = if self.level == 0 { now } else { self.suspended_at[0] };
-        self.user_to.saturating_sub(from.max(self.user_from))
+        let rest = self.rest.user_to - self.rest.user_from;
+        self.user_to.saturating_sub(from.max(self.user_from)) + rest
     }
     /// No user mode in the current operation.
     #[inline(always)]

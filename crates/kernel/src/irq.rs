@@ -11,6 +11,7 @@
 //! `schedule()`.
 
 use crate::frame::{Frame, irq};
+use crate::rq_lock::Under;
 use crate::sim::Sim;
 use crate::task::{Step, WaitsFor};
 use vruntime_base::{Cpu, Func, Ns, Resource, Stream, TaskId};
@@ -109,17 +110,10 @@ impl Sim {
         if self.sh.noise.below(Stream::Interrupts, u64::from(c.0), n, 8) == 0 {
             at += self.work(c, Func::Interrupt, self.machine.costs.interrupt);
         }
-        if let Some(at) = self.lock_rq(c, c, at, Frame::TickLocked) {
-            self.tick_with_lock(c, at);
-        }
+        self.lock_rq(c, c, at, Under::Tick);
     }
 
-    pub(crate) fn tick_locked(&mut self, c: Cpu) {
-        let at = self.lock_granted(c);
-        self.tick_with_lock(c, at);
-    }
-
-    fn tick_with_lock(&mut self, c: Cpu, at: Ns) {
+    pub(crate) fn tick_with_lock(&mut self, c: Cpu, at: Ns) {
         self.update_rq_clock(c, at);
         let (work, cost) = self.hook(c, at, |s, cx| s.task_tick(cx, c));
         let mut at = at + cost;

@@ -24,6 +24,7 @@ mod pipe_ops;
 pub mod program;
 mod queue_lines;
 pub mod record;
+mod rq_lock;
 pub mod schedstat;
 mod schedule;
 pub mod shadow;

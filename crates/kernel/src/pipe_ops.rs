@@ -15,7 +15,7 @@
 //! *Example.* Two senders meet on one pipe: the second spins until the first one's `free_at`, plus
 //! three line transfers.
 
-use crate::frame::Frame;
+use crate::frame::{Frame, Rest};
 use crate::hot::Hot;
 use crate::path::Path;
 use crate::pipe::Pipe;
@@ -242,14 +242,19 @@ impl Sim {
         let o = self.sh.tasks[owner.ix()].cpu;
         let holds = self.curr(o) == owner && self.holds_mutex(o, ch);
         let cpu = &mut self.cpus[o.ix()];
-        let fused = holds
-            && cpu.level == 0
-            && matches!(cpu.frames[0], Frame::Task)
-            && cpu.mutex == ch
-            && cpu.op_end > free_at
-            && free_at >= self.now;
-        if fused {
-            cpu.rest = cpu.op_end - free_at;
+        let goes_on = match cpu.frames[0] {
+            Frame::Task => cpu.op_end > free_at,
+            // A reschedule is due where user mode begins.
+            Frame::Schedule => true,
+            _ => false,
+        };
+        if holds && goes_on && cpu.level == 0 && cpu.mutex == ch && free_at >= self.now {
+            cpu.rest = Rest { takes: cpu.op_end - free_at, then: cpu.frames[0], ..Rest::NONE };
+            if cpu.user_to > cpu.user_from {
+                let user = (cpu.user_from - free_at, cpu.user_to - free_at);
+                (cpu.rest.user_from, cpu.rest.user_to) = user;
+            }
+            cpu.no_user();
             cpu.op_end = free_at;
             cpu.frames[0] = Frame::MutexWake;
             cpu.mutex_wake = ch;
@@ -316,6 +321,10 @@ impl Sim {
         let ch = self.cpus[c.ix()].mutex;
         let free_at = at + self.cpus[c.ix()].mutex_left;
         self.mutex_free_at(c, ch, free_at);
+        if !self.pipe(ch).mutex.sleepers.is_empty() {
+            // Someone went to sleep for it in the meantime.
+            self.cut_at_unlock(self.curr(c), ch, free_at);
+        }
     }
 
     /// A spinner gets the mutex at `at`.

@@ -22,7 +22,6 @@
 //! queued there: 250 and 500 for the first, 500 for the second. CPU 1 then calls `schedule()`:
 //! 1,000, and 600 before either of them runs.
 
-use crate::frame::Frame;
 use crate::sim::Sim;
 use crate::variation::Knockout;
 use vruntime_base::{Cpu, Func, Ns, Resource, TaskId};
@@ -48,31 +47,16 @@ impl QueueLines {
     }
 }
 
-/// The function that waits for the queue's lines once `frame` has the lock.
-fn function_of(frame: Frame) -> Func {
-    match frame {
-        Frame::WakeLocked => Func::EnqueueTask,
-        Frame::WakeRunnableLocked => Func::TryToWakeUp,
-        Frame::FlushLocked => Func::TtwuPending,
-        Frame::ScheduleAgainLocked => Func::PickNext,
-        Frame::TickLocked => Func::Tick,
-        Frame::YieldLocked => Func::Yield,
-        Frame::ChangeLocked => Func::SetScheduler,
-        Frame::BalanceLocked | Frame::StopLocked | Frame::StopAttachLocked => Func::LoadBalance,
-        _ => Func::Schedule,
-    }
-}
-
 impl Sim {
-    /// `c` has the lock of `rq`, asked for with `frame`: how long the queue's lines take.
+    /// `c` has the lock of `rq`, and `func` waits for the queue's lines: how long they take.
     #[inline]
-    pub(crate) fn fetch_queue(&mut self, c: Cpu, rq: Cpu, frame: Frame) -> Ns {
+    pub(crate) fn fetch_queue(&mut self, c: Cpu, rq: Cpu, func: Func) -> Ns {
         let machine = &self.machine;
         let wait = self.queue_lines.go_to(c, rq, &machine.costs, |from| machine.transfer(from, c));
         if wait == Ns::ZERO || self.without.has(Knockout::RqLine) {
             return Ns::ZERO;
         }
-        self.waited(c, function_of(frame), Resource::RqLine, wait)
+        self.waited(c, func, Resource::RqLine, wait)
     }
 
     /// `c` enqueues the wakee `p`: how long its lines take.

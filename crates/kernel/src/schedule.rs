@@ -13,11 +13,11 @@
 
 use crate::frame::Frame;
 use crate::program::ChannelId;
+use crate::rq_lock::Under;
 use crate::sim::Sim;
 use crate::task::Step;
-use crate::variation::Knockout;
 use vruntime_base::{Cause, CauseKind, Cpu, Event, EventKind, Func, Ns, Resource, Stream, TaskId};
-use vruntime_machine::{Line, Request};
+
 use vruntime_sched::scheduler::{BalanceKind, BalanceStep, DequeueFlags, Pick};
 use vruntime_sched::task::TaskState;
 
@@ -33,87 +33,16 @@ pub static WOKEN_BEFORE_SLEPT: Cause = Cause::new(CauseKind::Switch, "woken befo
 pub static PREEMPTED: Cause = Cause::new(CauseKind::Switch, "preempted");
 
 impl Sim {
-    /// Asks for the lock of `rq` on behalf of `c` at `at`; when it is held, `frame` acts. True if
-    /// it was granted at once: then the caller may call the frame's function itself, at the time
-    /// returned.
-    pub(crate) fn lock_rq(&mut self, c: Cpu, rq: Cpu, at: Ns, frame: Frame) -> Option<Ns> {
-        self.cpus[c.ix()].irqs_off = true;
-        if self.without.has(Knockout::RqLock) {
-            let at = at + self.own_rq_line(c, rq);
-            return Some(at + self.fetch_queue(c, rq, frame));
-        }
-        let machine = &self.machine;
-        let transfer = |a: Cpu, b: Cpu| machine.transfer(a, b);
-        match self.rq_locks[rq.ix()].request(&mut self.rq_queue, c, self.now, transfer) {
-            Request::Granted { .. } => {
-                let at = at + self.own_rq_line(c, rq);
-                Some(at + self.fetch_queue(c, rq, frame))
-            }
-            Request::Wait { grant_at } => {
-                let cpu = &mut self.cpus[c.ix()];
-                cpu.frames[cpu.level as usize] = frame;
-                cpu.op_end = grant_at.map_or(Ns::NEVER, |t| t.max(at));
-                cpu.rq_wait = rq;
-                cpu.rq_wait_since = at;
-                None
-            }
-        }
-    }
-
-    /// Whoever holds the lock owns its line: scanners that read it will miss again.
-    fn own_rq_line(&mut self, c: Cpu, rq: Cpu) -> Ns {
-        let cost = self.machine.write(Line::Rq(rq), c).total();
-        self.waited(c, Func::RqLock, Resource::RqLine, cost)
-    }
-
-    /// The lock that `c` waited for is granted now (called first by the frames named `…Locked`);
-    /// returns when the queue's lines are there.
-    pub(crate) fn lock_granted(&mut self, c: Cpu) -> Ns {
-        let cpu = &mut self.cpus[c.ix()];
-        let rq = std::mem::replace(&mut cpu.rq_wait, Cpu::NONE);
-        let waited = self.now.saturating_sub(cpu.rq_wait_since);
-        if rq.is_none() {
-            return self.now;
-        }
-        let frame = cpu.frames[cpu.level as usize];
-        self.rq_locks[rq.ix()].granted(&mut self.rq_queue, c, self.now);
-        // The hand-over itself was part of the grant's time.
-        self.machine.write(Line::Rq(rq), c);
-        self.waited(c, Func::RqLock, Resource::RqLock, waited);
-        self.now + self.fetch_queue(c, rq, frame)
-    }
-
-    /// `c` will release the lock of `rq` at `until`.
-    pub(crate) fn hold_rq(&mut self, c: Cpu, rq: Cpu, until: Ns) {
-        if self.without.has(Knockout::RqLock) {
-            return;
-        }
-        let machine = &self.machine;
-        let transfer = |a: Cpu, b: Cpu| machine.transfer(a, b);
-        if let Some((waiter, at)) = self.rq_locks[rq.ix()].hold(&self.rq_queue, c, until, transfer)
-        {
-            let cpu = &mut self.cpus[waiter.ix()];
-            cpu.op_end = at.max(cpu.rq_wait_since);
-            self.arm(waiter);
-        }
-    }
-
     /// `schedule()` begins.
     pub(crate) fn schedule(&mut self, c: Cpu) {
         self.stats.cpus[c.ix()].sched_count += 1;
+        debug_assert!(!self.forgot_sleepers(c), "nobody was woken who sleeps for the mutex");
         self.cpus[c.ix()].mutex = ChannelId::NONE;
         let at = self.now + self.work(c, Func::Schedule, self.machine.costs.schedule_base);
-        if let Some(at) = self.lock_rq(c, c, at, Frame::ScheduleLocked) {
-            self.schedule_with_lock(c, at);
-        }
+        self.lock_rq(c, c, at, Under::Schedule);
     }
 
-    pub(crate) fn schedule_locked(&mut self, c: Cpu) {
-        let at = self.lock_granted(c);
-        self.schedule_with_lock(c, at);
-    }
-
-    fn schedule_with_lock(&mut self, c: Cpu, mut at: Ns) {
+    pub(crate) fn schedule_with_lock(&mut self, c: Cpu, mut at: Ns) {
         let prev = self.curr(c);
         if !std::mem::take(&mut self.sh.rqs[c.ix()].skip_clock_update) {
             self.update_rq_clock(c, at);
@@ -169,14 +98,10 @@ impl Sim {
 
     /// Newidle balancing is over.
     pub(crate) fn schedule_again(&mut self, c: Cpu) {
-        if let Some(at) = self.lock_rq(c, c, self.now, Frame::ScheduleAgainLocked) {
-            self.update_rq_clock(c, at);
-            self.pick(c, at, false);
-        }
+        self.lock_rq(c, c, self.now, Under::ScheduleAgain);
     }
 
-    pub(crate) fn schedule_again_locked(&mut self, c: Cpu) {
-        let at = self.lock_granted(c);
+    pub(crate) fn schedule_again_with_lock(&mut self, c: Cpu, at: Ns) {
         self.update_rq_clock(c, at);
         self.pick(c, at, false);
     }

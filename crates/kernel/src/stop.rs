@@ -9,6 +9,7 @@
 //! it.
 
 use crate::frame::Frame;
+use crate::rq_lock::Under;
 use crate::sim::Sim;
 use crate::task::{Step, WaitsFor};
 use vruntime_base::{Cause, CauseKind, Cpu, Ns, TaskId};
@@ -53,14 +54,7 @@ impl Sim {
             self.block(c, p, self.now, Step::Stopper, TaskState::Interruptible);
             return;
         }
-        if let Some(at) = self.lock_rq(c, c, self.now, Frame::StopLocked) {
-            self.stop_with_lock(c, at);
-        }
-    }
-
-    pub(crate) fn stop_locked(&mut self, c: Cpu) {
-        let at = self.lock_granted(c);
-        self.stop_with_lock(c, at);
+        self.lock_rq(c, c, self.now, Under::Stop);
     }
 
     fn stop_target(&self, c: Cpu, p: TaskId) -> Cpu {
@@ -72,7 +66,7 @@ impl Sim {
 
     /// Holds its own lock: takes the task off, releases the lock, then asks for the other one, as
     /// the kernel does (never both).
-    fn stop_with_lock(&mut self, c: Cpu, mut at: Ns) {
+    pub(crate) fn stop_with_lock(&mut self, c: Cpu, mut at: Ns) {
         self.update_rq_clock(c, at);
         let work = self.stop_work[c.ix()][0];
         let moving = match work {
@@ -104,14 +98,10 @@ impl Sim {
         };
         let to = self.stop_target(c, p);
         self.cpus[c.ix()].wake.p = p;
-        self.plan(c, at, Frame::StopAttachLocked);
-        if let Some(at) = self.lock_rq(c, to, at, Frame::StopAttachLocked) {
-            self.plan(c, at, Frame::StopAttachLocked);
-        }
+        self.lock_rq(c, to, at, Under::StopAttach);
     }
 
-    pub(crate) fn stop_attach_locked(&mut self, c: Cpu) {
-        let at = self.lock_granted(c);
+    pub(crate) fn stop_attach_with_lock(&mut self, c: Cpu, at: Ns) {
         let p = self.cpus[c.ix()].wake.p;
         let to = self.stop_target(c, p);
         let active = self.stop_work[c.ix()][0] == StopWork::ActiveBalance;

@@ -12,6 +12,7 @@
 
 use crate::frame::Frame;
 use crate::program::{ChannelId, Op};
+use crate::rq_lock::Under;
 use crate::sim::{Channel, Sim};
 use crate::stop::StopWork;
 use crate::task::{Step, WaitsFor};
@@ -24,6 +25,7 @@ impl Sim {
     #[inline(never)]
     pub(crate) fn task_step(&mut self, c: Cpu) {
         let p = self.curr(c);
+        debug_assert!(!self.forgot_sleepers(c), "nobody was woken who sleeps for the mutex");
         let k = &self.tasks[p.ix()];
         if let (Step::Begin, Op::Write { to: ch, .. } | Op::Read { from: ch, .. }) = (k.step, k.op)
             && matches!(self.channels[ch.ix()], Channel::Pipe(_))
@@ -181,17 +183,10 @@ impl Sim {
     fn sched_yield(&mut self, c: Cpu, p: TaskId) {
         self.tasks[p.ix()].step = Step::NextOp;
         let at = self.now + self.work(c, Func::Yield, self.machine.costs.sched_yield);
-        if let Some(at) = self.lock_rq(c, c, at, Frame::YieldLocked) {
-            self.yield_with_lock(c, at);
-        }
+        self.lock_rq(c, c, at, Under::Yield);
     }
 
-    pub(crate) fn yield_locked(&mut self, c: Cpu) {
-        let at = self.lock_granted(c);
-        self.yield_with_lock(c, at);
-    }
-
-    fn yield_with_lock(&mut self, c: Cpu, at: Ns) {
+    pub(crate) fn yield_with_lock(&mut self, c: Cpu, at: Ns) {
         self.update_rq_clock(c, at);
         self.stats.cpus[c.ix()].yld_count += 1;
         let ((), cost) = self.hook(c, at, |s, cx| s.yield_task(cx, c));
@@ -218,17 +213,10 @@ impl Sim {
     /// call does before (permissions; of a control group, its locks) is left out.
     fn change(&mut self, c: Cpu, func: Func) {
         let at = self.now + self.work(c, func, self.machine.costs.sched_yield);
-        if let Some(at) = self.lock_rq(c, c, at, Frame::ChangeLocked) {
-            self.change_with_lock(c, at);
-        }
+        self.lock_rq(c, c, at, Under::Change);
     }
 
-    pub(crate) fn change_locked(&mut self, c: Cpu) {
-        let at = self.lock_granted(c);
-        self.change_with_lock(c, at);
-    }
-
-    fn change_with_lock(&mut self, c: Cpu, at: Ns) {
+    pub(crate) fn change_with_lock(&mut self, c: Cpu, at: Ns) {
         let p = self.curr(c);
         self.update_rq_clock(c, at);
         let ((), cost) = match self.tasks[p.ix()].op {

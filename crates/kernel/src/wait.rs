@@ -24,6 +24,12 @@ impl WaitQueue {
     pub fn is_empty(&self) -> bool {
         self.head.is_none()
     }
+    /// How many wait.
+    pub fn len(&self, tasks: &[KTask]) -> usize {
+        let waiters = |p: &TaskId| Some(tasks[p.ix()].wait_next).filter(|p| p.is_some());
+        let first = Some(self.head).filter(|p| p.is_some());
+        std::iter::successors(first, waiters).count()
+    }
     /// Adds `p`: exclusive waiters at the end, others at the front, as the kernel does.
     pub fn add(&mut self, tasks: &mut [KTask], p: TaskId, exclusive: bool) {
         let k = &mut tasks[p.ix()];

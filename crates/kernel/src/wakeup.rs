@@ -7,12 +7,12 @@
 //! *Equations.* Wake list or remote lock: see `vruntime_sched::ttwu_queue`.
 //! *Departures.* D1: a wakee on its way off a CPU whose wake list may not be used is spun for in
 //! one step once that CPU has chosen its next task; until then the waker looks every 200 ns.
-//! D2: `pi_lock` is part of the wakee's lines. D3: the choice of the waker's own CPU and
-//! the enqueue there are one event.
+//! D2: `pi_lock` is part of the wakee's lines.
 //! *Example.* A write to a pipe whose reader sleeps on an idle CPU of the same LLC: choose
 //! (reader's CPU), wake list, the idle CPU leaves its loop, enqueues, switches.
 
 use crate::frame::{Frame, WakeOp, irq};
+use crate::rq_lock::Under;
 use crate::sim::Sim;
 use crate::variation::Knockout;
 use vruntime_base::{Cpu, Event, EventKind, Func, Ns, Resource, TaskId};
@@ -88,9 +88,7 @@ impl Sim {
     /// The wakee was queued on `rq` when `c` looked.
     fn wake_on_rq(&mut self, c: Cpu, rq: Cpu, at: Ns) {
         self.cpus[c.ix()].wake.target = rq;
-        if let Some(at) = self.lock_rq(c, rq, at, Frame::WakeRunnableLocked) {
-            self.wake_runnable(c, at);
-        }
+        self.lock_rq(c, rq, at, Under::WakeRunnable);
     }
 
     /// The wakee is not queued: from here on nobody else wakes it. It may be on its CPU still.
@@ -138,12 +136,7 @@ impl Sim {
             self.stats.migrations.count(place.rule);
             self.note_migration(p, c, prev, place.cpu, self.now, place.rule);
         }
-        // The look that found the wakee gone from this CPU's queue may not have released it yet.
-        if place.cpu == c && !self.rq_locks[c.ix()].is_held_by(c, self.now) {
-            self.wake_place(c, at);
-        } else {
-            self.plan(c, at, Frame::WakeQueue);
-        }
+        self.plan(c, at, Frame::WakeQueue);
     }
 
     /// A new task: choose, then enqueue under the lock of the CPU chosen.
@@ -164,12 +157,9 @@ impl Sim {
         self.plan(c, at, Frame::WakeQueue);
     }
 
-    pub(crate) fn wake_queue(&mut self, c: Cpu) {
-        self.wake_place(c, self.now);
-    }
-
     /// The CPU is chosen: `set_task_cpu` and `ttwu_queue`.
-    fn wake_place(&mut self, c: Cpu, mut at: Ns) {
+    pub(crate) fn wake_queue(&mut self, c: Cpu) {
+        let mut at = self.now;
         let WakeOp { p, target, migrated, new, .. } = self.cpus[c.ix()].wake;
         if migrated {
             let ((), cost) = self.hook(c, at, |s, cx| s.migrate_task_rq(cx, p, target));
@@ -182,9 +172,7 @@ impl Sim {
             self.queue_on_list(c, at);
             return;
         }
-        if let Some(at) = self.lock_rq(c, target, at, Frame::WakeLocked) {
-            self.wake_activate(c, at);
-        }
+        self.lock_rq(c, target, at, Under::Wake);
     }
 
     /// See [`vruntime_sched::ttwu_queue`].
@@ -225,13 +213,8 @@ impl Sim {
         if free { Ns::ZERO } else { Ns(n * self.transfer(from, to).0) }
     }
 
-    pub(crate) fn wake_locked(&mut self, c: Cpu) {
-        let at = self.lock_granted(c);
-        self.wake_activate(c, at);
-    }
-
     /// `ttwu_do_activate` on the target's run queue, whose lock `c` holds.
-    fn wake_activate(&mut self, c: Cpu, mut at: Ns) {
+    pub(crate) fn wake_activate(&mut self, c: Cpu, mut at: Ns) {
         let WakeOp { p, target, sync, migrated, new } = self.cpus[c.ix()].wake;
         at += self.fetch_wakee(c, p);
         at = self.activate(c, target, p, migrated, new, sync, at);
@@ -280,14 +263,9 @@ impl Sim {
         at + cost
     }
 
-    pub(crate) fn wake_runnable_locked(&mut self, c: Cpu) {
-        let at = self.lock_granted(c);
-        self.wake_runnable(c, at);
-    }
-
     /// `ttwu_runnable`: the wakee is still queued; if it is still so under the lock, it only
     /// becomes runnable again.
-    fn wake_runnable(&mut self, c: Cpu, mut at: Ns) {
+    pub(crate) fn wake_runnable(&mut self, c: Cpu, mut at: Ns) {
         let WakeOp { p, target, sync, .. } = self.cpus[c.ix()].wake;
         self.update_rq_clock(target, at);
         let t = &self.sh.tasks[p.ix()];
@@ -344,17 +322,10 @@ impl Sim {
         if self.sh.release.ttwu_pending_clear == TtwuPendingClear::BeforeEnqueue {
             self.sh.rqs[c.ix()].ttwu_pending = false;
         }
-        if let Some(at) = self.lock_rq(c, c, self.now, Frame::FlushLocked) {
-            self.flush_with_lock(c, at);
-        }
+        self.lock_rq(c, c, self.now, Under::Flush);
     }
 
-    pub(crate) fn flush_locked(&mut self, c: Cpu) {
-        let at = self.lock_granted(c);
-        self.flush_with_lock(c, at);
-    }
-
-    fn flush_with_lock(&mut self, c: Cpu, mut at: Ns) {
+    pub(crate) fn flush_with_lock(&mut self, c: Cpu, mut at: Ns) {
         let mut list = std::mem::take(&mut self.cpus[c.ix()].wake_list);
         if self.sh.release.ttwu_list_order == TtwuListOrder::Lifo {
             list.reverse();

@@ -43,6 +43,28 @@ fn every_message_arrives() {
     }
 }
 
+/// More runnable tasks than CPUs: senders are interrupted or told to reschedule while they hold a
+/// mutex that others then sleep for. In a debug build each step looks whether one was woken.
+#[test]
+fn nobody_who_sleeps_for_a_mutex_is_forgotten() {
+    for release in ["v6.1+hz=1000", "v6.12"] {
+        let (kind, window) = (ChannelKind::Pipe, Ns::from_ms(200));
+        let spec = RunSpec {
+            machine: Arc::new(machine_file::builtin_machine("numa-48").unwrap()),
+            release: Arc::new(kernel_file::kernel(release).unwrap().release),
+            workload: Arc::new(Messaging { groups: 20, fds: 20, loops: 20_000, bytes: 100, kind }),
+            seed: 1,
+            sampling: Sampling::Window { warmup: Ns::from_ms(100), window },
+            checks: false,
+            variation: Default::default(),
+            timeline: 0,
+            schedstat: false,
+        };
+        let r = run(&spec).unwrap();
+        assert!(r.groups.iter().all(|g| g.at_window_end > 1_000), "{release}");
+    }
+}
+
 /// Counters, ledger and causes are those of the benchmark then, not of boot and benchmark.
 #[test]
 fn a_benchmark_that_ends_in_the_warm_up_is_measured_whole() {

@@ -109,11 +109,6 @@ impl Lock {
         Request::Wait { grant_at: known.then(|| self.grant_time(transfer)) }
     }
 
-    /// True if `cpu` holds the lock at `now`, be it that it has announced a later release.
-    pub fn is_held_by(&self, cpu: Cpu, now: Ns) -> bool {
-        self.owner == cpu && self.is_held(now)
-    }
-
     /// The holder announces that it releases the lock at `until`. Returns the first waiter and the
     /// time of its grant event, if anyone waits.
     #[inline]
@@ -204,7 +199,7 @@ mod tests {
         l.granted(&mut q, Cpu(2), Ns(900));
         assert_eq!(l.hold(&q, Cpu(2), Ns(1000), fifty), None);
         assert!(l.is_held(Ns(999)) && !l.is_held(Ns(1000)));
-        assert!(l.is_held_by(Cpu(2), Ns(999)) && !l.is_held_by(Cpu(1), Ns(999)));
+        assert_eq!(l.owner(), Cpu(2));
         let far = l.request(&mut q, Cpu(3), Ns(1000), fifty);
         assert_eq!(far, Request::Granted { cost: Ns(50) });
     }

@@ -113,8 +113,8 @@ fn a_wakeup_is_moved_to_an_idle_cpu() {
             cpu 7 ................................................
                1.1 ms  cpu 1: . -> C: idle: task woken
                1.1 ms  cpu 0: . -> A: idle: task woken
-               1.1 ms  cpu 0: A -> B: blocks: timer
                1.1 ms  cpu 1: C -> .: blocks: timer
+               1.1 ms  cpu 0: A -> B: blocks: timer
                1.1 ms  cpu 0: B -> .: blocks: timer
               10.1 ms  cpu 1: . -> C: idle: task woken
               10.1 ms  cpu 0: . -> B: idle: task woken

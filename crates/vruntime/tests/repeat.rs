@@ -115,27 +115,28 @@ fn golden_hackbench_on_cfs() {
         "v6.1",
         "hackbench -g 2 -f 4 --pipe --threads -l 2000",
         expect![[r#"
-            time 15796 us
-            switches 18908, voluntary 12823, involuntary 4130; migrations 885
-            wakeups 12865, local 2249, queued 2246; ipis 2409; messages 64000
-               104 switch: blocks: no room to write
-             12686 switch: blocks: nothing to read
-                 9 switch: blocks: pipe mutex
-                 8 switch: blocks: waits for a child
+            time 18006 us
+            switches 24671, voluntary 15408, involuntary 5369; migrations 746
+            wakeups 15469, local 3011, queued 4249; ipis 3139; messages 64000
+                37 switch: blocks: no room to write
+             15343 switch: blocks: nothing to read
+                 2 switch: blocks: pipe mutex
+                10 switch: blocks: waits for a child
                 16 switch: exits
-              1955 switch: idle: task woken
-              4130 switch: wakeup: vruntime beyond granularity
-                48 placement: idle CPU in scan
-                10 placement: prev idle
-                 2 placement: recent_used_cpu idle
-              7189 placement: target (no scan)
-              3822 placement: target (nothing idle)
-              1403 placement: target idle
-                48 migration: idle CPU in scan
-                19 migration: newidle balance, MC
-                 2 migration: recent_used_cpu idle
-               194 migration: target (no scan)
-               622 migration: target (nothing idle)
+              3894 switch: idle: task woken
+              5369 switch: wakeup: vruntime beyond granularity
+                79 placement: idle CPU in scan
+                 6 placement: prev idle
+                12 placement: recent_used_cpu idle
+              6404 placement: target (no scan)
+              4213 placement: target (nothing idle)
+               926 placement: target (scan limit)
+              3060 placement: target idle
+                79 migration: idle CPU in scan
+                20 migration: newidle balance, MC
+                12 migration: recent_used_cpu idle
+                 4 migration: target (no scan)
+               631 migration: target (nothing idle)
         "#]],
     );
 }
@@ -147,26 +148,26 @@ fn golden_hackbench_on_eevdf() {
         "v6.12",
         "hackbench -g 2 -f 4 --pipe --threads -l 2000",
         expect![[r#"
-            time 9021 us
-            switches 2571, voluntary 1400, involuntary 764; migrations 450
-            wakeups 1407, local 566, queued 432; ipis 420; messages 64000
-               155 switch: blocks: no room to write
-              1217 switch: blocks: nothing to read
-                12 switch: blocks: waits for a child
+            time 8763 us
+            switches 2396, voluntary 1300, involuntary 958; migrations 683
+            wakeups 1311, local 859, queued 160; ipis 205; messages 64000
+               110 switch: blocks: no room to write
+              1164 switch: blocks: nothing to read
+                10 switch: blocks: waits for a child
                 16 switch: exits
-               407 switch: idle: task woken
-               764 switch: wakeup: wakee is picked
-                13 placement: idle CPU in scan
-                89 placement: prev idle
-                 2 placement: recent_used_cpu idle
-               141 placement: target (no scan)
-               631 placement: target (nothing idle)
-                63 placement: target idle
-                13 migration: idle CPU in scan
-                18 migration: newidle balance, MC
-                 2 migration: recent_used_cpu idle
-                28 migration: target (no scan)
-               389 migration: target (nothing idle)
+               138 switch: idle: task woken
+               958 switch: wakeup: wakee is picked
+                21 placement: idle CPU in scan
+                19 placement: prev idle
+                 4 placement: recent_used_cpu idle
+                57 placement: target (no scan)
+               896 placement: target (nothing idle)
+                43 placement: target idle
+                21 migration: idle CPU in scan
+                19 migration: newidle balance, MC
+                 4 migration: recent_used_cpu idle
+                11 migration: target (no scan)
+               628 migration: target (nothing idle)
         "#]],
     );
 }

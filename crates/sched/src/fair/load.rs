@@ -22,6 +22,7 @@ use crate::cx::{Cx, Shared};
 use crate::release::Release;
 use crate::task::Task;
 use vruntime_base::{Cpu, Ns, TaskId};
+use vruntime_machine::Line;
 
 /// What an update may do besides aging.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -126,7 +127,13 @@ impl Fair {
             let below = if my_q.is_some() { self.cfs[my_q.ix()].runnable_weight } else { 0 };
             e.age(now, running, below);
         }
+        let before = self.cfs[cfs.ix()].avg.last_update_time;
         let mut decayed = self.cfs[cfs.ix()].update_load_avg(now);
+        if self.is_root(cfs) && self.cfs[cfs.ix()].avg.last_update_time != before {
+            // Who reads these averages misses from now on. What the writer waits for is among the
+            // queue's lines, which come with the lock.
+            cx.machine.write(Line::RqLoad(Cpu::from_ix(cfs.ix())), cx.cpu);
+        }
         if my_q.is_some() && self.cfs[my_q.ix()].propagate {
             self.propagate_entity_load_avg(my_q, se);
             decayed = true;

@@ -1,0 +1,150 @@
+//! The run queue locks: asked for when their taker gets there, and what is done under them.
+//!
+//! *What.* Who needs a lock says when it will have got there. At that moment it asks: the lock is
+//! free, or it waits in the lock's line. What it does next it does when it has the lock and the
+//! queue's lines.
+//! *Source.* Linux 6.1.192 and 6.12.117, kernel/sched/core.c `raw_spin_rq_lock_nested` and its
+//! callers.
+//! *Equations.* See `vruntime_machine::Lock`; lines: `queue_lines`.
+//! *Departures.* D1: a CPU asks for one run queue lock at a time and keeps it until what it does
+//! under it is done; where the kernel holds two (moves between queues) it goes through them one by
+//! one.
+//! *Example.* A wakeup takes 700 ns until the wakee's queue is chosen: the lock is asked for then,
+//! not when the wakeup begins, and who asks in between goes first.
+
+use crate::frame::Frame;
+use crate::sim::Sim;
+use crate::variation::Knockout;
+use vruntime_base::{Cpu, Func, Ns, Resource};
+use vruntime_machine::{Line, Request};
+
+/// What is done under a run queue's lock.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Under {
+    /// `ttwu_do_activate` by the waker.
+    Wake,
+    /// `ttwu_runnable`: the wakee was queued when its waker looked.
+    WakeRunnable,
+    /// `sched_ttwu_pending`.
+    Flush,
+    /// `__schedule`.
+    Schedule,
+    /// `__schedule` after newidle balancing.
+    ScheduleAgain,
+    /// `scheduler_tick`.
+    Tick,
+    /// The next step of a balancer's pass.
+    Balance,
+    /// A stopper takes a task off its own queue.
+    Stop,
+    /// A stopper puts a task on another queue.
+    StopAttach,
+    /// `sched_yield`.
+    Yield,
+    /// A task changes its policy or group.
+    Change,
+}
+
+impl Under {
+    /// The function that waits for the queue's lines.
+    fn func(self) -> Func {
+        match self {
+            Under::Wake => Func::EnqueueTask,
+            Under::WakeRunnable => Func::TryToWakeUp,
+            Under::Flush => Func::TtwuPending,
+            Under::Schedule => Func::Schedule,
+            Under::ScheduleAgain => Func::PickNext,
+            Under::Tick => Func::Tick,
+            Under::Balance | Under::Stop | Under::StopAttach => Func::LoadBalance,
+            Under::Yield => Func::Yield,
+            Under::Change => Func::SetScheduler,
+        }
+    }
+}
+
+impl Sim {
+    /// At `at`, `c` asks for the lock of `rq`, for `under`.
+    pub(crate) fn lock_rq(&mut self, c: Cpu, rq: Cpu, at: Ns, under: Under) {
+        let cpu = &mut self.cpus[c.ix()];
+        cpu.irqs_off = true;
+        cpu.lock = (rq, under);
+        if at > self.now {
+            self.plan(c, at, Frame::AskLock);
+        } else {
+            self.ask_lock(c);
+        }
+    }
+
+    /// `c` asks for its lock now.
+    pub(crate) fn ask_lock(&mut self, c: Cpu) {
+        let (rq, under) = self.cpus[c.ix()].lock;
+        let request = if self.without.has(Knockout::RqLock) {
+            Request::Granted { cost: Ns::ZERO }
+        } else {
+            let machine = &self.machine;
+            let transfer = |a: Cpu, b: Cpu| machine.transfer(a, b);
+            self.rq_locks[rq.ix()].request(&mut self.rq_queue, c, self.now, transfer)
+        };
+        match request {
+            Request::Granted { .. } => {
+                // Whoever holds the lock owns its line: scanners that read it will miss again.
+                let cost = self.machine.write(Line::Rq(rq), c).total();
+                let at = self.now + self.waited(c, Func::RqLock, Resource::RqLine, cost);
+                let at = at + self.fetch_queue(c, rq, under.func());
+                self.with_lock(c, at);
+            }
+            Request::Wait { grant_at } => {
+                self.plan(c, grant_at.unwrap_or(Ns::NEVER), Frame::Locked);
+                let cpu = &mut self.cpus[c.ix()];
+                cpu.rq_wait = rq;
+                cpu.rq_wait_since = self.now;
+            }
+        }
+    }
+
+    /// The lock that `c` waited for is granted now.
+    pub(crate) fn locked(&mut self, c: Cpu) {
+        let cpu = &mut self.cpus[c.ix()];
+        cpu.rq_wait = Cpu::NONE;
+        let (rq, under) = cpu.lock;
+        let waited = self.now - cpu.rq_wait_since;
+        self.rq_locks[rq.ix()].granted(&mut self.rq_queue, c, self.now);
+        // The hand-over itself was part of the grant's time.
+        self.machine.write(Line::Rq(rq), c);
+        self.waited(c, Func::RqLock, Resource::RqLock, waited);
+        let at = self.now + self.fetch_queue(c, rq, under.func());
+        self.with_lock(c, at);
+    }
+
+    /// `c` has its lock, and the queue's lines at `at`.
+    fn with_lock(&mut self, c: Cpu, at: Ns) {
+        let (rq, under) = self.cpus[c.ix()].lock;
+        match under {
+            Under::Wake => self.wake_activate(c, at),
+            Under::WakeRunnable => self.wake_runnable(c, at),
+            Under::Flush => self.flush_with_lock(c, at),
+            Under::Schedule => self.schedule_with_lock(c, at),
+            Under::ScheduleAgain => self.schedule_again_with_lock(c, at),
+            Under::Tick => self.tick_with_lock(c, at),
+            Under::Balance => self.balance_with_lock(c, rq, at),
+            Under::Stop => self.stop_with_lock(c, at),
+            Under::StopAttach => self.stop_attach_with_lock(c, at),
+            Under::Yield => self.yield_with_lock(c, at),
+            Under::Change => self.change_with_lock(c, at),
+        }
+    }
+
+    /// `c` will release the lock of `rq` at `until`.
+    pub(crate) fn hold_rq(&mut self, c: Cpu, rq: Cpu, until: Ns) {
+        if self.without.has(Knockout::RqLock) {
+            return;
+        }
+        let machine = &self.machine;
+        let transfer = |a: Cpu, b: Cpu| machine.transfer(a, b);
+        if let Some((waiter, at)) = self.rq_locks[rq.ix()].hold(&self.rq_queue, c, until, transfer)
+        {
+            self.cpus[waiter.ix()].op_end = at;
+            self.arm(waiter);
+        }
+    }
+}
