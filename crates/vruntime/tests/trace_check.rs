@@ -1,5 +1,6 @@
 //! Shadow: do our decisions agree with those of recorded kernels?
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use vruntime::trace_check::{Given, trace_check};
@@ -40,6 +41,23 @@ fn decisions_agree_with_the_recorded_kernels() {
         let k = of("pick");
         at_least("pick determined", k.determined, k.determined + k.undetermined, 975, 1000);
         at_least("pick of several", k.nontrivial_agree, k.nontrivial, 980, 150);
+    }
+}
+
+/// As a kernel that it was not: every kind of decision differs somewhere.
+#[test]
+fn disagreements_are_told_in_words() {
+    let given = Given { kernel: Some("v6.5"), topology: None };
+    let report = trace_check(&[V6_1, V6_18].map(recording), given).unwrap();
+    let mut kinds = BTreeSet::new();
+    for d in report.recordings.iter().flat_map(|r| &r.disagreements) {
+        let text = format!("{} {} {}", d.expected, d.got, d.state);
+        let raw = ["Some(", "None", "NoGroup", "NotItsTurn", "Newidle", "Pull(", "Err("];
+        assert!(!raw.iter().any(|word| text.contains(word)), "{text}");
+        kinds.insert(d.kind.trim_end_matches(", reconstructed").to_owned());
+    }
+    for kind in ["placement", "wakeup_preemption", "pick", "tick_preemption", "migration"] {
+        assert!(kinds.contains(kind), "{kinds:?}");
     }
 }
 

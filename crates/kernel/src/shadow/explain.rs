@@ -80,15 +80,36 @@ fn yes(b: Option<bool>) -> &'static str {
     }
 }
 
-fn ms(ns: i64) -> String {
+/// With its sign.
+pub(super) fn ms(ns: i64) -> String {
     let sign = if ns < 0 { '-' } else { '+' };
     format!("{sign}{}", size(ns.unsigned_abs()))
 }
 
+/// A difference of virtual times, which is far where one of them is not known.
+pub(super) fn gap(ns: i64) -> String {
+    if ns.unsigned_abs() > 1 << 38 { "not known".into() } else { ms(ns) }
+}
+
 /// In ms, to the microsecond.
-fn size(ns: u64) -> String {
+pub(super) fn size(ns: u64) -> String {
     let us = ns.saturating_add(500) / 1_000;
     format!("{}.{:03} ms", us / 1_000, us % 1_000)
+}
+
+/// A number known as far as from and to.
+pub(super) fn range((lo, hi): (u64, u64)) -> String {
+    if lo == hi { lo.to_string() } else { format!("{lo} to {hi}") }
+}
+
+/// `value` in words, if there is one.
+pub(super) fn known<T>(value: Option<T>, words: impl Fn(T) -> String) -> String {
+    value.map_or("not known".into(), words)
+}
+
+/// How many, known as far as from and to; above 64 nothing is.
+pub(super) fn tasks((lo, hi): (u64, u64)) -> String {
+    if hi >= 64 && lo != hi { "not known".into() } else { range((lo, hi)) }
 }
 
 fn entry(name: impl Into<String>, value: impl Into<String>) -> (String, String) {
@@ -121,12 +142,7 @@ pub(super) fn placement(found: &mut Found, f: &Facts, at: usize, q: &Queues) -> 
     };
     let list: Vec<String> = near.iter().filter_map(name).collect();
     e.state.push(entry("idle in both caches (? = not known)", list.join(" ")));
-    let (lo, hi) = q.nr_running(r.cpu, r, waking);
-    let running = match lo == hi {
-        true => lo.to_string(),
-        _ if hi >= 64 => "not known".into(),
-        _ => format!("{lo} to {hi}"),
-    };
+    let running = tasks(q.nr_running(r.cpu, r, waking));
     e.state.push(entry(format!("tasks on CPU {}", r.cpu), running));
     let flips = |n: Option<i64>, more: i64| match n {
         Some(n) if more == 0 => n.to_string(),
@@ -140,9 +156,9 @@ pub(super) fn placement(found: &mut Found, f: &Facts, at: usize, q: &Queues) -> 
     e.state.push(entry("recent_used_cpu", recent));
     for c in [Some(r.cpu), usize::try_from(prev).ok().map(Cpu::from_ix)].into_iter().flatten() {
         if c.ix() < f.trace.nr_cpus
-            && let Some((lo, hi)) = f.loads.at(c, waking.ts, r.ts)
+            && let Some(load) = f.loads.at(c, waking.ts, r.ts)
         {
-            e.state.push(entry(format!("load of CPU {c}"), format!("{lo} to {hi}")));
+            e.state.push(entry(format!("load of CPU {c}"), range(load)));
         }
     }
     e.state.dedup_by(|a, b| a.0 == b.0);

@@ -14,6 +14,7 @@
 //! Where a driver puts CPUs into idle states, exit latencies come first, and those are in no row.
 
 use super::choice::{Choice, OwnPart};
+use super::explain::range;
 use super::idle::previous_rows;
 use super::known::{Asker, explore};
 use super::migration::{Migrations, READS};
@@ -145,8 +146,8 @@ impl<'a> Idlest<'a> {
                         line: r.line,
                         kind: result.kind.clone(),
                         task: r.p.pid,
-                        expected: format!("cpu {kernel}"),
-                        got: format!("cpu {}", ours.cpu),
+                        expected: format!("CPU {kernel}"),
+                        got: format!("CPU {}", ours.cpu),
                         rule: ours.rule.name.into(),
                         state: state(&choice, self.f)
                             .into_iter()
@@ -293,10 +294,6 @@ pub fn state(m: &Choice, f: &Facts) -> Vec<(String, String)> {
         return vec![];
     };
     let sd = d.at(top);
-    let range = |(lo, hi): (u64, u64)| match lo == hi {
-        true => lo.to_string(),
-        false => format!("{lo} to {hi}"),
-    };
     let cpu = |c: Cpu| {
         let then = &m.cpus[c.ix()];
         let counts: Vec<String> = then.counts.iter().map(|n| n.all.to_string()).collect();

@@ -16,6 +16,7 @@
 //! *Departures.* D1: passes that moved nothing leave no row and are not judged.
 
 use super::counts::{Count, Counts, in_balance, is_detaching};
+use super::explain::range;
 use super::idle::previous_rows;
 use super::known::{Asker, explore};
 use super::levels::{CONTENT, GROUP, plausible};
@@ -32,7 +33,8 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use vruntime_base::Cpu;
 use vruntime_sched::balance::IdleType;
-use vruntime_sched::balance::alone::LonePass;
+use vruntime_sched::balance::alone::{LoneEnd, LonePass};
+use vruntime_sched::balance::imbalance::MigrationType;
 use vruntime_sched::domains::Group;
 use vruntime_sched::scheduler::BalanceKind;
 
@@ -236,16 +238,18 @@ impl<'a> Migrations<'a> {
                 l => l.iter().map(|p| format!("task {p}")).collect::<Vec<_>>().join(", "),
             };
             let (expected, got) = match (m.source_only, ours.src) {
-                (true, None) => (format!("from cpu {src}"), format!("{:?}", ours.end)),
-                (true, Some(c)) => (format!("from cpu {src}"), format!("from cpu {c}")),
-                (false, _) => (list(&kernel), format!("{}: {:?}", list(&ours.tasks), ours.end)),
+                (true, None) => (format!("from CPU {src}"), end_text(ours.end)),
+                (true, Some(c)) => (format!("from CPU {src}"), format!("from CPU {c}")),
+                (false, _) => {
+                    (list(&kernel), format!("{} ({})", list(&ours.tasks), end_text(ours.end)))
+                }
             };
             self.disagreements.push(Disagreement {
                 time: r.ts,
                 line: r.line,
                 kind,
                 task: r.p.pid,
-                expected: format!("{expected} to cpu {}", r.b),
+                expected: format!("{expected} to CPU {}", r.b),
                 got,
                 rule,
                 state: self.state_text(m, b, q),
@@ -544,27 +548,26 @@ impl<'a> Migrations<'a> {
 
     fn state_text(&self, m: &Moment, b: &Batch, q: &Queues) -> String {
         let sd = self.f.domains.at(m.pass.slot);
-        let mut s = format!("{} {:?}, by group:", sd.name, m.pass.idle);
-        for g in &sd.groups {
-            s += " [";
-            for c in g.span.iter() {
-                let t = &m.cpus[c.ix()];
-                let n: Vec<String> = t.counts.iter().map(|n| n.all.to_string()).collect();
-                let idle = match t.idle {
-                    Some(true) => " idle",
-                    None => " idle?",
-                    _ => "",
-                };
-                s += &format!(
-                    "{c}: {}{idle} load {:?} util {:?} runnable {:?}; ",
-                    n.join("|"),
-                    t.load,
-                    t.util,
-                    t.runnable
-                );
-            }
-            s += "]";
-        }
+        let cpu = |c: Cpu| {
+            let t = &m.cpus[c.ix()];
+            let n: Vec<String> = t.counts.iter().map(|n| n.all.to_string()).collect();
+            let idle = match t.idle {
+                Some(true) => ", idle",
+                None => ", perhaps idle",
+                _ => "",
+            };
+            let [load, util, runnable] = [t.load, t.util, t.runnable].map(range);
+            let tasks = n.join(" or ");
+            format!("{c}{idle}, tasks {tasks}, load {load}, util {util}, runnable {runnable}")
+        };
+        let group = |g: &Group| g.span.iter().map(cpu).collect::<Vec<_>>().join("; ");
+        let groups: Vec<String> = sd.groups.iter().map(|g| format!("[{}]", group(g))).collect();
+        let by = match m.pass.idle {
+            IdleType::Idle => "an idle CPU",
+            IdleType::NotIdle => "a busy CPU",
+            IdleType::Newidle => "a CPU about to go idle",
+        };
+        let mut s = format!("{} for {by}, CPUs by group: {};", sd.name, groups.join(" "));
         let src = Cpu(self.f.trace.rows[b.rows[0]].a as u16);
         s += " queue, tail first:";
         match self.queue(src, b, q) {
@@ -578,6 +581,23 @@ impl<'a> Migrations<'a> {
             Err(e) => s += &format!(" {e}"),
         }
         s
+    }
+}
+
+/// How a pass ended, in words.
+fn end_text(end: LoneEnd) -> String {
+    match end {
+        LoneEnd::NotItsTurn => "not this CPU's turn".into(),
+        LoneEnd::NoGroup => "no group is busy enough".into(),
+        LoneEnd::NoQueue => "the busiest group has no queue to pull from".into(),
+        LoneEnd::Pull(what) => {
+            let unit = match what.kind {
+                MigrationType::Load => "load",
+                MigrationType::Util => "utilisation",
+                MigrationType::Task => "tasks",
+            };
+            format!("to be moved: {unit} {}", what.amount)
+        }
     }
 }
 

@@ -5,6 +5,7 @@
 //! *Departures.* D1: a pick that keeps the running task leaves no switch and is not seen.
 
 use super::decide::Decider;
+use super::explain::gap;
 use super::known::{Asker, Unknown, explore};
 use super::levels::{CONTENT, Ent, GROUP, IMPLAUSIBLE, ent, level, plausible};
 use super::queues::{Buddies, LOST, Queues, Seen, span};
@@ -88,13 +89,16 @@ impl<'a> Picks<'a> {
         }
         self.counts.count(agrees, same.len() > 1, if same.len() > 1 { rule } else { "only one" });
         if !agrees {
+            let buddy = |pid: Option<i64>| pid.map_or("none".into(), |pid| format!("task {pid}"));
             let list: Vec<String> = same
                 .iter()
                 .map(|e| {
                     let d = e.side.vruntime.wrapping_sub(n.vruntime) as i64;
                     let dl = e.side.deadline.wrapping_sub(n.deadline) as i64;
-                    let tag = if e.side.sched_delayed { " delayed" } else { "" };
-                    format!("{} v{d:+} dl{dl:+} w{}{tag}", e.side.pid, e.side.weight >> 10)
+                    let tag = if e.side.sched_delayed { ", in delayed dequeue" } else { "" };
+                    let (pid, weight) = (e.side.pid, e.side.weight >> 10);
+                    let (d, dl) = (gap(d), gap(dl));
+                    format!("task {pid} vruntime {d}, deadline {dl}, weight {weight}{tag}")
                 })
                 .collect();
             self.disagreements.push(Disagreement {
@@ -106,10 +110,10 @@ impl<'a> Picks<'a> {
                 got: format!("task {pid}"),
                 rule: rule.into(),
                 state: format!(
-                    "[{}] next {:?} last {:?}",
-                    list.join(", "),
-                    s.buddies.next,
-                    s.buddies.last
+                    "less the kernel's: {}; buddies: next {}, last {}",
+                    list.join("; "),
+                    buddy(s.buddies.next),
+                    buddy(s.buddies.last)
                 ),
             });
         }

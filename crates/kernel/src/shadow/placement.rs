@@ -8,6 +8,7 @@
 //! the choice could see ([`super::searched`]) nothing has to be inferred. What the kernel did tells
 //! about such state only after the question was answered, for later questions.
 
+use super::explain::{known, range, tasks};
 use super::idle::Idleness;
 use super::known::{Asker, Assumed, Outcomes, Unknown, explore};
 use super::loads::Loads;
@@ -182,8 +183,8 @@ impl<'a> Placements<'a> {
                     line: r.line,
                     kind: "placement".into(),
                     task: r.p.pid,
-                    expected: format!("cpu {kernel}"),
-                    got: format!("cpu {}", o.guess.choice),
+                    expected: format!("CPU {kernel}"),
+                    got: format!("CPU {}", o.guess.choice),
                     rule: format!("{}, {}", o.guess.affine.name, o.guess.rule.name),
                     state,
                 });
@@ -329,21 +330,27 @@ impl<'a> Placements<'a> {
             waking.p.cfs_load_avg,
             waking.ts,
         );
-        let waker = queues.curr_load(r.cpu, r.ts);
+        let waker = queues.curr_load(r.cpu, r.ts).map(|(load, _)| load);
+        let load = |c: Cpu| known(f.loads.at(c, waking.ts, r.ts), range);
+        let number = |n: Option<i64>| known(n, |n| n.to_string());
         let mut s = format!(
-            "this {} prev {} sync {} recent {:?} flips {:?}/{:?} load this {:?} prev {:?} \
-             wakee {:?} waker {:?} nr this {:?} idle:",
+            "waker on CPU {}, prev {}, {}; recent_used_cpu {}; wakee_flips of the waker {}, of the \
+             wakee {}; load of CPU {} {}, of CPU {} {}; h_load of the wakee {}; load of the waker \
+             {}; tasks on CPU {} {}; idle (? = not known):",
             q.this_cpu,
             q.prev,
-            q.sync,
-            waking.recent_used_cpu.unwrap_or(-1),
-            r.curr_wakee_flips.unwrap_or(-1),
-            r.wakee_flips.unwrap_or(-1),
-            f.loads.at(q.this_cpu, waking.ts, r.ts),
-            f.loads.at(q.prev, waking.ts, r.ts),
-            wakee_h,
-            waker,
-            queues.nr_running(r.cpu, r, waking),
+            if q.sync { "synchronous" } else { "not synchronous" },
+            number(waking.recent_used_cpu),
+            number(r.curr_wakee_flips),
+            number(r.wakee_flips),
+            q.this_cpu,
+            load(q.this_cpu),
+            q.prev,
+            load(q.prev),
+            range(wakee_h),
+            known(waker, range),
+            q.this_cpu,
+            tasks(queues.nr_running(r.cpu, r, waking)),
         );
         for c in f.topology.all().iter() {
             match f.idle.at(c, waking.ts, r.ts, own) {

@@ -7,6 +7,7 @@
 //! Nontrivial: both tasks are of the fair class.
 
 use super::decide::Decider;
+use super::explain::{gap, known, size};
 use super::known::{Asker, Unknown, explore};
 use super::levels::{
     Ent, GROUP, IMPLAUSIBLE, Level, RUNNING, curr_ent, curr_now, ent, later_state, level, members,
@@ -187,18 +188,23 @@ impl<'a> Preempts<'a> {
             Ok(_) if self.decider.one_level.contradicted() => self.counts.miss(&[GROUP]),
             Ok(answer) => {
                 self.decider.one_level.note(answer.0 == kernel);
+                let less = |a: u64, b: u64| gap(a.wrapping_sub(b) as i64);
+                let ran = s.running.and_then(|x| Some(r.clock_task? - x.1));
                 let state = format!(
-                    "curr {} v {} dl {} vlag {} clock {:?}; wakee v {} dl {} of {} queued; \
-                     flag {:?}",
+                    "task {} runs, for {}, vlag {}; wakee less it: vruntime {}, deadline {}; {} \
+                     on the queue; a reschedule {}",
                     side.pid,
-                    side.vruntime,
-                    side.deadline,
-                    side.vlag,
-                    s.running.map(|x| r.clock_task.unwrap_or(0) - x.1),
-                    wakee.vruntime,
-                    wakee.deadline,
+                    known(ran, |ns| size(ns.max(0) as u64)),
+                    gap(side.vlag),
+                    less(wakee.vruntime, side.vruntime),
+                    less(wakee.deadline, side.deadline),
                     wakee.cfs_nr,
-                    flag,
+                    match flag {
+                        NeedResched::No => "is not asked for".into(),
+                        NeedResched::SetAt(ts) => {
+                            format!("was asked for {} before", size(r.ts.saturating_sub(ts)))
+                        }
+                    },
                 );
                 self.record(r, kernel, answer, true, state);
             }

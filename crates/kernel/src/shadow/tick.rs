@@ -15,6 +15,7 @@
 //! ticks that find the flag set are not decisions: whether they ask changes nothing.
 
 use super::decide::Decider;
+use super::explain::{gap, size};
 use super::known::{Asker, Unknown, explore};
 use super::levels::{
     CONTENT, DELAYED, Ent, GROUP, IMPLAUSIBLE, RUNNING, ent, ent_of, level, members, off, plausible,
@@ -278,15 +279,12 @@ impl<'a> Ticks<'a> {
         }
         self.counts.count(ours == kernel, true, rule);
         if ours != kernel {
-            let word = |b| if b { "asks for a reschedule" } else { "lets curr go on" };
+            let word = |b| if b { "asks for a reschedule" } else { "lets it go on" };
             let list: Vec<String> = others
                 .iter()
                 .map(|m| {
-                    format!(
-                        "{} v{:+}",
-                        m.side.pid,
-                        (m.side.vruntime.wrapping_sub(now.vruntime.1)) as i64
-                    )
+                    let d = m.side.vruntime.wrapping_sub(now.vruntime.1) as i64;
+                    format!("task {} vruntime {}", m.side.pid, gap(d))
                 })
                 .collect();
             self.disagreements.push(Disagreement {
@@ -298,10 +296,10 @@ impl<'a> Ticks<'a> {
                 got: word(ours).into(),
                 rule: rule.into(),
                 state: format!(
-                    "ran {} to {}, deadline {:+}, others [{}]",
-                    now.sum_exec.0.saturating_sub(picked.sum_exec),
-                    now.sum_exec.1.saturating_sub(picked.sum_exec),
-                    before.deadline.wrapping_sub(now.vruntime.1) as i64,
+                    "ran {} to {}; less its vruntime: deadline {}, {}",
+                    size(now.sum_exec.0.saturating_sub(picked.sum_exec)),
+                    size(now.sum_exec.1.saturating_sub(picked.sum_exec)),
+                    gap(before.deadline.wrapping_sub(now.vruntime.1) as i64),
                     list.join(", "),
                 ),
             });
