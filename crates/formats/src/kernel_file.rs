@@ -10,7 +10,7 @@
 //! `+name` is true, `-name` false, `name=value` anything; comma, `+` and `-` separate. A `-` inside
 //! a value (`kthread_stacking=in-task`) separates only if a field name follows it.
 
-use crate::text_file::line_of;
+use crate::text_file::{key_before, line_of};
 use serde::Deserialize;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -24,8 +24,38 @@ include!(concat!(env!("OUT_DIR"), "/kernels.rs"));
 /// The override that is no field of a release: how far this kernel's seeds are moved.
 const SEED_OFFSET: &str = "seed_offset";
 
+/// The scheduler that reads all fields.
+const LINUX: &str = "linux";
+
 /// Fields that say which kernel it is: no overrides.
 const IDENTITY: [&str; 3] = ["name", "version", "description"];
+
+/// What a kernel file has to have, and what does with less.
+const ALL_KEYS: &str =
+    "a kernel file sets every key; to change a few of a kernel, `-k v6.12+key=value`";
+
+/// Overrides that do not depend on the class stack of Linux: what the kernel around a scheduler
+/// does.
+const OF_ALL_SCHEDULERS: [&str; 18] = [
+    "scheduler",
+    "hz",
+    "schedstat_version",
+    "preempt",
+    "ttwu_queue",
+    "ttwu_queue_within",
+    "ttwu_list_order",
+    "ttwu_pending_clear",
+    "ttwu_pending",
+    "ttwu_on_cpu_handover",
+    "ttwu_runnable_full",
+    "ttwu_runnable_skip_curr",
+    "idle_shortcut",
+    "lazy_tlb_shootdown",
+    "fget_exchanges",
+    "pipe_wakes_on_freed_slot",
+    "timer_slack_ns",
+    SEED_OFFSET,
+];
 
 /// A kernel as an expression gives it.
 #[derive(Clone, Debug)]
@@ -34,7 +64,7 @@ pub struct KernelChoice {
     pub release: Release,
     /// Added to every seed of this kernel, so that its runs do not share another one's noise.
     pub seed_offset: u64,
-    /// What is odd about it: overrides that its fair class never reads.
+    /// What is odd about it: overrides that its scheduler, or its fair class, never reads.
     pub notes: Vec<String>,
 }
 
@@ -119,11 +149,16 @@ pub fn builtin_kernels() -> &'static [(&'static str, &'static str)] {
     KERNELS
 }
 
+/// The kernel file that `expression` names, if it names one.
+pub fn kernel_path(expression: &str) -> Option<&Path> {
+    let (base, _) = split_base(expression);
+    base.ends_with(".toml").then(|| Path::new(base))
+}
+
 /// The kernel that `expression` names, with its overrides.
 pub fn kernel(expression: &str) -> Result<KernelChoice, KernelError> {
     let (base, overrides) = split_base(expression);
-    if base.ends_with(".toml") {
-        let path = Path::new(base);
+    if let Some(path) = kernel_path(expression) {
         let text = crate::text_file::read(path)
             .map_err(|source| KernelError::Read { path: path.into(), source })?;
         return kernel_str(&text, base, expression, overrides);
@@ -147,10 +182,12 @@ pub fn kernel_str(
     let in_file = |e: toml::de::Error| {
         let line = e.span().map(|s| line_of(text, s.start));
         let mut message = with_nearest(e.message());
-        if message.starts_with("invalid ")
-            && let Some((key, _)) = line.and_then(|n| text.lines().nth(n - 1)?.split_once('='))
+        let is_toml = text.parse::<Table>().is_ok();
+        let names_it = ["unknown key", "missing"].iter().any(|word| message.starts_with(word));
+        let key = e.span().and_then(|s| key_before(text, s.start));
+        if let Some(key) = key.filter(|_| !names_it && (is_toml || message.starts_with("invalid ")))
         {
-            message = format!("{}: {message}", key.trim());
+            message = format!("{key}: {message}");
         }
         KernelError::Toml { origin: origin.into(), line, message }
     };
@@ -200,22 +237,27 @@ pub fn kernel_str(
             .map_err(|e| expected(expected_of(e.message())))?;
         limits::check(&release).map_err(|e| wrong(word, e.expected()))?;
     }
-    let (is, other) = match release.fair {
-        FairKind::Cfs => ("cfs", "EEVDF:"),
-        FairKind::Eevdf => ("eevdf", "CFS:"),
-    };
-    let of_other = |name: &&str| {
-        let meaning = Release::FIELDS.iter().find(|f| f.0 == *name);
-        meaning.is_some_and(|f| f.1.trim_start().starts_with(other))
-    };
-    let unread = items.iter().map(|i| i.0).filter(of_other);
-    let notes = unread.map(|name| {
-        let of = other.trim_end_matches(':');
-        format!("kernel `{expression}`: {name} is of {of}; with fair = {is} it changes nothing")
-    });
-    let notes = notes.collect();
+    let notes = items.iter().filter_map(|&(name, _)| unread(&release, name));
+    let notes = notes.map(|why| format!("kernel `{expression}`: {why}")).collect();
     release.name = expression.into();
     Ok(KernelChoice { release, seed_offset, notes })
+}
+
+/// Why the field `name` changes nothing in `release`, if it does not.
+fn unread(release: &Release, name: &str) -> Option<String> {
+    let scheduler = &release.scheduler;
+    if scheduler != LINUX {
+        let read = OF_ALL_SCHEDULERS.contains(&name);
+        return (!read).then(|| format!("with scheduler = {scheduler} {name} changes nothing"));
+    }
+    let (is, other) = match release.fair {
+        FairKind::Cfs => ("cfs", "EEVDF"),
+        FairKind::Eevdf => ("eevdf", "CFS"),
+    };
+    let (_, meaning) = Release::FIELDS.iter().find(|f| f.0 == name)?;
+    let (of, _) = meaning.trim_start().split_once(':')?;
+    let why = || format!("{name} is of {of}; with fair = {is} it changes nothing");
+    (of == other).then(why)
 }
 
 /// Names that an override may set.
@@ -302,10 +344,17 @@ fn expected_of(message: &str) -> String {
 /// Adds the nearest name to serde's message about an unknown key, and drops its long list.
 fn with_nearest(message: &str) -> String {
     let message = message.lines().next().unwrap_or(message).trim();
+    if message.starts_with("missing field") {
+        return format!("{message}: {ALL_KEYS}");
+    }
     let Some(key) = message.strip_prefix("unknown field `").and_then(|m| m.split('`').next())
     else {
-        return message.into();
+        let message = message.replace("expected u32", "expected a whole number to 4294967295");
+        return message.replace("expected u64", "expected a whole number from 0 on");
     };
+    if key == "inherit" {
+        return format!("unknown key `{key}`: {ALL_KEYS}");
+    }
     match nearest_name(key, Release::FIELDS.iter().map(|&(name, _)| name)) {
         Some(near) => format!("unknown key `{key}`, nearest is `{near}`"),
         None => format!("unknown key `{key}`"),
@@ -343,6 +392,10 @@ mod tests {
                         cfs it changes nothing";
         assert_eq!(said, [expected]);
         assert_eq!(notes("v6.12+latency_ns=1000000,alt_period").len(), 2);
+        assert!(notes("v6.12+scheduler=rr,hz=1000,ttwu_queue=l2,seed_offset=3").is_empty());
+        let said = notes("v6.12+scheduler=rr,sis_util=off,run_to_parity");
+        assert_eq!(said.len(), 2, "{said:?}");
+        assert!(said[0].ends_with(": with scheduler = rr sis_util changes nothing"), "{said:?}");
     }
 
     #[test]

@@ -15,7 +15,7 @@ mod sysfs;
 pub use shape::FROM_A_TABLE;
 pub use sysfs::sysfs_machine;
 
-use crate::text_file::{self, line_of};
+use crate::text_file::{self, key_before, line_of};
 use serde::Deserialize;
 use std::fs::File;
 use std::io;
@@ -27,6 +27,9 @@ include!(concat!(env!("OUT_DIR"), "/machines.rs"));
 
 /// The version of the cost table format.
 pub const COSTS_SCHEMA: &str = "costs/1";
+
+/// What a number of a machine file may be.
+const WHOLE: &str = "a whole number from 0 to 4294967295";
 
 /// Longest chain of `inherit`.
 const MAX_INHERIT: usize = 8;
@@ -115,6 +118,9 @@ pub fn load_machine(path: &Path) -> Result<MachineSpec, FileError> {
     if archive::is_tar(&bytes) {
         return sysfs::archived_machine(path, &bytes);
     }
+    if !bytes.is_empty() && bytes.iter().all(|b| *b == 0) {
+        return Err(wrong(path, None, "zeros and nothing else, as an empty tar archive", KINDS));
+    }
     let text = String::from_utf8(bytes).map_err(|e| {
         let newline = |b: &&u8| **b == b'\n';
         let before = &e.as_bytes()[..e.utf8_error().valid_up_to()];
@@ -130,12 +136,30 @@ pub fn load_machine(path: &Path) -> Result<MachineSpec, FileError> {
     }
 }
 
+/// The cost tables beside the machine file `path` that it inherits.
+pub fn inherited_tables(path: &Path) -> Vec<PathBuf> {
+    let dir = costs_beside(path);
+    let mut tables: Vec<PathBuf> = Vec::new();
+    while tables.len() < MAX_INHERIT {
+        let from = tables.last().map_or(path, |table| table);
+        let table = text_file::read(from).ok().and_then(|text| text.parse::<Table>().ok());
+        let name = table.as_ref().and_then(|table| table.get("inherit")?.as_str());
+        let found = name.map(|name| dir.join(format!("{name}.toml")));
+        let Some(found) = found.filter(|found| found.is_file()) else { break };
+        tables.push(found);
+    }
+    tables
+}
+
+fn costs_beside(path: &Path) -> PathBuf {
+    path.parent().unwrap_or(Path::new(".")).join("costs")
+}
+
 /// What a machine may be given as.
 const KINDS: &str = "TOML, hwloc XML, `lscpu -J`, or a copy of /sys";
 
 fn load_toml(path: &Path, text: &str) -> Result<MachineSpec, FileError> {
-    let dir = path.parent().unwrap_or(Path::new("."));
-    load(text, &path.display().to_string(), Some(&dir.join("costs")))
+    load(text, &path.display().to_string(), Some(&costs_beside(path)))
 }
 
 /// The machine in a TOML text. `origin` names the text in error messages; inherited cost tables
@@ -155,7 +179,8 @@ fn load(text: &str, origin: &str, costs_dir: Option<&Path>) -> Result<MachineSpe
         return Err(wrong(SpecError::new("schema", found, SCHEMA)));
     }
     spec.check().map_err(wrong)?;
-    spec.topology.build(spec.arch).map_err(wrong)?;
+    let topology = spec.topology.build(spec.arch).map_err(wrong)?;
+    spec.check_speeds(&topology).map_err(wrong)?;
     Ok(spec)
 }
 
@@ -224,10 +249,14 @@ fn merge(base: &mut Table, over: Table) {
 }
 
 fn parse(text: &str, origin: &str) -> Result<Table, FileError> {
-    toml::from_str(text).map_err(|e: toml::de::Error| FileError::Toml {
-        origin: origin.into(),
-        line: e.span().map(|s| line_of(text, s.start)),
-        message: e.message().into(),
+    toml::from_str(text).map_err(|e: toml::de::Error| {
+        let line = e.span().map(|s| line_of(text, s.start));
+        let mut message = e.message().to_string();
+        let key = e.span().and_then(|s| key_before(text, s.start));
+        if let Some(key) = key.filter(|_| message.ends_with("value was too large")) {
+            message = format!("{key}: a number that is too large, expected {WHOLE}");
+        }
+        FileError::Toml { origin: origin.into(), line, message }
     })
 }
 
@@ -247,10 +276,15 @@ fn explain(text: &str, origin: &str, message: &str) -> FileError {
             None => format!("unknown key `{key}`"),
         };
     }
+    if short == "missing field `idle`" {
+        short = "missing `[[idle]]`, the list of idle states, shallow to deep: each has a name, \
+                 table_latency_ns, target_residency_ns, polling and exit_latency"
+            .into();
+    }
     if let Some((what, path)) = short.clone().split_once("\nin `") {
         let path = path.trim_end_matches('`');
         line = line.or_else(|| line_of_key(text, path));
-        let what = what.replace("expected u32", "expected a whole number from 0 to 4294967295");
+        let what = what.replace("expected u32", &format!("expected {WHOLE}"));
         short = format!("{path}: {what}");
     }
     FileError::Toml { origin: origin.into(), line, message: short }

@@ -26,3 +26,11 @@ pub(crate) fn read(path: &Path) -> io::Result<String> {
 pub(crate) fn line_of(text: &str, byte: usize) -> usize {
     text.as_bytes()[..byte].iter().filter(|&&b| b == b'\n').count() + 1
 }
+
+/// The key whose value begins at `byte` of a TOML text.
+pub(crate) fn key_before(text: &str, byte: usize) -> Option<&str> {
+    let before = text.get(..byte)?.trim_end().strip_suffix('=')?.trim_end();
+    let part = |c: char| c.is_alphanumeric() || c == '_' || c == '-';
+    let key = &before[before.trim_end_matches(part).len()..];
+    (!key.is_empty()).then_some(key)
+}

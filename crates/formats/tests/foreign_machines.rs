@@ -68,8 +68,8 @@ fn hwloc_3_is_read_and_1_is_not() {
     let one = text.replace(" version=\"2.0\"", "");
     assert_eq!(
         complaint("one.xml", one.as_bytes()),
-        "one.xml:3: found <topology version=\"1\">, expected <topology version=\"2.0\"> or 3, as \
-         `lstopo --of xml` of hwloc 2 or 3 writes"
+        "one.xml:3: found <topology> without a version, expected <topology version=\"2.0\"> or 3, \
+         as `lstopo --of xml` of hwloc 2 or 3 writes"
     );
 }
 
@@ -82,6 +82,30 @@ fn a_copied_tree_is_a_machine() {
     for root in ["", "sys", "sys/devices/system"] {
         assert_eq!(load(&dir.path().join(root)).topology, expected, "{root}");
     }
+}
+
+/// A size that cannot be read is the usual one of its level, and that is told.
+#[test]
+fn a_cache_without_a_size_is_guessed() {
+    let cache = |cpu: u32, index: u32, level: u32, size: &str| {
+        let at = format!("cpu{cpu}/cache/index{index}");
+        format!(
+            "{at}/level:{level}\n{at}/type:Unified\n{at}/size:{size}\n{at}/shared_cpu_list:0-1\n"
+        )
+    };
+    let of_cpu = |c: u32| {
+        let at = format!("cpu{c}/topology");
+        format!("{at}/core_cpus_list:{c}\n{at}/package_cpus_list:0-1\n")
+            + &cache(c, 0, 2, "512K")
+            + &cache(c, 1, 3, "<unreadable>")
+    };
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("dump.txt");
+    std::fs::write(&path, of_cpu(0) + &of_cpu(1)).unwrap();
+    let spec = load(&path);
+    assert_eq!((spec.caches.l2_kib, spec.caches.llc_mib), (512, 32));
+    let told: Vec<_> = spec.sources.iter().filter(|s| s.what == "size of the L3").collect();
+    assert!(told.len() == 1 && told[0].place.contains("`<unreadable>`"), "{told:?}");
 }
 
 #[test]

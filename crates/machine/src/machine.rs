@@ -82,6 +82,11 @@ impl MachineSpec {
         if !(1..=MAX_MHZ).contains(&self.mhz) {
             return Err(SpecError::new("mhz", self.mhz, format!("1 … {MAX_MHZ}")));
         }
+        for (what, text) in [("name", &self.name), ("description", &self.description)] {
+            if text.contains(char::is_control) {
+                return Err(SpecError::new(what, format!("{text:?}"), "no control character"));
+            }
+        }
         self.costs.check()?;
         self.path_permille.check("path_permille")?;
         for (i, c) in self.smt_speed.iter().enumerate() {
@@ -105,6 +110,16 @@ impl MachineSpec {
         self.idle.iter().try_for_each(|s| s.exit_latency.check(&format!("idle.{}", s.name)))?;
         check_order(&self.idle)
     }
+
+    /// Checks that cores of `topo` are no wider than there are speeds.
+    pub fn check_speeds(&self, topo: &Topology) -> Result<(), SpecError> {
+        if topo.smt_width() <= self.smt_speed.len() {
+            return Ok(());
+        }
+        let found = format!("{} speeds", self.smt_speed.len());
+        let expected = format!("one for each of {} busy threads", topo.smt_width());
+        Err(SpecError::new("smt_speed", found, expected))
+    }
 }
 
 /// Each idle state has a name of its own and pays later than the one before.
@@ -113,6 +128,13 @@ fn check_order(states: &[IdleSpec]) -> Result<(), SpecError> {
         let at = format!("idle.{}", state.name);
         if state.name.is_empty() || states[..i].iter().any(|s| s.name == state.name) {
             return Err(SpecError::new("idle", format!("`{}`", state.name), "a name not used yet"));
+        }
+        if state.name.contains(char::is_control) {
+            return Err(SpecError::new(
+                "idle",
+                format!("{:?}", state.name),
+                "no control character",
+            ));
         }
         let before = i.checked_sub(1).map_or(0, |b| states[b].target_residency_ns);
         if state.target_residency_ns < before {
@@ -172,11 +194,7 @@ impl Machine {
     ) -> Result<Machine, SpecError> {
         spec.check()?;
         let topo = spec.topology.build(spec.arch)?;
-        if topo.smt_width() > spec.smt_speed.len() {
-            let found = format!("{} speeds", spec.smt_speed.len());
-            let expected = format!("one for each of {} busy threads", topo.smt_width());
-            return Err(SpecError::new("smt_speed", found, expected));
-        }
+        spec.check_speeds(&topo)?;
         costs.scale_paths(value("path_permille", &spec.path_permille));
         let mut smt_speed = vec![FULL_SPEED];
         for (i, c) in spec.smt_speed.iter().enumerate() {

@@ -6,28 +6,37 @@ use std::path::Path;
 
 /// No machine's file comes near, decompressed.
 const MAX_MIB: u64 = 64;
+/// What was expected of a damaged file.
+const WHOLE: &str = "a whole one";
 /// A file in sysfs is a page.
 const MAX_FILE: u64 = 64 << 10;
 
 /// What `file` holds, decompressed if it is compressed; an error if it is larger than any such
 /// file, as a device may be.
 pub(super) fn read(path: &Path, file: impl Read) -> Result<Vec<u8>, FileError> {
-    let packed = bounded(path, file)?;
+    let failed = |source| FileError::Read { path: path.into(), source };
+    let packed = bounded(path, file, failed)?;
+    let damaged = |kind: &'static str| {
+        move |e| wrong(path, None, format!("{kind} data that cannot be unpacked ({e})"), WHOLE)
+    };
     if packed.starts_with(b"\x1f\x8b") {
-        bounded(path, flate2::read::MultiGzDecoder::new(&packed[..]))
+        bounded(path, flate2::read::MultiGzDecoder::new(&packed[..]), damaged("gzip"))
     } else if packed.starts_with(b"BZh") {
-        bounded(path, bzip2::read::MultiBzDecoder::new(&packed[..]))
+        bounded(path, bzip2::read::MultiBzDecoder::new(&packed[..]), damaged("bzip2"))
     } else if packed.starts_with(b"\xfd7zXZ\0") {
-        bounded(path, crate::xz::reader(&packed[..]))
+        bounded(path, crate::xz::reader(&packed[..]), damaged("xz"))
     } else {
         Ok(packed)
     }
 }
 
-fn bounded(path: &Path, from: impl Read) -> Result<Vec<u8>, FileError> {
+fn bounded(
+    path: &Path,
+    from: impl Read,
+    failed: impl Fn(io::Error) -> FileError,
+) -> Result<Vec<u8>, FileError> {
     let mut out = Vec::new();
-    let read = from.take((MAX_MIB << 20) + 1).read_to_end(&mut out);
-    let read = read.map_err(|source| FileError::Read { path: path.into(), source })?;
+    let read = from.take((MAX_MIB << 20) + 1).read_to_end(&mut out).map_err(failed)?;
     if read as u64 > MAX_MIB << 20 {
         return Err(wrong(path, None, format!("more than {MAX_MIB} MiB"), "a machine"));
     }
@@ -45,7 +54,9 @@ pub(super) fn unpack(
     bytes: &[u8],
     wanted: impl Fn(&str) -> bool,
 ) -> Result<Vec<(String, String)>, FileError> {
-    let failed = |source: io::Error| FileError::Read { path: path.into(), source };
+    let failed = |e: io::Error| {
+        wrong(path, None, format!("a tar archive that cannot be read to its end ({e})"), WHOLE)
+    };
     let mut archive = tar::Archive::new(bytes);
     let mut found = Vec::new();
     for entry in archive.entries().map_err(failed)? {

@@ -27,10 +27,13 @@ pub(super) fn hwloc_machine(path: &Path, text: &str) -> Result<MachineSpec, File
     })?;
     let file = File { path, doc: &doc };
     let root = doc.root_element();
-    let version = root.attribute("version").unwrap_or("1");
-    let major = version.split('.').next().unwrap_or("");
-    if root.tag_name().name() != "topology" || !matches!(major, "2" | "3") {
-        let found = format!("<{} version=\"{version}\">", root.tag_name().name());
+    let (name, version) = (root.tag_name().name(), root.attribute("version"));
+    let major = version.and_then(|v| v.split('.').next());
+    if name != "topology" || !matches!(major, Some("2" | "3")) {
+        let found = match version {
+            Some(version) => format!("<{name} version=\"{version}\">"),
+            None => format!("<{name}> without a version"),
+        };
         let expected =
             "<topology version=\"2.0\"> or 3, as `lstopo --of xml` of hwloc 2 or 3 writes";
         return Err(file.wrong(root, found, expected));

@@ -249,7 +249,7 @@ fn cache_line(text: &str) -> Option<(u64, Option<usize>)> {
     Some((tenths.checked_mul(kib)? / 10, instances))
 }
 
-fn usual_kib(level: u32) -> u32 {
+pub(super) fn usual_kib(level: u32) -> u32 {
     [32, 32, 1024, 32 << 10][level.min(3) as usize]
 }
 

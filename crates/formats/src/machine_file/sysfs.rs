@@ -2,14 +2,15 @@
 //! `path:value` lines.
 
 use super::archive;
-use super::shape::{Cache, CpuShape, Node, Shape, guest_halt};
+use super::lscpu::usual_kib;
+use super::shape::{Cache, CpuShape, Node, Shape, guest_halt, source};
 use super::{FileError, wrong};
 use crate::text_file;
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use vruntime_base::{Cpu, CpuMask};
-use vruntime_machine::{Arch, Cost, IdleSpec, MachineSpec, parse_cpulist};
+use vruntime_machine::{Arch, Cost, IdleSpec, MachineSpec, Source, parse_cpulist};
 
 /// Where the files are below a root, as `/sys` has them.
 const SYSTEM: &str = "devices/system/";
@@ -22,7 +23,7 @@ pub fn sysfs_machine(root: &Path) -> Result<MachineSpec, FileError> {
     let found = found.cloned().or_else(|| root.join("cpu").is_dir().then(|| root.to_path_buf()));
     let Some(system) = found else {
         let expected = "a copy of /sys with devices/system/cpu in it";
-        return Err(wrong(root, None, "a directory without it", expected));
+        return Err(wrong(root, None, "a directory of other files", expected));
     };
     let cpuinfo = root.join("proc/cpuinfo");
     let power = fs::read_to_string(cpuinfo).is_ok_and(|text| is_power(&text));
@@ -44,7 +45,7 @@ pub(super) fn archived_machine(path: &Path, bytes: &[u8]) -> Result<MachineSpec,
     let files: BTreeMap<_, _> = all.into_iter().filter_map(below).collect();
     if files.is_empty() {
         let expected = "a copy of /sys with devices/system/cpu in it";
-        return Err(wrong(path, None, "an archive without it", expected));
+        return Err(wrong(path, None, "an archive of other files", expected));
     }
     Tree { path: path.into(), files: Files::Held(files), power }.machine(&super::stem(path))
 }
@@ -136,11 +137,11 @@ impl Tree {
             return Err(wrong(&self.path.join("cpu/online"), None, online.to_string(), expected));
         }
         let power = self.power || self.has("cpu/cpu0/dscr");
-        let mut cpus = Vec::new();
+        let (mut cpus, mut guesses) = (Vec::new(), Vec::new());
         for c in online.iter() {
             cpus.push(CpuShape {
                 threads: self.topology(c, &["core_cpus_list", "thread_siblings_list"])?,
-                caches: self.caches(c)?,
+                caches: self.caches(c, &mut guesses)?,
                 package: self.topology(c, &["package_cpus_list", "core_siblings_list"])?,
             });
         }
@@ -153,7 +154,7 @@ impl Tree {
             nodes: self.nodes(&online)?,
             idle: idle_states(self),
             mhz,
-            guesses: Vec::new(),
+            guesses,
         };
         shape.machine(&self.path)
     }
@@ -192,8 +193,8 @@ impl Tree {
         let name = names.iter().find(|n| self.has(&at(n))).unwrap_or(&names[0]);
         self.cpulist(&at(name))
     }
-    /// Data and unified caches of a CPU.
-    fn caches(&self, c: Cpu) -> Result<Vec<Cache>, FileError> {
+    /// Data and unified caches of a CPU; a size that cannot be read is guessed.
+    fn caches(&self, c: Cpu, guesses: &mut Vec<Source>) -> Result<Vec<Cache>, FileError> {
         let mut caches = Vec::new();
         for i in 0.. {
             let at = format!("cpu/cpu{c}/cache/index{i}");
@@ -202,7 +203,14 @@ impl Tree {
                 continue;
             }
             let size = self.text(&format!("{at}/size")).unwrap_or_default();
-            let kib = size.trim_end_matches('K').parse().unwrap_or(0);
+            let kib = size.trim_end_matches('K').parse().unwrap_or_else(|_| {
+                let guess = format!("`{size}` is no number of KiB: the usual one");
+                let guess = source(&format!("size of the L{level}"), &guess);
+                if !guesses.contains(&guess) {
+                    guesses.push(guess);
+                }
+                usual_kib(level)
+            });
             let shared = self.cpulist(&format!("{at}/shared_cpu_list"))?;
             caches.push(Cache { level, kib, shared });
         }
