@@ -2,8 +2,8 @@
 
 use std::fmt;
 use std::fs::OpenOptions;
-use std::os::unix::fs::MetadataExt;
-use std::path::Path;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::{Path, PathBuf};
 use vruntime_formats::kernel_file::KernelError;
 use vruntime_formats::machine_file::FileError;
 
@@ -17,6 +17,9 @@ pub const USAGE: u8 = 2;
 pub const INPUT: u8 = 3;
 /// Exit code: ended by ^C; what was complete has been reported.
 pub const INTERRUPTED: u8 = 130;
+
+/// Links that the system follows from one to another.
+const LINKS_MAX: usize = 40;
 
 /// What a command leaves: its result and its exit code.
 pub struct Done {
@@ -88,24 +91,45 @@ pub fn writable(path: &Path) -> Result<(), Failure> {
         let (path, dir) = (path.display(), dir.display());
         return Err(Failure::Input(format!("{path}: there is no directory {dir}")));
     }
+    let kind = path.metadata().map(|m| m.file_type());
+    if kind.as_ref().is_ok_and(|k| k.is_fifo()) {
+        return Ok(()); // Whoever reads it would see it closed.
+    }
+    if kind.is_ok_and(|k| k.is_file()) && same_file(path, Path::new("/dev/stdout")) {
+        let path = path.display();
+        return Err(Failure::Usage(format!("{path}: expected another file than standard output")));
+    }
     let is_new = !path.exists();
     OpenOptions::new().create(true).append(true).open(path).map_err(failed)?;
     // An empty file left behind by ^C would be read as a wrong one. A link to a file that is not
     // there yet stays.
-    let made = path.canonicalize().map_err(failed)?;
-    if is_new { std::fs::remove_file(made).map_err(failed) } else { Ok(()) }
+    if is_new { std::fs::remove_file(destination(path)).map_err(failed) } else { Ok(()) }
 }
 
 /// Both names are, or will be, of one file.
 pub fn same_file(a: &Path, b: &Path) -> bool {
-    if let (Ok(a), Ok(b)) = (a.metadata(), b.metadata()) {
-        return (a.dev(), a.ino()) == (b.dev(), b.ino());
+    match (a.metadata(), b.metadata()) {
+        (Ok(a), Ok(b)) => (a.dev(), a.ino()) == (b.dev(), b.ino()),
+        (Err(_), Err(_)) => destination(a) == destination(b),
+        _ => false,
     }
-    let place = |path: &Path| {
-        let dir = path.parent().filter(|dir| *dir != Path::new("")).unwrap_or(Path::new("."));
-        path.canonicalize().ok().or_else(|| Some(dir.canonicalize().ok()?.join(path.file_name()?)))
+}
+
+/// What is written where `path` is opened: links are followed, also to a file that is not there.
+fn destination(path: &Path) -> PathBuf {
+    let dir = |path: &Path| match path.parent() {
+        Some(dir) if dir != Path::new("") => dir.to_path_buf(),
+        _ => PathBuf::from("."),
     };
-    place(a).is_some_and(|a| place(b) == Some(a))
+    let mut path = path.to_path_buf();
+    for _ in 0..LINKS_MAX {
+        let Ok(to) = path.read_link() else { break };
+        path = dir(&path).join(to);
+    }
+    match (dir(&path).canonicalize(), path.file_name()) {
+        (Ok(dir), Some(name)) => dir.join(name),
+        _ => path,
+    }
 }
 
 /// Makes the directory of a file that is written where the user named none.

@@ -3,7 +3,7 @@
 use crate::failure::Failure;
 use std::path::{Path, PathBuf};
 use vruntime_formats::machine_file::{
-    FROM_A_TABLE, builtin, builtin_machine, load_machine, sysfs_machine,
+    FROM_A_TABLE, builtin, builtin_machine, inherited_tables, load_machine, sysfs_machine,
 };
 use vruntime_machine::{MachineSpec, hint, nearest_name};
 
@@ -15,22 +15,36 @@ pub fn machine(word: &str) -> Result<MachineSpec, Failure> {
     if word == HOST {
         return host();
     }
-    let path = Path::new(word);
-    if [".toml", ".xml", ".json"].iter().any(|end| word.ends_with(end)) || word.contains('/') {
+    if let Some(path) = place(word) {
         return described(path);
     }
-    let names = || builtin().iter().map(|&(name, _)| name).chain([HOST]);
     if names().any(|name| name == word) {
         return Ok(builtin_machine(word)?);
-    }
-    if path.exists() {
-        return described(path);
     }
     Err(Failure::Usage(format!(
         "no machine named `{word}`{}; `vruntime list machines` shows all; a file may be \
          TOML, hwloc XML, `lscpu -J`, or a copy of /sys",
         hint(nearest_name(word, names()))
     )))
+}
+
+/// The files that are read for the machine `word`.
+pub fn files(word: &str) -> Vec<PathBuf> {
+    let path = if word == HOST { calibrated() } else { place(word).map(PathBuf::from) };
+    let tables = path.iter().flat_map(|path| inherited_tables(path)).collect();
+    path.into_iter().chain::<Vec<PathBuf>>(tables).collect()
+}
+
+fn names() -> impl Iterator<Item = &'static str> {
+    builtin().iter().map(|&(name, _)| name).chain([HOST])
+}
+
+/// The file or directory that `word` names, if it is no machine's name.
+fn place(word: &str) -> Option<&Path> {
+    let path = Path::new(word);
+    let is_path =
+        [".toml", ".xml", ".json"].iter().any(|end| word.ends_with(end)) || word.contains('/');
+    (is_path || (path.exists() && !names().any(|name| name == word))).then_some(path)
 }
 
 /// The machine in a file or directory; if it is not our own format, its costs are a table's.

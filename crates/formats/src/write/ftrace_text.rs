@@ -2,20 +2,17 @@
 //!
 //! Source: the header that ftrace prints above it, and `Documentation/trace/ftrace.rst`.
 
-use super::Origin;
 use super::tracepoints::{Hit, SWITCH, Value, Walk};
+use super::{Origin, TraceFormat, content};
 use std::io::{self, Write};
 use vruntime_base::{Timeline, flag};
 
 /// Writes the file.
 pub(super) fn write(timeline: &Timeline, origin: &Origin, out: &mut impl Write) -> io::Result<()> {
     writeln!(out, "# tracer: nop\n#")?;
-    writeln!(
-        out,
-        "# entries-in-buffer/entries-written: {0}/{0}   #P:{1}",
-        timeline.len(),
-        origin.nr_cpus
-    )?;
+    let entries = content(TraceFormat::FtraceText, timeline, origin.nr_cpus).events;
+    let nr_cpus = origin.nr_cpus;
+    writeln!(out, "# entries-in-buffer/entries-written: {entries}/{entries}   #P:{nr_cpus}")?;
     writeln!(out, "#\n#           TASK-PID     CPU#  |||||  TIMESTAMP  FUNCTION")?;
     for (cpu, n) in origin.lost.by_cpu() {
         writeln!(out, "CPU:{cpu} [LOST {n} EVENTS]")?;

@@ -17,9 +17,11 @@ mod tracepoints;
 mod tracing_data;
 
 use crate::lost::Lost;
+use std::convert::Infallible;
 use std::io::{self, Seek, Write};
 use std::path::Path;
-use vruntime_base::Timeline;
+use tracepoints::{RUNTIME, Walk};
+use vruntime_base::{EventKind, Timeline};
 
 /// A format that can be written.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -66,6 +68,33 @@ pub struct Origin {
     pub command: Vec<String>,
     /// What its recorder lost.
     pub lost: Lost,
+}
+
+/// What a file holds of a timeline.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Content {
+    /// Events in the file.
+    pub events: usize,
+    /// Of them `sched_stat_runtime` that the timeline has not: made at the switch away from a task.
+    pub made: usize,
+    /// `sched_stat_runtime` of the timeline for which the format has no event.
+    pub left_out: usize,
+}
+
+/// What a file of `format` holds of `timeline` on `nr_cpus` CPUs.
+pub fn content(format: TraceFormat, timeline: &Timeline, nr_cpus: usize) -> Content {
+    let told = timeline.iter().filter(|e| e.cpu.ix() < nr_cpus && e.kind == EventKind::Runtime);
+    let (told, mut all, mut runtimes) = (told.count(), 0, 0);
+    let counted: Result<(), Infallible> = Walk::new(timeline, nr_cpus).each(|hit| {
+        all += 1;
+        runtimes += usize::from(hit.point == RUNTIME);
+        Ok(())
+    });
+    let Ok(()) = counted;
+    match format {
+        TraceFormat::Perfetto => Content { events: all - runtimes, made: 0, left_out: told },
+        _ => Content { events: all, made: runtimes - told, left_out: 0 },
+    }
 }
 
 /// Writes `timeline`. Nothing is held but a page per CPU.

@@ -2,10 +2,13 @@
 
 use crate::cli::RunArgs;
 use crate::failure::{Done, Failure, same_file, writable};
+use crate::machine_choice;
 use crate::trace_file::TraceFile;
 use serde_json::{Value, json};
 use std::fmt::Write;
 use std::fs;
+use std::path::PathBuf;
+use vruntime_formats::kernel_file::kernel_path;
 use vruntime_kernel::program::Workload;
 use vruntime_kernel::record::{RunRecord, Sampling};
 use vruntime_measure::RunJson;
@@ -18,6 +21,7 @@ pub fn run(args: &RunArgs) -> Result<Done, Failure> {
     let s = &args.simulation;
     let seeds = args.seeds.map_or(vec![args.seed], |n| (1..=n).collect());
     let mut batch = super::batch(s, std::slice::from_ref(&args.kernel), seeds)?;
+    spare_inputs(args)?;
     let trace = args.trace.as_deref().map(TraceFile::of_run).transpose()?;
     if trace.is_some() {
         batch.timeline = args.trace_events as usize;
@@ -44,6 +48,21 @@ pub fn run(args: &RunArgs) -> Result<Done, Failure> {
         Done::new(text(&runs, batch.workload.as_ref()))
     };
     Ok(done.interrupted(records.interrupted).beside(trace).beside(counters))
+}
+
+/// Refuses to write over what describes the run.
+fn spare_inputs(args: &RunArgs) -> Result<(), Failure> {
+    let mut inputs = machine_choice::files(&args.simulation.machine);
+    inputs.extend(kernel_path(&args.kernel).map(PathBuf::from));
+    for (option, path) in [("--trace", &args.trace), ("--schedstat", &args.schedstat)] {
+        let Some(path) = path else { continue };
+        if let Some(input) = inputs.iter().find(|input| same_file(input, path)) {
+            let (path, input) = (path.display(), input.display());
+            let why = format!("{option} {path}: {input} is read: expected another file");
+            return Err(Failure::Usage(why));
+        }
+    }
+    Ok(())
 }
 
 /// `runs` holds every run; the fields of a single one stand beside it as well.
@@ -82,7 +101,8 @@ fn text(runs: &[RunRecord], workload: &dyn Workload) -> String {
     }
     let times: Vec<f64> = runs.iter().filter_map(|r| r.time.map(|t| t.0 as f64)).collect();
     if let (Some(mean), Some(sd)) = (mean(&times), sd(&times)) {
-        line(format!("mean {:8} {} ± {}", "", duration(mean as u64), duration(sd as u64)));
+        let (n, mean, sd) = (times.len(), duration(mean as u64), duration(sd as u64));
+        line(format!("mean {:8} {mean}, standard deviation {sd} ({n} seeds)", ""));
     }
     line(format!("\nThe first seed:\n\n{}", run_text(&runs[0], &result(&runs[0]))));
     out

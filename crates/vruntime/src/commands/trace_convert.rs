@@ -7,7 +7,7 @@ use std::io::{self, BufWriter, ErrorKind, Seek, SeekFrom, Write};
 use std::path::Path;
 use vruntime_base::EventKind;
 use vruntime_formats::read::{self, Recorded};
-use vruntime_formats::write::{Origin, TraceFormat, write_trace};
+use vruntime_formats::write::{Content, Origin, TraceFormat, content, write_trace};
 
 /// A format by name.
 #[derive(Clone, Copy, clap::ValueEnum)]
@@ -66,9 +66,20 @@ pub fn convert(args: &TraceConvertArgs) -> Result<Done, Failure> {
         return Ok(Done::new(String::new()));
     };
     file.write(&recorded.timeline, &origin)?;
-    let (events, tasks) = (recorded.timeline.len(), recorded.timeline.tasks().len());
-    let (name, cpus) = (file.path().display(), origin.nr_cpus);
-    Ok(Done::new(format!("{name}: {events} events, {tasks} tasks, {cpus} CPUs\n")))
+    let (name, tasks, cpus) =
+        (file.path().display(), recorded.timeline.tasks().len(), origin.nr_cpus);
+    let Content { events, made, left_out } = content(format, &recorded.timeline, cpus);
+    let mut said = format!("{name}: {events} events, {tasks} tasks, {cpus} CPUs\n");
+    if made > 0 {
+        said += &format!("{made} of the events are sched_stat_runtime made of switches\n");
+    }
+    if left_out > 0 {
+        said += &format!("left out: {left_out} sched_stat_runtime, which the format has not\n");
+    }
+    if format == TraceFormat::FtraceText {
+        said += "times are cut to microseconds\n";
+    }
+    Ok(Done::new(said))
 }
 
 /// A format is written out of order, so that it takes a nameless file on its way into a pipe.

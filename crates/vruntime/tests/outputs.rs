@@ -1,0 +1,107 @@
+//! Outputs: is what a command writes kept apart from what it reads, and from its other outputs?
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+const SPIN: [&str; 4] = ["run", "-q", "-w", "spin 1 1"];
+
+fn spin(dir: &Path) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_vruntime"));
+    command.current_dir(dir).args(SPIN);
+    command
+}
+
+/// Ends with `code` and `words` on stderr.
+#[track_caller]
+fn refused(dir: &Path, args: &[&str], words: &str) {
+    let output = spin(dir).args(args).output().unwrap();
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{args:?}: {error}");
+    assert!(error.contains(words), "{args:?}: {error}");
+}
+
+fn repository(path: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(path)
+}
+
+#[test]
+fn what_describes_a_run_is_not_overwritten() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    fs::create_dir(dir.join("costs")).unwrap();
+    let inputs = [
+        ("machines/uma-2.toml", "m.toml"),
+        ("machines/costs/x86-server.toml", "costs/x86-server.toml"),
+        ("kernels/v6.12.toml", "k.toml"),
+    ];
+    for (from, to) in inputs {
+        fs::copy(repository(from), dir.join(to)).unwrap();
+    }
+    symlink("m.toml", dir.join("link.txt")).unwrap();
+    let run = ["-m", "m.toml", "-k", "k.toml"];
+    for output in [
+        ["--schedstat", "m.toml"],
+        ["--schedstat", "./k.toml"],
+        ["--schedstat", "costs/x86-server.toml"],
+        ["--trace", "link.txt"],
+    ] {
+        refused(dir, &[&run[..], &output[..]].concat(), "is read: expected another file");
+    }
+    for (from, to) in inputs {
+        assert_eq!(fs::read(repository(from)).unwrap(), fs::read(dir.join(to)).unwrap(), "{to}");
+    }
+}
+
+#[test]
+fn two_outputs_are_two_files() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    symlink("a.txt", dir.join("b.txt")).unwrap();
+    let run = ["-m", "uma-2", "-k", "v6.12", "--trace", "a.txt", "--schedstat", "b.txt"];
+    refused(dir, &run, "--schedstat b.txt: expected another file");
+    assert!(!dir.join("a.txt").exists());
+    // The link itself may be written through.
+    let run = ["-m", "uma-2", "-k", "v6.12", "--schedstat", "b.txt"];
+    assert!(spin(dir).args(run).output().unwrap().status.success());
+    assert!(fs::read_to_string(dir.join("a.txt")).unwrap().starts_with("version"));
+}
+
+#[test]
+fn counters_go_into_a_pipe_but_not_under_the_report() {
+    let dir = tempfile::tempdir().unwrap();
+    let run = ["-m", "uma-2", "-k", "v6.12", "--schedstat", "/dev/stdout"];
+    let Output { status, stdout, .. } = spin(dir.path()).args(run).output().unwrap();
+    let text = String::from_utf8(stdout).unwrap();
+    assert!(status.success() && text.starts_with("version") && text.contains("task-clock"));
+    let file = fs::File::create(dir.path().join("out")).unwrap();
+    let status = spin(dir.path()).args(run).stdout(file).stderr(Stdio::null()).status().unwrap();
+    assert_eq!(status.code(), Some(2));
+}
+
+/// What `trace convert` says is what the files hold.
+#[test]
+fn a_conversion_counts_what_it_has_written() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    let run = ["-m", "uma-2", "-k", "v6.12", "--trace", "t.data"];
+    assert!(spin(dir).args(run).output().unwrap().status.success());
+    let vruntime = |args: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_vruntime"));
+        let output = command.current_dir(dir).args(args).output().unwrap();
+        assert!(output.status.success(), "{args:?}");
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let said = vruntime(&["trace", "convert", "t.data", "t.txt"]);
+    let text = fs::read_to_string(dir.join("t.txt")).unwrap();
+    let lines = text.lines().filter(|l| !l.starts_with('#'));
+    let (runtimes, others): (Vec<&str>, _) = lines.partition(|l| l.contains("sched_stat_runtime"));
+    let (all, others) = (runtimes.len() + others.len(), others.len());
+    assert!(said.starts_with(&format!("t.txt: {all} events, ")), "{said}");
+    assert!(text.contains(&format!("entries-in-buffer/entries-written: {all}/{all} ")));
+    let said = vruntime(&["trace", "convert", "t.data", "t.pftrace"]);
+    assert!(said.starts_with(&format!("t.pftrace: {others} events, ")), "{said}");
+    let left_out = format!("left out: {} sched_stat_runtime", runtimes.len());
+    assert!(said.contains(&left_out) && !runtimes.is_empty(), "{said}");
+}
