@@ -65,6 +65,51 @@ fn kernel_files() {
     let name = path.to_str().unwrap();
     std::fs::write(&path, text.replace("hz = 250", "hz = 0")).unwrap();
     fails(&run("uma-2", name, PIPE), 3, &["k.toml:", "hz = `0`", "from 24 to 10000"]);
+    let with = |line: &str, words: &[&str]| {
+        let key = line.split(' ').next().unwrap();
+        let others = text.lines().filter(|l| !l.starts_with(&format!("{key} ")));
+        let all: Vec<&str> = others.chain([line]).collect();
+        std::fs::write(&path, all.join("\n")).unwrap();
+        fails(&run("uma-2", name, PIPE), 3, words);
+    };
+    with("ttwu_queue = \"foo\"", &["k.toml:", ": ttwu_queue: `foo`, expected llc"]);
+    with("ttwu_list_order = \"foo\"", &["ttwu_list_order: ", "`fifo` or `lifo`"]);
+    with("base_slice_ns = -3", &["base_slice_ns: ", "a whole number from 0"]);
+    with("inherit = \"v6.12\"", &["`inherit`", "every key", "-k v6.12+key=value"]);
+    std::fs::write(&path, "name = \"mine\"\n").unwrap();
+    fails(&run("uma-2", name, PIPE), 3, &["missing field", "every key"]);
+}
+
+/// What a kernel around another scheduler does not read, a note names: it changes nothing.
+#[test]
+fn what_round_robin_ignores_is_noted() {
+    let hash = |overrides: &str| {
+        let kernel = format!("v6.12+scheduler=rr{overrides}");
+        let work = "perf bench sched messaging -g 1 -l 20";
+        let run = run("uma-8", &kernel, work);
+        let (code, out, error) = vruntime(&[&run[..], &["--json"]].concat());
+        assert_eq!(code, 0, "{error}");
+        let value: serde_json::Value = serde_json::from_str(&out).unwrap();
+        (value["hash"].as_str().unwrap().to_string(), error)
+    };
+    let (base, said) = hash("");
+    assert!(said.is_empty(), "{said}");
+    let ignored = "-sis_util,run_to_parity=off,autogroup=off,migration_cost_ns=1000,nr_migrate=1\
+                   ,config_preemption=off,base_slice_ns=9000000,util_est=off,wakeup_preemption=off";
+    for one in ignored.split(',') {
+        let one = if one.starts_with('-') { one.into() } else { format!(",{one}") };
+        let (other, said) = hash(&one);
+        assert!(said.contains("with scheduler = rr"), "{one}: {said}");
+        assert_eq!(other, base, "{one}");
+    }
+    assert_ne!(hash(",hz=1000").0, base);
+}
+
+/// `-q` is for progress.
+#[test]
+fn warnings_are_not_silenced() {
+    let (code, _, error) = vruntime(&run("uma-2", "v6.1+place_lag", PIPE));
+    assert!(code == 0 && error.contains("it changes nothing"), "{error}");
 }
 
 #[test]
@@ -139,6 +184,14 @@ fn machine_files() {
     change("name = \"C1\"", "name = \"POLL\"", &["idle", "POLL"]);
     change("target_residency_ns = 200000", "target_residency_ns = 1", &["idle.C6", "residency"]);
     change("name = \"uma-2\"", "name = \"\"", &["name"]);
+    change("name = \"uma-2\"", "name = \"\\u001b[31m\"", &["name", "control character"]);
+    change("name = \"C1\"", "name = \"C\\n1\"", &["idle", "control character"]);
+    let huge = "mhz = 18446744073709551615";
+    change("mhz = 3600", huge, &["m.toml:7: mhz: ", "from 0 to 4294967295"]);
+    let wide = "threads_per_core = 8\ncores_per_node";
+    change("cores_per_node", wide, &["m.toml: smt_speed", "8 busy threads"]);
+    check(good.split_once("[[idle]]").unwrap().0, &["`[[idle]]`", "exit_latency"]);
+    check("<topology></topology>", &["<topology> without a version", "lstopo"]);
     let (head, rest) = good.split_once("[topology.regular]").unwrap();
     let (_, tail) = rest.split_once("\n\n").unwrap();
     let forms = |form: &str| format!("{head}{form}\n\n{tail}");
@@ -163,4 +216,22 @@ fn negative_numbers_are_values() {
     let study = ["study", "l2-queued-wakeups"];
     fails(&[&study[..], &["-j", "-1"]].concat(), 2, &["`-1`", "a whole number from 0"]);
     fails(&[&study[..], &["--uncertainty", "-1"]].concat(), 2, &["`-1`", "a whole number from 1"]);
+}
+
+#[test]
+fn archives() {
+    let dir = tempfile::tempdir().unwrap();
+    let check = |name: &str, bytes: &[u8], words: &[&str]| {
+        let path = dir.path().join(name);
+        std::fs::write(&path, bytes).unwrap();
+        fails(&run(path.to_str().unwrap(), "v6.1", PIPE), 3, words);
+    };
+    check("zeros.tar", &[0; 10240], &["zeros.tar: found zeros", "a copy of /sys"]);
+    let from = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/data/machines");
+    let packed = std::fs::read(from.join("sysfs.tar.gz")).unwrap();
+    let cut = &packed[..packed.len() / 2];
+    check("cut.tar.gz", cut, &["gzip data that cannot be unpacked", "a whole one"]);
+    let mut tar = vec![0; 600];
+    tar[257..262].copy_from_slice(b"ustar");
+    check("cut.tar", &tar, &["cut.tar: found a tar archive that cannot be read"]);
 }

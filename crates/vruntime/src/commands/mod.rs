@@ -43,11 +43,11 @@ fn batch(s: &Simulation, kernels: &[String], seeds: Vec<u64>) -> Result<Batch, F
         return Err(Failure::Usage("--window and --limit must be longer than 0".into()));
     }
     let machine = machine(&s.machine)?;
-    if let Some(note) = short_window(s.window, &machine).filter(|_| !s.full && !s.quiet) {
+    if let Some(note) = short_window(s.window, &machine).filter(|_| !s.full) {
         eprintln!("vruntime: note: {note}");
     }
     let kernels: Vec<_> = kernels.iter().map(|k| kernel(k)).collect::<Result<_, _>>()?;
-    for note in kernels.iter().flat_map(|k| &k.notes).filter(|_| !s.quiet) {
+    for note in kernels.iter().flat_map(|k| &k.notes) {
         eprintln!("vruntime: note: {note}");
     }
     Ok(Batch {

@@ -5,12 +5,16 @@ use crate::cli::{ShowArgs, ShowCommand};
 use crate::failure::{Done, Failure};
 use crate::machine_choice::machine;
 use serde_json::{Value, json};
+use std::collections::BTreeMap;
 use std::fmt::Write;
 use vruntime_base::{Cpu, CpuMask};
 use vruntime_formats::kernel_file::kernel;
 use vruntime_machine::{MachineSpec, Topology};
 use vruntime_sched::release::Release;
 use vruntime_workload::workloads;
+
+/// Sizes of so many groups are listed one by one.
+const SIZES_LISTED: usize = 8;
 
 /// Shows one thing in full.
 pub fn show(command: &ShowCommand) -> Result<Done, Failure> {
@@ -49,17 +53,10 @@ fn machine_text(out: &mut String, spec: &MachineSpec, topo: &Topology) -> std::f
     let c = spec.caches;
     writeln!(out, "caches    L1 {} KiB, L2 {} KiB, LLC {} MiB", c.l1_kib, c.l2_kib, c.llc_mib)?;
     for (name, set) in levels() {
-        let of_first = set(topo, Cpu(0));
-        let mut groups: Vec<Option<Cpu>> =
-            (0..topo.nr_cpus()).map(|i| set(topo, Cpu::from_ix(i)).first()).collect();
-        groups.sort_unstable();
-        groups.dedup();
-        writeln!(
-            out,
-            "{name:9} {} of {} CPUs, the first is {of_first}",
-            groups.len(),
-            of_first.weight()
-        )?;
+        let sets = (0..topo.nr_cpus()).map(|i| set(topo, Cpu::from_ix(i)));
+        let sizes: BTreeMap<_, usize> = sets.map(|s| (s.first(), s.weight())).collect();
+        let (n, sizes) = (sizes.len(), sizes_text(&sizes.into_values().collect::<Vec<_>>()));
+        writeln!(out, "{name:9} {n} of {sizes} CPUs, the first is {}", set(topo, Cpu(0)))?;
     }
     writeln!(out, "\nidle state  exit latency ns (low … high)  source")?;
     for s in &spec.idle {
@@ -80,6 +77,15 @@ fn machine_text(out: &mut String, spec: &MachineSpec, topo: &Topology) -> std::f
     writeln!(out, "\npath costs × {} ‰ ({} … {}): {}", p.mid, p.low, p.high, p.source)?;
     writeln!(out, "\nsources")?;
     spec.sources.iter().try_for_each(|s| writeln!(out, "  {}: {}", s.what, s.place))
+}
+
+/// `8`, `8, 24, 8`, or, of many that differ, `8 to 48`.
+fn sizes_text(sizes: &[usize]) -> String {
+    match (sizes.iter().min(), sizes.iter().max()) {
+        (Some(least), Some(most)) if least == most => least.to_string(),
+        (Some(least), Some(most)) if sizes.len() > SIZES_LISTED => format!("{least} to {most}"),
+        _ => sizes.iter().map(usize::to_string).collect::<Vec<_>>().join(", "),
+    }
 }
 
 /// The set of a CPU at one level.
@@ -114,7 +120,10 @@ fn show_kernel(args: &ShowArgs) -> Result<Done, Failure> {
             Value::Bool(b) => if *b { "on" } else { "off" }.into(),
             other => other.to_string(),
         };
-        writeln!(out, "{name:28} {value:16} {}", doc.trim()).expect("a string grows");
+        // What is longer than its column has the line to itself.
+        let value =
+            if value.len() > 16 { value + "\n" + &" ".repeat(45) } else { format!("{value:16}") };
+        writeln!(out, "{name:28} {value} {}", doc.trim()).expect("a string grows");
     }
     Ok(Done::new(out))
 }
