@@ -1,5 +1,11 @@
-//! Why and where, added up over the seeds of each kernel: tables of one column per kernel.
+//! Why and where, over the seeds of each kernel: tables of one column per kernel.
+//!
+//! *Equations.* Counts and times are sums over the seeds. A rate is the mean over the seeds of
+//! (count / messages), or of (count / seconds) where nothing counts messages: as the rows of a
+//! comparison are means over the seeds, so that the causes of switches add up to their row.
 
+use crate::metrics::window;
+use crate::stats::{mean, ratio};
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use std::collections::BTreeMap;
 use vruntime_base::{Category, Func, Resource};
@@ -19,6 +25,37 @@ pub struct CauseTables {
     /// Migrations by cause.
     pub migrations: CauseTable,
 }
+
+/// What causes are counted per.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Per {
+    /// A message of the benchmark.
+    Message,
+    /// A second of the measured window.
+    Second,
+}
+
+/// Rates in the order of a [`CauseTable`]; `None` where nothing is known to count per. In JSON:
+/// name → rates.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RateTable(pub Vec<(&'static str, Vec<Option<f64>>)>);
+
+/// How often each cause was: means over the seeds of a kernel.
+#[derive(Clone, Debug, PartialEq, serde::Serialize)]
+pub struct CauseRates {
+    /// Per what.
+    pub per: Per,
+    /// Context switches by cause.
+    pub switches: RateTable,
+    /// Wakeup placements by rule.
+    pub placements: RateTable,
+    /// Migrations by cause.
+    pub migrations: RateTable,
+}
+
+/// One of the three lists of a run.
+type Pick = fn(&RunRecord) -> &[(&'static str, u64)];
 
 /// CPU time of one function and resource, one column per kernel.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -45,13 +82,10 @@ pub fn place_name(func: Func, resource: Resource) -> String {
 
 impl CauseTable {
     /// Sums `pick(run)` over the runs of each kernel.
-    pub fn of<'a>(
-        kernels: &[&'a [RunRecord]],
-        pick: impl Fn(&'a RunRecord) -> &'a [(&'static str, u64)],
-    ) -> CauseTable {
+    pub fn of(kernels: &[&[RunRecord]], pick: Pick) -> CauseTable {
         let mut rows: Vec<(&'static str, Vec<u64>)> = Vec::new();
         for (k, runs) in kernels.iter().enumerate() {
-            for &(name, n) in runs.iter().flat_map(&pick) {
+            for &(name, n) in runs.iter().flat_map(pick) {
                 let i = rows.binary_search_by(|row| row.0.cmp(name)).unwrap_or_else(|i| {
                     rows.insert(i, (name, vec![0; kernels.len()]));
                     i
@@ -91,6 +125,51 @@ impl CauseTables {
             switches: CauseTable::of(kernels, |r| &r.switches),
             placements: CauseTable::of(kernels, |r| &r.placements),
             migrations: CauseTable::of(kernels, |r| &r.migrations),
+        }
+    }
+}
+
+impl CauseRates {
+    /// The rates of `kernels`, each a slice of the runs of its seeds.
+    pub fn of(kernels: &[&[RunRecord]]) -> CauseRates {
+        let counted = kernels.iter().copied().flatten().any(|r| r.counters.messages > 0);
+        let per = if counted { Per::Message } else { Per::Second };
+        let whole = |r: &RunRecord| match per {
+            Per::Message => r.counters.messages as f64,
+            Per::Second => window(r).0 as f64 / 1e9,
+        };
+        let rate = |r: &RunRecord, pick: Pick, name: &str| {
+            let found = pick(r).iter().filter(|c| c.0 == name).map(|c| c.1).sum::<u64>();
+            ratio(found as f64, whole(r))
+        };
+        let column = |runs: &[RunRecord], pick: Pick, name: &str| {
+            mean(&runs.iter().filter_map(|r| rate(r, pick, name)).collect::<Vec<_>>())
+        };
+        let table = |pick: Pick| {
+            let names = CauseTable::of(kernels, pick).0.into_iter().map(|row| row.0);
+            let row = |name| (name, kernels.iter().map(|runs| column(runs, pick, name)).collect());
+            RateTable(names.map(row).collect())
+        };
+        CauseRates {
+            per,
+            switches: table(|r| &r.switches),
+            placements: table(|r| &r.placements),
+            migrations: table(|r| &r.migrations),
+        }
+    }
+
+    /// Rates a second of traces that span so many ns, one for each column of `tables`.
+    pub fn of_traces(tables: &CauseTables, span_ns: &[u64]) -> CauseRates {
+        let table = |counts: &CauseTable| {
+            let rate = |(&n, &ns): (&u64, &u64)| ratio(n as f64, ns as f64 / 1e9);
+            let row = |counts: &[u64]| counts.iter().zip(span_ns).map(rate).collect();
+            RateTable(counts.0.iter().map(|(name, counts)| (*name, row(counts))).collect())
+        };
+        CauseRates {
+            per: Per::Second,
+            switches: table(&tables.switches),
+            placements: table(&tables.placements),
+            migrations: table(&tables.migrations),
         }
     }
 }
@@ -137,6 +216,16 @@ impl Serialize for CauseTable {
     }
 }
 
+impl Serialize for RateTable {
+    fn serialize<S: Serializer>(&self, s: S) -> Result<S::Ok, S::Error> {
+        let mut map = s.serialize_map(Some(self.0.len()))?;
+        for (name, rates) in &self.0 {
+            map.serialize_entry(name, rates)?;
+        }
+        map.end()
+    }
+}
+
 impl Serialize for CpuTime {
     fn serialize<S: Serializer>(&self, s: S) -> Result<S::Ok, S::Error> {
         let mut map = s.serialize_map(Some(self.0.len()))?;
@@ -150,6 +239,7 @@ impl Serialize for CpuTime {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::metrics::{Counting, metrics};
     use crate::sample::record;
 
     #[test]
@@ -162,8 +252,30 @@ mod tests {
             t.switches.0,
             [("blocks", vec![6000, 3000]), ("exits", vec![0, 7]), ("preempted", vec![2000, 1000])]
         );
+        let rates = CauseRates::of(&[&a, &b]);
+        assert_eq!((rates.per, rates.switches.0[1].0), (Per::Message, "exits"));
         let c = CpuTime::of(&[&a, &b]);
         assert_eq!(c.busy(2), [1600, 800]);
         assert_eq!(c.total(2), [2000, 1000]);
+    }
+
+    /// The second seed has a tenth of the messages.
+    #[test]
+    fn rates_are_means_over_the_seeds() {
+        let mut a = [record("a", 1, 2.0), record("a", 2, 2.0)];
+        a[1].counters.messages = a[0].counters.messages / 10;
+        let per_message = |r: &RunRecord| {
+            let found = metrics(r, Counting::Rates);
+            found.iter().find(|m| m.name == "switches_per_message").unwrap().value
+        };
+        let row = (per_message(&a[0]) + per_message(&a[1])) / 2.0;
+        let rates = CauseRates::of(&[&a]);
+        let total: f64 = rates.switches.0.iter().filter_map(|r| r.1[0]).sum();
+        assert!((total - row).abs() < 1e-9 * row, "{total} is not {row}");
+        // Without messages they are per second; a run without a window tells nothing.
+        a.iter_mut().for_each(|r| r.counters.messages = 0);
+        a[1].window.1 = a[1].window.0;
+        let rates = CauseRates::of(&[&a]);
+        assert_eq!((rates.per, rates.switches.0[0].1[0]), (Per::Second, Some(1500.0)));
     }
 }

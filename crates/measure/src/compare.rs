@@ -1,6 +1,6 @@
 //! Kernels side by side: the same machine, workload and seeds, the first kernel as the base.
 
-use crate::causes::{CauseTables, CpuTime};
+use crate::causes::{CauseRates, CauseTables, CpuTime};
 use crate::interval::{Delta, Sig, delta};
 use crate::metrics::{Better, Counting, Metric, metrics, window};
 use crate::stats::{correlation, mean, sd};
@@ -36,6 +36,35 @@ pub struct Row {
     pub pairs: Vec<usize>,
 }
 
+/// How the runs of a kernel ended, in seeds, and how much of them was measured.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Ends {
+    /// They reached the end of the benchmark.
+    pub ended: usize,
+    /// Their time is extrapolated from the window.
+    pub extrapolated: usize,
+    /// Their time is not known.
+    pub unknown: usize,
+    /// The shortest window.
+    pub window_min_ns: u64,
+    /// The longest.
+    pub window_max_ns: u64,
+}
+
+impl Ends {
+    fn of(runs: &[RunRecord]) -> Ends {
+        let count = |is: fn(&RunRecord) -> bool| runs.iter().filter(|r| is(r)).count();
+        let windows = || runs.iter().map(|r| window(r).0);
+        Ends {
+            ended: count(|r| r.complete),
+            extrapolated: count(|r| !r.complete && r.time.is_some()),
+            unknown: count(|r| !r.complete && r.time.is_none()),
+            window_min_ns: windows().min().unwrap_or(0),
+            window_max_ns: windows().max().unwrap_or(0),
+        }
+    }
+}
+
 /// A comparison; prints as the JSON of `vruntime compare`.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Comparison {
@@ -57,6 +86,8 @@ pub struct Comparison {
     pub extrapolated: bool,
     /// Every run reached the end of its benchmark.
     pub complete: bool,
+    /// How the runs of each kernel ended.
+    pub ends: Vec<Ends>,
     /// Whether counts are totals or rates.
     pub counting: Counting,
     /// The rule of `significant`.
@@ -65,6 +96,8 @@ pub struct Comparison {
     pub rows: Vec<Row>,
     /// Causes, summed over seeds.
     pub causes: CauseTables,
+    /// How often they were: means over the seeds.
+    pub cause_rates: CauseRates,
     /// CPU time in ns, summed over seeds and CPUs.
     pub cpu_time: CpuTime,
     /// Messages per kernel, summed over seeds.
@@ -106,10 +139,12 @@ pub fn compare(kernels: &[(String, Vec<RunRecord>)], sig: Sig) -> Comparison {
         window_ns: (window_ns / base.len().max(1) as u128) as u64,
         extrapolated: all().any(|r| r.time.is_some() && !r.complete),
         complete: all().all(|r| r.complete),
+        ends: runs.iter().map(|rs| Ends::of(rs)).collect(),
         counting,
         significance: sig,
         rows,
         causes: CauseTables::of(&runs),
+        cause_rates: CauseRates::of(&runs),
         cpu_time: CpuTime::of(&runs),
         messages: runs.iter().map(|rs| rs.iter().map(|r| r.counters.messages).sum()).collect(),
         measured_ns: runs.iter().map(|rs| rs.iter().map(|r| window(r).0).sum()).collect(),

@@ -23,8 +23,8 @@ pub mod trace_diff;
 mod trace_parts;
 mod wakings;
 
-pub use causes::{CauseTables, CpuTime};
-pub use compare::{Comparison, Row, compare};
+pub use causes::{CauseRates, CauseTables, CpuTime};
+pub use compare::{Comparison, Ends, Row, compare};
 pub use interval::Sig;
 pub use metrics::{Better, Counting, METRICS, Metric, metrics};
 pub use run::RunJson;

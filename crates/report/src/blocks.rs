@@ -3,8 +3,8 @@
 use crate::numbers::{head, tail, value};
 use std::fmt::Write;
 use vruntime_base::Category;
-use vruntime_measure::causes::{CauseTable, place_name};
-use vruntime_measure::{Comparison, CpuTime};
+use vruntime_measure::causes::{CauseTable, Per, RateTable, place_name};
+use vruntime_measure::{CauseRates, CauseTables, Comparison, CpuTime};
 
 /// Width of what stands left of the columns.
 pub const LEFT: usize = 36;
@@ -19,19 +19,15 @@ const PLACES_MAX: usize = 24;
 pub struct Columns<'a> {
     /// Names of the kernels; the first is the base.
     pub names: &'a [String],
-    /// Messages per kernel.
-    pub messages: &'a [u64],
-    /// Measured time per kernel in ns.
-    pub measured_ns: &'a [u64],
 }
 
 impl<'a> Columns<'a> {
     /// One column for each kernel of a comparison.
     pub fn of(c: &'a Comparison) -> Columns<'a> {
-        Columns { names: &c.kernels, messages: &c.messages, measured_ns: &c.measured_ns }
+        Columns { names: &c.kernels }
     }
-    fn title(&self, group: &[usize], title: &str) -> String {
-        let mut line = format!("{title:<LEFT$}");
+    fn title(&self, group: &[usize], title: &str, left: usize) -> String {
+        let mut line = format!("{title:<left$}");
         // A single column needs no name.
         for &k in group.iter().filter(|_| self.names.len() > 1) {
             line += &format!("{:>COLUMN$}", tail(&self.names[k], COLUMN - 2));
@@ -50,40 +46,62 @@ pub fn groups(nr_kernels: usize, width: usize) -> Vec<Vec<usize>> {
     others.chunks(width - 1).map(with_base).collect()
 }
 
-/// A name and a count or ns per kernel.
-type Line = (String, Vec<u64>);
+/// A name with a count or ns per kernel, of causes also with how often they were.
+#[derive(Debug, PartialEq)]
+struct Line {
+    name: String,
+    counts: Vec<u64>,
+    rates: Vec<Option<f64>>,
+}
 
 /// The three blocks of causes.
-pub fn all_causes_text(tables: &vruntime_measure::CauseTables, columns: Columns) -> String {
-    causes_text("switches by cause", &tables.switches, columns)
-        + &causes_text("placements by rule", &tables.placements, columns)
-        + &causes_text("migrations by cause", &tables.migrations, columns)
+pub fn all_causes_text(tables: &CauseTables, rates: &CauseRates, columns: Columns) -> String {
+    [
+        ("switches by cause", &tables.switches, &rates.switches),
+        ("placements by rule", &tables.placements, &rates.placements),
+        ("migrations by cause", &tables.migrations, &rates.migrations),
+    ]
+    .map(|(title, counts, often)| causes_text(title, counts, often, rates.per, columns))
+    .concat()
 }
 
 /// `title`, then per cause how often per message (per second if nothing counts messages) and its
 /// share of all, the largest share first. Empty if nothing was counted.
-pub fn causes_text(title: &str, table: &CauseTable, columns: Columns) -> String {
+fn causes_text(
+    title: &str,
+    table: &CauseTable,
+    rates: &RateTable,
+    per: Per,
+    columns: Columns,
+) -> String {
     let n = columns.names.len();
     let totals = table.totals(n);
     if totals.iter().all(|&t| t == 0) {
         return String::new();
     }
-    let (unit, per): (&str, Vec<f64>) = match columns.messages.iter().any(|&m| m > 0) {
-        true => ("per message", columns.messages.iter().map(|&m| m as f64).collect()),
-        false => ("per second", columns.measured_ns.iter().map(|&ns| ns as f64 / 1e9).collect()),
-    };
-    let lines = table.0.iter().map(|(name, counts)| (name.to_string(), counts.clone())).collect();
+    let lines = table.0.iter().zip(&rates.0).map(|((name, counts), (_, rates))| Line {
+        name: name.to_string(),
+        counts: counts.clone(),
+        rates: rates.clone(),
+    });
+    let lines: Vec<Line> = lines.collect();
+    let total = sum("total".into(), &lines, n);
     let mut lines = largest_first(lines, &totals, CAUSES_MAX);
-    lines.push(("total".into(), totals.clone()));
+    lines.push(total);
 
+    let unit = match per {
+        Per::Message => "per message",
+        Per::Second => "per second",
+    };
+    let longest = lines.iter().map(|l| l.name.chars().count()).max().unwrap_or(0);
+    let left = LEFT.max(2 + longest);
     let mut out = String::new();
     for group in groups(n, 3) {
-        out += &columns.title(&group, &format!("{title}, {unit}"));
-        for (name, counts) in &lines {
-            write!(out, "  {:<w$}", head(name, LEFT - 2), w = LEFT - 2).unwrap();
+        out += &columns.title(&group, &format!("{title}, {unit}"), left);
+        for Line { name, counts, rates } in &lines {
+            write!(out, "  {name:<w$}", w = left - 2).unwrap();
             for &k in &group {
-                let often =
-                    if per[k] > 0.0 { value(counts[k] as f64 / per[k]) } else { "-".into() };
+                let often = rates[k].map_or("-".into(), value);
                 write!(out, "{often:>14}{:>8.1} %", percent_of(counts[k], totals[k])).unwrap();
             }
             out.push('\n');
@@ -103,13 +121,14 @@ pub fn cpu_time_text(cpu_time: &CpuTime, columns: Columns) -> String {
     }
     let is_busy = |c: Category| c != Category::Idle;
     let lines = cpu_time.0.iter().filter(|r| is_busy(r.func.category()));
-    let lines = lines.map(|r| (place_name(r.func, r.resource), r.ns.clone())).collect();
+    let line = |name, counts| Line { name, counts, rates: vec![] };
+    let lines = lines.map(|r| line(place_name(r.func, r.resource), r.ns.clone())).collect();
     let lines = largest_first(lines, &busy, PLACES_MAX);
-    let idle: Line = ("idle, % of all".into(), (0..n).map(|k| total[k] - busy[k]).collect());
+    let idle = line("idle, % of all".into(), (0..n).map(|k| total[k] - busy[k]).collect());
 
     let mut out = String::new();
     for group in groups(n, 3) {
-        out += &columns.title(&group, "CPU time, % of non-idle");
+        out += &columns.title(&group, "CPU time, % of non-idle", LEFT);
         for line in &lines {
             out += &share_line(line, &busy, &group);
         }
@@ -119,7 +138,7 @@ pub fn cpu_time_text(cpu_time: &CpuTime, columns: Columns) -> String {
     out
 }
 
-fn share_line((name, ns): &Line, of: &[u64], group: &[usize]) -> String {
+fn share_line(Line { name, counts: ns, .. }: &Line, of: &[u64], group: &[usize]) -> String {
     let mut out = format!("  {:<w$}", head(name, LEFT - 2), w = LEFT - 2);
     let base = percent_of(ns[group[0]], of[group[0]]);
     for &k in group {
@@ -146,15 +165,21 @@ fn percent_of(n: u64, of: u64) -> f64 {
 /// Sorted by the largest share in any column; what comes after `max` lines becomes one.
 fn largest_first(mut lines: Vec<Line>, totals: &[u64], max: usize) -> Vec<Line> {
     let largest = |l: &Line| -> f64 {
-        l.1.iter().zip(totals).map(|(&n, &of)| percent_of(n, of)).fold(0.0, f64::max)
+        l.counts.iter().zip(totals).map(|(&n, &of)| percent_of(n, of)).fold(0.0, f64::max)
     };
-    lines.sort_by(|a, b| largest(b).total_cmp(&largest(a)).then_with(|| a.0.cmp(&b.0)));
+    lines.sort_by(|a, b| largest(b).total_cmp(&largest(a)).then_with(|| a.name.cmp(&b.name)));
     if lines.len() > max {
         let rest = lines.split_off(max - 1);
-        let sum = (0..totals.len()).map(|k| rest.iter().map(|l| l.1[k]).sum()).collect();
-        lines.push((format!("({} more)", rest.len()), sum));
+        lines.push(sum(format!("({} more)", rest.len()), &rest, totals.len()));
     }
     lines
+}
+
+/// All of `lines`, of so many columns, as one.
+fn sum(name: String, lines: &[Line], columns: usize) -> Line {
+    let counts = (0..columns).map(|k| lines.iter().map(|l| l.counts[k]).sum()).collect();
+    let rate = |k: usize| lines.iter().map(|l| l.rates.get(k).copied().flatten()).sum();
+    Line { name, counts, rates: (0..columns).map(rate).collect() }
 }
 
 #[cfg(test)]
@@ -170,9 +195,13 @@ mod tests {
 
     #[test]
     fn small_rows_are_folded() {
-        let lines = (1..=5).map(|n| (format!("c{n}"), vec![n])).collect();
+        let line = |name: &str, n: u64| Line {
+            name: name.into(),
+            counts: vec![n],
+            rates: vec![Some(n as f64 / 2.0)],
+        };
+        let lines = (1..=5).map(|n| line(&format!("c{n}"), n)).collect();
         let lines = largest_first(lines, &[15], 3);
-        let want = [("c5", 5), ("c4", 4), ("(3 more)", 6)];
-        assert_eq!(lines, want.map(|(s, n)| (s.to_string(), vec![n])));
+        assert_eq!(lines, [line("c5", 5), line("c4", 4), line("(3 more)", 6)]);
     }
 }

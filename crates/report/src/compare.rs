@@ -5,7 +5,7 @@
 
 use crate::blocks::{COLUMN, Columns, all_causes_text, cpu_time_text, groups};
 use crate::numbers::{duration, maybe, percent, tail, value};
-use vruntime_measure::{Better, Comparison, Row, Sig};
+use vruntime_measure::{Better, Comparison, Ends, Row, Sig};
 
 /// The whole report. `notes` (what was fitted, what a machine file says of itself, …) stands below
 /// the header as it is.
@@ -18,7 +18,7 @@ pub fn compare_text(c: &Comparison, notes: &str) -> String {
     out.push('\n');
     out += &table(c);
     let columns = Columns::of(c);
-    out += &all_causes_text(&c.causes, columns);
+    out += &all_causes_text(&c.causes, &c.cause_rates, columns);
     out += &cpu_time_text(&c.cpu_time, columns);
     out.truncate(out.trim_end().len());
     out.push('\n');
@@ -35,20 +35,9 @@ pub fn header(c: &Comparison) -> String {
         line(if k == 0 { "kernels" } else { "" }, &format!("{name}{}", base_mark(k)));
     }
     line("seeds", &seeds(&c.seeds));
-    let what = match (c.whole(), c.complete) {
-        (true, _) => "from start to end; counts are totals".to_string(),
-        (false, true) => format!("{}; counts are per second of the window", window(c)),
-        (false, false) if c.extrapolated => format!(
-            "{}; counts are per second, time is extrapolated\n{:12}from each group's progress",
-            window(c),
-            ""
-        ),
-        (false, false) => format!(
-            "{}; not every run ended: its time is unknown; counts are per second",
-            window(c)
-        ),
-    };
-    line("simulated", &what);
+    for (i, text) in simulated(c).iter().enumerate() {
+        line(if i == 0 { "simulated" } else { "" }, text);
+    }
     if let Some(text) = pairing(c) {
         line("pairing", &text);
     }
@@ -59,8 +48,47 @@ fn base_mark(k: usize) -> &'static str {
     if k == 0 { "  (base)" } else { "" }
 }
 
-fn window(c: &Comparison) -> String {
-    format!("warm-up {}, window {}", duration(c.warmup_ns), duration(c.window_ns))
+/// How much was simulated; where kernels differ in that, each has a line.
+fn simulated(c: &Comparison) -> Vec<String> {
+    if c.whole() {
+        return vec!["from start to end; counts are totals".into()];
+    }
+    let warmup = duration(c.warmup_ns);
+    let first = c.ends.first().copied().unwrap_or_default();
+    let alike = |e: &Ends| how(e) == how(&first) && window_text(e) == window_text(&first);
+    if !c.ends.iter().all(alike) {
+        let head = format!("warm-up {warmup}; counts are per second of the window");
+        let of = |(name, e): (&String, &Ends)| {
+            format!("{name}: window {}, {}", window_text(e), seeds_text(e))
+        };
+        return std::iter::once(head).chain(c.kernels.iter().zip(&c.ends).map(of)).collect();
+    }
+    let head = format!("warm-up {warmup}, window {}; counts are per second", window_text(&first));
+    match how(&first) {
+        [false, true, false] => {
+            vec![head + ", time is extrapolated", "from each group's progress".into()]
+        }
+        [true, false, false] => vec![head + " of the window"],
+        _ => vec![head + " of the window", format!("every kernel: {}", seeds_text(&first))],
+    }
+}
+
+/// Whether runs ended, were extrapolated, have no time.
+fn how(e: &Ends) -> [bool; 3] {
+    [e.ended, e.extrapolated, e.unknown].map(|seeds| seeds > 0)
+}
+
+fn window_text(e: &Ends) -> String {
+    let (least, most) = (duration(e.window_min_ns), duration(e.window_max_ns));
+    if least == most { least } else { format!("{least} to {most}") }
+}
+
+/// `ended in 1, extrapolated in 2 of 3 seeds`.
+fn seeds_text(e: &Ends) -> String {
+    let all = [(e.ended, "ended"), (e.extrapolated, "extrapolated"), (e.unknown, "time unknown")];
+    let parts = all.iter().filter(|(n, _)| *n > 0).map(|(n, what)| format!("{what} in {n}"));
+    let seeds = e.ended + e.extrapolated + e.unknown;
+    format!("{} of {seeds} seeds", parts.collect::<Vec<_>>().join(", "))
 }
 
 /// `1-5, 9`; long lists are counted.

@@ -6,7 +6,7 @@ use std::fmt::Write;
 use vruntime_base::Histogram;
 use vruntime_kernel::record::RunRecord;
 use vruntime_measure::metrics::{group_rates, window};
-use vruntime_measure::{CauseTables, CpuTime};
+use vruntime_measure::{CauseRates, CauseTables, CpuTime};
 
 /// The whole report. `result_lines` is what the real tool would have printed.
 pub fn run_text(r: &RunRecord, result_lines: &str) -> String {
@@ -20,10 +20,9 @@ pub fn run_text(r: &RunRecord, result_lines: &str) -> String {
     out += &time(r);
     out += &latencies(r);
     let runs = [std::slice::from_ref(r)];
-    let (names, messages) = ([r.kernel.clone()], [r.counters.messages]);
-    let measured_ns = [window(r).0];
-    let columns = Columns { names: &names, messages: &messages, measured_ns: &measured_ns };
-    out += &all_causes_text(&CauseTables::of(&runs), columns);
+    let names = [r.kernel.clone()];
+    let columns = Columns { names: &names };
+    out += &all_causes_text(&CauseTables::of(&runs), &CauseRates::of(&runs), columns);
     out += &cpu_time_text(&CpuTime::of(&runs), columns);
     out += &checks(r);
     writeln!(out, "{} model events, hash {:016x}", thousands(r.events), r.hash).unwrap();
@@ -42,7 +41,8 @@ fn header(r: &RunRecord) -> String {
     )
 }
 
-/// perf stat's lines: count, event, rate per second of the window, rate per message.
+/// perf stat's lines: count, event, rate per second of the window, rate per message. What is
+/// indented adds up to the line above, as far as it is listed; a local wakeup may be any of them.
 fn counters(r: &RunRecord) -> String {
     let seconds = window(r).0 as f64 / 1e9;
     let busy = r.counters.task_clock_ns;
@@ -61,10 +61,11 @@ fn counters(r: &RunRecord) -> String {
         ("  from idle", c.context_switches - c.voluntary_switches - c.involuntary_switches),
         ("cpu-migrations", c.cpu_migrations),
         ("wakeups", c.wakeups),
-        ("  local", c.wakeups_local),
-        ("  queued", c.wakeups_queued),
+        ("  activated", c.wakeups.saturating_sub(c.wakeups_queued + c.wakeups_on_rq)),
         ("  on its rq", c.wakeups_on_rq),
-        ("  on its CPU", c.wakeups_on_cpu),
+        ("  queued", c.wakeups_queued),
+        ("    on its CPU", c.wakeups_on_cpu),
+        ("local wakeups", c.wakeups_local),
         ("ipis", c.ipis),
         ("ticks", c.ticks),
         ("syscalls", c.syscalls),
@@ -100,15 +101,15 @@ fn groups(r: &RunRecord) -> String {
 
 /// The benchmark's time and where it comes from.
 fn time(r: &RunRecord) -> String {
-    let measured = format!(
-        "measured {} after {}",
-        duration(window(r).0),
-        duration(r.window.0.saturating_sub(r.started).0)
-    );
+    let span = duration(window(r).0);
+    let after = duration(r.window.0.saturating_sub(r.started).0);
+    let measured = format!("measured {span} after {after}");
     match r.time {
         Some(t) => {
             let how = match r.complete {
-                true if r.window.0 <= r.started => "the benchmark ended".into(),
+                true if r.window.0 <= r.started => {
+                    format!("the benchmark ended; rates are over {span}")
+                }
                 true => format!("the benchmark ended; counts: {measured}"),
                 false => format!("extrapolated: {measured}"),
             };
@@ -191,17 +192,18 @@ mod tests {
                              0        from idle
                            100      cpu-migrations          #     50.000 /sec      0.0500 per message
                              0      wakeups
-                             0        local
-                             0        queued
+                             0        activated
                              0        on its rq
-                             0        on its CPU
+                             0        queued
+                             0          on its CPU
+                             0      local wakeups
                              0      ipis
                              0      ticks
                              0      syscalls
                          2,000      messages                #     1.000 K/sec
                              0      forks
 
-                   2.000000000 seconds time elapsed  (the benchmark ended)
+                   2.000000000 seconds time elapsed  (the benchmark ended; rates are over 2.000 s)
 
             latency                  count        mean         p50         p90         p99       p99.9         max
               wakeup latency           100    50.50 us    50.18 us    88.06 us   100.00 us   100.00 us   100.00 us
@@ -283,10 +285,11 @@ mod tests {
                              0        from idle
                              0      cpu-migrations
                              0      wakeups
-                             0        local
-                             0        queued
+                             0        activated
                              0        on its rq
-                             0        on its CPU
+                             0        queued
+                             0          on its CPU
+                             0      local wakeups
                              0      ipis
                              0      ticks
                              0      syscalls

@@ -3,7 +3,7 @@
 use crate::blocks::{Columns, all_causes_text};
 use crate::compare::{legend_of_stars, rows_text};
 use crate::numbers::duration;
-use vruntime_measure::TraceDiff;
+use vruntime_measure::{CauseRates, TraceDiff};
 
 /// What tells two names apart: the words between those that they begin and end with alike.
 fn labels(names: &[String]) -> Vec<String> {
@@ -40,9 +40,8 @@ pub fn trace_diff_text(d: &TraceDiff) -> String {
     out += &rows_text(&d.rows, &names);
     out += &legend_of_stars(d.significance);
     out.push('\n');
-    // A trace does not count messages.
-    let columns = Columns { names: &names, messages: &[0, 0], measured_ns: &d.span_ns };
-    out += &all_causes_text(&d.causes, columns);
+    let rates = CauseRates::of_traces(&d.causes, &d.span_ns);
+    out += &all_causes_text(&d.causes, &rates, Columns { names: &names });
     out.truncate(out.trim_end().len());
     out.push('\n');
     out

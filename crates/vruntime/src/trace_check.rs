@@ -161,13 +161,11 @@ impl Found {
         let (mut trace, foreign) = plain_trace(recorded, &s.cpus);
         trace.isolated = s.cpus.mask(&self.meta.isolated);
         self.diagnostics.extend(recorded.diagnostics.iter().map(ToString::to_string));
+        if is_foreign(foreign, recorded.timeline.len()) {
+            return Err(foreign_text(path, foreign, s.cpus.count()));
+        }
         if foreign > 0 {
-            let nr_cpus = s.cpus.count();
-            let said = format!("{foreign} events on CPUs outside of 0-{}", nr_cpus - 1);
-            if foreign * 1000 > recorded.timeline.len() * FOREIGN_PERMILLE {
-                let expected = format!("events of a machine of {nr_cpus} CPUs; -m names another");
-                return Err(FormatError::syntax(path, 0, said, expected));
-            }
+            let said = format!("{foreign} events on CPUs outside of 0-{}", s.cpus.count() - 1);
             self.diagnostics.push(format!("{}: {said}; left out", path.display()));
         }
         Ok(Some((last_part(path), trace)))
@@ -265,6 +263,18 @@ fn rebuilt(t: &Trace, topology: &Topology, release: &Release) -> shadow::result:
         d.kind += ", reconstructed";
     }
     found
+}
+
+/// So many of `all` events are of CPUs that the machine has not: it is the wrong one.
+pub fn is_foreign(foreign: usize, all: usize) -> bool {
+    foreign * 1000 > all * FOREIGN_PERMILLE
+}
+
+/// That it is.
+pub fn foreign_text(path: &Path, foreign: usize, nr_cpus: usize) -> FormatError {
+    let found = format!("{foreign} events on CPUs outside of 0-{}", nr_cpus - 1);
+    let expected = format!("events of a machine of {nr_cpus} CPUs; -m names another");
+    FormatError::syntax(path, 0, found, expected)
 }
 
 /// An error if `rows` rows take more memory than there may be.

@@ -105,3 +105,21 @@ fn a_perf_data_of_promises() {
         assert!(error.contains("no scheduling event can be read: "), "{name}: {error}");
     }
 }
+
+/// As `trace check` refuses it.
+#[test]
+fn a_trace_of_another_machine_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let trace = dir.path().join("t.txt");
+    let vruntime = |args: &[&str]| {
+        Command::new(env!("CARGO_BIN_EXE_vruntime")).args(args).arg(&trace).output().unwrap()
+    };
+    let pipe = "perf bench sched messaging -g 1 -l 10";
+    let run = ["run", "-q", "-m", "uma-8", "-k", "v6.12", "-w", pipe, "--trace"];
+    assert!(vruntime(&run).status.success());
+    let refused = vruntime(&["trace", "stat", "-m", "uma-2"]);
+    let error = String::from_utf8_lossy(&refused.stderr);
+    assert_eq!(refused.status.code(), Some(3), "{error}");
+    assert!(error.contains("events on CPUs outside of 0-1"), "{error}");
+    assert!(vruntime(&["trace", "stat", "-m", "uma-8"]).status.success());
+}

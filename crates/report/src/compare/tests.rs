@@ -150,3 +150,31 @@ fn extremes_stay_narrow() {
     narrow(&compare_text(&compare(&[kernel("a", &[1e-9, 2e-9, 2e-9]), huge], Sig::Interval), ""));
     assert!(compare_text(&compare(&[], Sig::Interval), "").contains("nothing was measured"));
 }
+
+/// One kernel's runs end within the window, the other's do not.
+#[test]
+fn each_kernel_says_what_was_measured() {
+    let mut slow = kernel("v6.1", &[36.0, 37.0]);
+    let mut fast = kernel("v6.12", &[3.0, 3.5]);
+    for r in slow.1.iter_mut().chain(&mut fast.1) {
+        (r.started, r.window.0) = (Ns(0), Ns::from_ms(500));
+    }
+    for r in &mut slow.1 {
+        (r.complete, r.window.1) = (false, Ns::from_ms(1500));
+    }
+    fast.1[0].window.1 = Ns::from_ms(1300);
+    fast.1[1].window.1 = Ns::from_ms(1400);
+    let text = header(&compare(&[slow.clone(), fast.clone()], Sig::Interval));
+    expect![[r#"
+        simulated   warm-up 500.00 ms; counts are per second of the window
+                    v6.1: window 1.000 s, extrapolated in 2 of 2 seeds
+                    v6.12: window 800.00 ms to 900.00 ms, ended in 2 of 2 seeds
+    "#]]
+    .assert_eq(&text[text.find("simulated").unwrap()..]);
+    fast.1[1].complete = false;
+    fast.1[1].time = None;
+    let text = header(&compare(&[slow, fast], Sig::Interval));
+    assert!(
+        text.contains("v6.12: window 800.00 ms to 900.00 ms, ended in 1, time unknown in 1 of 2")
+    );
+}

@@ -4,14 +4,18 @@ use super::trace::topology;
 use crate::cli::TraceStatArgs;
 use crate::cpu_numbers::CpuNumbers;
 use crate::failure::{Done, Failure};
+use crate::trace_check::{foreign_text, is_foreign};
 use serde_json::json;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::path::Path;
+use vruntime_base::{Event, EventKind};
 use vruntime_formats::read::{self, Recorded};
 use vruntime_formats::recording::Meta;
 use vruntime_machine::{Distance, Topology};
-use vruntime_measure::{CauseTables, TimelineStats, timeline_causes, timeline_stats, wakeups_by};
+use vruntime_measure::{
+    CauseRates, CauseTables, TimelineStats, timeline_causes, timeline_stats, wakeups_by,
+};
 use vruntime_report::blocks::{Columns, all_causes_text};
 
 /// Of those who preempted a task, so many are named.
@@ -28,6 +32,7 @@ pub fn stat(args: &TraceStatArgs) -> Result<Done, Failure> {
         Some(machine) => {
             let topology = topology(machine)?;
             let numbers = CpuNumbers::without_gaps(topology.nr_cpus());
+            fits(&args.path, &recorded, &numbers)?;
             Some((topology, numbers))
         }
         None => beside(&args.path),
@@ -72,6 +77,24 @@ fn beside(trace: &Path) -> Option<(Topology, CpuNumbers)> {
     let topology = topology.map_err(|e| said(format!("topology.txt: {e}"))).ok()?;
     let numbers = CpuNumbers::of(&meta, topology.nr_cpus());
     Some((topology, numbers))
+}
+
+/// An error if the recording is of another machine.
+fn fits(path: &Path, recorded: &Recorded, numbers: &CpuNumbers) -> Result<(), Failure> {
+    let known = |cpu: u32| numbers.cpu(i64::from(cpu)).is_some();
+    let here = |e: &Event| {
+        known(e.cpu.0.into())
+            && match e.kind {
+                EventKind::Switch | EventKind::Runtime => true,
+                EventKind::Migrate => known(e.a) && known(e.b),
+                _ => known(e.a),
+            }
+    };
+    let foreign = recorded.timeline.iter().filter(|e| !here(e)).count();
+    match is_foreign(foreign, recorded.timeline.len()) {
+        false => Ok(()),
+        true => Err(Failure::Input(foreign_text(path, foreign, numbers.count()).to_string())),
+    }
 }
 
 fn wakeups_by_distance(topology: &Topology, numbers: &CpuNumbers, recorded: &Recorded) -> Ways {
@@ -123,10 +146,9 @@ fn stat_text(
     ] {
         let _ = writeln!(out, "{name:<20} {value:>16}  # {rest}");
     }
-    let columns =
-        Columns { names: &[String::new()], messages: &[0], measured_ns: &[stats.span_ns] };
     out.push('\n');
-    out += &all_causes_text(causes, columns);
+    let rates = CauseRates::of_traces(causes, &[stats.span_ns]);
+    out += &all_causes_text(causes, &rates, Columns { names: &[String::new()] });
     if let Some(ways) = ways {
         out += "wakeups by distance from the previous CPU\n";
         ways.iter().for_each(|(way, n)| out += &format!("  {way:<30} {n:>10}\n"));
