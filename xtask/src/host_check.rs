@@ -65,8 +65,10 @@ struct Pair {
 
 /// Measures, simulates, writes the page. `note` goes below the tables.
 pub fn run(root: &Path, note: Option<&str>) -> bool {
-    match page(root, note) {
-        Ok(text) => std::fs::write(root.join("docs/host-check.md"), text).is_ok(),
+    let path = root.join("docs/host-check.md");
+    let write = |text| std::fs::write(&path, text).map_err(|e| format!("{}: {e}", path.display()));
+    match page(root, note).and_then(write) {
+        Ok(()) => true,
         Err(problem) => {
             eprintln!("host-check: {problem}");
             false

@@ -69,14 +69,14 @@ const COLUMNS: usize = 100;
 
 /// Prints all findings; true if there is none. Long files below the hard limit are only noted.
 pub fn run(root: &Path) -> bool {
-    let files = sources(root);
+    let (files, unread) = sources(root);
     for (path, text) in &files {
         let lines = text.lines().count();
         if lines > LINES_SOFT && lines <= LINES_HARD {
             eprintln!("tidy: note: {}: {lines} lines, look twice", show(root, path));
         }
     }
-    let found = findings(root, &files);
+    let found = [unread, findings(root, &files)].concat();
     for finding in &found {
         eprintln!("tidy: {finding}");
     }
@@ -116,26 +116,32 @@ fn findings(root: &Path, files: &[(PathBuf, String)]) -> Vec<String> {
 
 /// Every source file.
 pub fn source_files(root: &Path) -> Vec<PathBuf> {
-    sources(root).into_iter().map(|(path, _)| path).collect()
+    sources(root).0.into_iter().map(|(path, _)| path).collect()
 }
 
-/// Every Rust file of the repository.
-fn sources(root: &Path) -> Vec<(PathBuf, String)> {
-    let mut files = Vec::new();
+/// Every Rust file of the repository, and what could not be read.
+fn sources(root: &Path) -> (Vec<(PathBuf, String)>, Vec<String>) {
+    let (mut files, mut unread) = (Vec::new(), Vec::new());
     let mut folders = vec![root.join("crates"), root.join("xtask")];
     while let Some(folder) = folders.pop() {
-        for entry in fs::read_dir(&folder).into_iter().flatten().flatten() {
-            let path = entry.path();
+        let entries = fs::read_dir(&folder).and_then(|all| all.collect::<Result<Vec<_>, _>>());
+        let entries = entries.unwrap_or_else(|e| {
+            unread.push(format!("{}: {e}", show(root, &folder)));
+            Vec::new()
+        });
+        for path in entries.iter().map(|entry| entry.path()) {
             if path.is_dir() && path.file_name().is_some_and(|n| n != "target") {
                 folders.push(path);
             } else if path.extension().is_some_and(|x| x == "rs") {
-                let text = fs::read_to_string(&path).unwrap_or_default();
-                files.push((path, text));
+                match fs::read_to_string(&path) {
+                    Ok(text) => files.push((path, text)),
+                    Err(e) => unread.push(format!("{}: {e}", show(root, &path))),
+                }
             }
         }
     }
     files.sort();
-    files
+    (files, unread)
 }
 
 fn show(root: &Path, path: &Path) -> String {
@@ -254,9 +260,9 @@ mod tests {
     #[test]
     fn the_repository_is_tidy() {
         let root = crate::root();
-        let files = sources(&root);
+        let (files, unread) = sources(&root);
         assert!(files.len() > 50, "only {} files found", files.len());
-        let found = findings(&root, &files);
+        let found = [unread, findings(&root, &files)].concat();
         assert!(found.is_empty(), "\n{}", found.join("\n"));
     }
 
@@ -270,6 +276,18 @@ mod tests {
             let read = Command::new("sh").arg("-n").arg(dir.join(script)).status().unwrap();
             assert!(read.success(), "{script}");
         }
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_not_tidy() {
+        let root = std::env::temp_dir().join(format!("tidy-{}", std::process::id()));
+        fs::create_dir_all(root.join("crates")).unwrap();
+        fs::write(root.join("crates/x.rs"), [0xff]).unwrap();
+        let (files, unread) = sources(&root);
+        fs::remove_dir_all(&root).unwrap();
+        assert!(files.is_empty());
+        let of = |name: &str| unread.iter().any(|line| line.starts_with(&format!("{name}: ")));
+        assert!(unread.len() == 2 && of("crates/x.rs") && of("xtask"), "{unread:?}");
     }
 
     #[test]
