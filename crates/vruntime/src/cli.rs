@@ -57,6 +57,26 @@ pub enum Command {
     Completions(CompletionsArgs),
 }
 
+/// How many runs at a time, and whether they are watched.
+#[derive(Args)]
+pub struct Workers {
+    /// Threads; 0 for one per CPU. The result does not depend on it
+    #[arg(short = 'j', long, value_name = "N", default_value_t = 0, allow_hyphen_values = true,
+          value_parser = whole(0..=4096))]
+    pub threads: u64,
+    /// No progress bar
+    #[arg(short, long)]
+    pub quiet: bool,
+}
+
+/// For people or for programs.
+#[derive(Args)]
+pub struct Json {
+    /// Print one JSON object
+    #[arg(long)]
+    pub json: bool,
+}
+
 /// What `run` and `compare` have in common.
 #[derive(Args)]
 pub struct Simulation {
@@ -85,19 +105,15 @@ pub struct Simulation {
     /// Leave this out of the model, as in --without rq_lock,ipi (`vruntime list knockouts`)
     #[arg(long, value_name = "NAME", value_delimiter = ',', value_parser = knockout)]
     pub without: Vec<Knockout>,
-    /// Threads; 0 for one per CPU. The result does not depend on it
-    #[arg(short = 'j', long, value_name = "N", default_value_t = 0, allow_hyphen_values = true,
-          value_parser = whole(0..=100_000))]
-    pub threads: u64,
+    /// Who does it.
+    #[command(flatten)]
+    pub workers: Workers,
     /// Look at the run's invariants every simulated millisecond (slow; changes nothing else)
     #[arg(long)]
     pub checks: bool,
-    /// No progress bar
-    #[arg(short, long)]
-    pub quiet: bool,
-    /// Print one JSON object
-    #[arg(long)]
-    pub json: bool,
+    /// What is printed.
+    #[command(flatten)]
+    pub form: Json,
 }
 
 /// `vruntime run`
@@ -203,16 +219,12 @@ pub struct StudyArgs {
     /// Run the seeds 1 to N instead of what the study says
     #[arg(long, value_name = "N", allow_hyphen_values = true, value_parser = whole(1..=1_000))]
     pub seeds: Option<u64>,
-    /// Threads; 0 for one per CPU. The result does not depend on it
-    #[arg(short = 'j', long, value_name = "N", default_value_t = 0,
-          allow_hyphen_values = true, value_parser = whole(0..=4096))]
-    pub threads: u64,
-    /// No progress bar
-    #[arg(short, long)]
-    pub quiet: bool,
-    /// Print one JSON object
-    #[arg(long)]
-    pub json: bool,
+    /// Who does it.
+    #[command(flatten)]
+    pub workers: Workers,
+    /// What is printed.
+    #[command(flatten)]
+    pub form: Json,
 }
 
 /// Parses the name of a knock-out.
@@ -276,9 +288,9 @@ pub struct TraceWhyArgs {
     /// Instead of what the recording names.
     #[command(flatten)]
     pub setting: Setting,
-    /// Print one JSON object
-    #[arg(long)]
-    pub json: bool,
+    /// What is printed.
+    #[command(flatten)]
+    pub form: Json,
 }
 
 /// `vruntime trace diff`
@@ -297,9 +309,9 @@ pub struct TraceDiffArgs {
     /// When a change is starred
     #[arg(long, value_name = "RULE", default_value = "interval")]
     pub sig: commands::compare::Sig,
-    /// Print one JSON object
-    #[arg(long)]
-    pub json: bool,
+    /// What is printed.
+    #[command(flatten)]
+    pub form: Json,
 }
 
 /// `vruntime trace convert`
@@ -333,9 +345,9 @@ pub struct TraceStatArgs {
     /// trace: a name or a file as in `run -m`
     #[arg(short, long, value_name = "MACHINE")]
     pub machine: Option<String>,
-    /// Print one JSON object
-    #[arg(long)]
-    pub json: bool,
+    /// What is printed.
+    #[command(flatten)]
+    pub form: Json,
 }
 
 /// `vruntime trace check`
@@ -348,9 +360,9 @@ pub struct TraceCheckArgs {
     /// Instead of what the recording names.
     #[command(flatten)]
     pub setting: Setting,
-    /// Print one JSON object
-    #[arg(long)]
-    pub json: bool,
+    /// What is printed.
+    #[command(flatten)]
+    pub form: Json,
 }
 
 /// `vruntime record`
@@ -382,9 +394,9 @@ pub struct RecordArgs {
 pub struct ListArgs {
     /// What to list
     pub what: list::What,
-    /// Print one JSON object
-    #[arg(long)]
-    pub json: bool,
+    /// What is printed.
+    #[command(flatten)]
+    pub form: Json,
 }
 
 /// `vruntime show …`
@@ -403,9 +415,9 @@ pub enum ShowCommand {
 pub struct ShowArgs {
     /// Which one
     pub name: String,
-    /// Print one JSON object
-    #[arg(long)]
-    pub json: bool,
+    /// What is printed.
+    #[command(flatten)]
+    pub form: Json,
 }
 
 /// `vruntime calibrate`
@@ -414,9 +426,9 @@ pub struct CalibrateArgs {
     /// Where to write the machine file; the default is what `-m host` reads
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
-    /// Print one JSON object
-    #[arg(long)]
-    pub json: bool,
+    /// What is printed.
+    #[command(flatten)]
+    pub form: Json,
     /// The other process of the ping-pong: send back what comes in, pinned to this CPU
     #[arg(long, hide = true, value_name = "CPU")]
     pub echo: Option<usize>,
@@ -445,9 +457,9 @@ pub struct BenchArgs {
     #[arg(long, value_name = "N", default_value_t = 3,
           allow_hyphen_values = true, value_parser = whole(1..=1_000))]
     pub repeat: u64,
-    /// Print one JSON object
-    #[arg(long)]
-    pub json: bool,
+    /// What is printed.
+    #[command(flatten)]
+    pub form: Json,
     /// Run one case and nothing else (used below callgrind)
     #[arg(long, hide = true, value_name = "CASE:KERNEL:WINDOW")]
     pub only: Option<String>,

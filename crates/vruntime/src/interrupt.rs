@@ -1,27 +1,43 @@
-//! ^C: the first one ends the runs under way, so that what is complete can be reported; the second
-//! ends the program.
+//! ^C, SIGTERM and SIGHUP: the first one ends the runs under way, so that what is complete can be
+//! reported; the second ends the program.
 
 use crate::failure::INTERRUPTED;
-use std::sync::atomic::{AtomicBool, Ordering};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+use std::sync::atomic::{AtomicI32, Ordering};
 use std::sync::{Arc, Mutex, Once, PoisonError, Weak};
 use vruntime_kernel::simulate::Progress;
 
-static SEEN: AtomicBool = AtomicBool::new(false);
+/// The first signal, or 0.
+static SEEN: AtomicI32 = AtomicI32::new(0);
 static RUNS: Mutex<Vec<Weak<Progress>>> = Mutex::new(Vec::new());
 static INSTALL: Once = Once::new();
 
-/// True after the first ^C.
+/// True after the first signal.
 pub fn seen() -> bool {
-    SEEN.load(Ordering::SeqCst)
+    SEEN.load(Ordering::SeqCst) != 0
 }
 
-/// From now on ^C is seen instead of ending the program.
+/// What the first signal is called.
+pub fn name() -> &'static str {
+    match SEEN.load(Ordering::SeqCst) {
+        SIGTERM => "SIGTERM",
+        SIGHUP => "SIGHUP",
+        _ => "^C",
+    }
+}
+
+/// From now on signals are seen instead of ending the program.
 pub fn install() {
-    // Without a handler ^C ends the program at once, which is no reason not to run.
-    INSTALL.call_once(|| drop(ctrlc::set_handler(on_signal)));
+    INSTALL.call_once(|| {
+        // Without a handler a signal ends the program at once, which is no reason not to run.
+        let Ok(mut signals) = Signals::new([SIGINT, SIGTERM, SIGHUP]) else { return };
+        let wait = move || signals.forever().for_each(on_signal);
+        drop(std::thread::Builder::new().name("signals".into()).spawn(wait));
+    });
 }
 
-/// ^C stops the run that `progress` belongs to.
+/// A signal stops the run that `progress` belongs to.
 pub fn watch(progress: &Arc<Progress>) {
     let mut runs = RUNS.lock().unwrap_or_else(PoisonError::into_inner);
     runs.retain(|run| run.strong_count() > 0);
@@ -32,8 +48,8 @@ pub fn watch(progress: &Arc<Progress>) {
     }
 }
 
-fn on_signal() {
-    if SEEN.swap(true, Ordering::SeqCst) {
+fn on_signal(signal: i32) {
+    if SEEN.swap(signal, Ordering::SeqCst) != 0 {
         std::process::exit(i32::from(INTERRUPTED));
     }
     for run in RUNS.lock().unwrap_or_else(PoisonError::into_inner).iter() {

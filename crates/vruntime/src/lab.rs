@@ -69,8 +69,8 @@ impl Lab<'_> {
             }
             machines.insert(case.machine.clone(), Arc::new(spec));
         }
-        let threads = args.threads as usize;
-        Ok(Lab { study, effort, machines, threads, quiet: args.quiet })
+        let threads = args.workers.threads as usize;
+        Ok(Lab { study, effort, machines, threads, quiet: args.workers.quiet })
     }
 
     /// Runs every key with every seed of `effort`; after ^C those are missing of which a seed is.

@@ -1,6 +1,7 @@
 //! The command line as a user meets it: what commands print, and mistakes.
 
 use assert_cmd::Command;
+use nix::sys::signal::Signal;
 use serde_json::Value;
 use std::path::Path;
 
@@ -219,16 +220,36 @@ fn an_interrupt_reports_the_seeds_that_are_complete() {
     assert!(!value["runs"].as_array().unwrap().is_empty());
 }
 
-/// ^C now: what the process reports.
-fn interrupted(mut child: std::process::Child) -> Value {
+/// What the process reports after this signal.
+fn ended_by(signal: Signal, mut child: std::process::Child) -> String {
     let pid = nix::unistd::Pid::from_raw(child.id() as i32);
-    nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGINT).unwrap();
+    nix::sys::signal::kill(pid, signal).unwrap();
     let mut text = String::new();
     std::io::Read::read_to_string(&mut child.stdout.take().unwrap(), &mut text).unwrap();
     assert_eq!(child.wait().unwrap().code(), Some(130), "{text}");
+    text
+}
+
+/// ^C now: what the process reports.
+fn interrupted(child: std::process::Child) -> Value {
+    let text = ended_by(Signal::SIGINT, child);
     let value: Value = serde_json::from_str(&text).unwrap();
     assert_eq!(value["interrupted"], true);
     value
+}
+
+#[test]
+fn a_signal_has_its_name() {
+    let binary = assert_cmd::cargo::cargo_bin("vruntime");
+    let child = std::process::Command::new(binary)
+        .args(["compare", "-m", "uma-2", "-k", "v6.1", "-k", "v6.12", "-w", HACKBENCH])
+        .args(["--seeds", "100000", "-j", "1", "-q", "--warmup", "1ms", "--window", "2ms"])
+        .stdout(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    std::thread::sleep(std::time::Duration::from_millis(1_500));
+    let text = ended_by(Signal::SIGTERM, child);
+    assert!(text.contains("ended by SIGTERM before all seeds"), "{text}");
 }
 
 #[test]
@@ -442,4 +463,13 @@ fn outputs_take_nothing_away() {
     std::fs::hard_link(path("not-yet.txt"), path("again.txt")).unwrap();
     let (from, to) = (path("not-yet.txt"), path("again.txt"));
     fails(&["trace", "convert", &from, &to], 2, &["expected another file"]);
+}
+
+#[test]
+fn groups_of_a_machine_have_their_sizes() {
+    let text = stdout(&["show", "machine", "power10-96"]);
+    for line in ["packages  3 of 32, 8, 56 CPUs", "nodes     5 of 8, 24, 8, 8, 48 CPUs"] {
+        assert!(text.contains(line), "{text}");
+    }
+    assert!(text.contains("cores     24 of 4 CPUs"), "{text}");
 }

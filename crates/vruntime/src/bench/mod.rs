@@ -72,7 +72,7 @@ pub fn bench(args: &BenchArgs) -> Result<Done, Failure> {
     }
     let values = to_json(&rows);
     write(&args.output, &values)?;
-    if args.json {
+    if args.form.json {
         return Ok(Done::json(&json!({"schema": "vruntime/bench/1", "rows": values})));
     }
     Ok(Done::new(table(&rows, &args.output)))

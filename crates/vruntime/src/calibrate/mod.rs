@@ -65,7 +65,7 @@ pub fn calibrate(args: &CalibrateArgs) -> Result<Done, Failure> {
     let text = file::text(&derived.spec, &derived.measured, &head)
         .map_err(|e| Failure::Input(format!("{}: {e}", path.display())))?;
     write(&path, &text)?;
-    if args.json {
+    if args.form.json {
         return Ok(Done::json(&report_json(&path, &measured, &derived, load)));
     }
     Ok(Done::new(report(&path, &measured, &derived)))

@@ -2,6 +2,7 @@
 
 use crate::cli::CompareArgs;
 use crate::failure::{Done, Failure};
+use crate::interrupt;
 use clap::ValueEnum;
 use vruntime_report::compare_text;
 
@@ -36,15 +37,18 @@ pub fn compare(args: &CompareArgs) -> Result<Done, Failure> {
     let name = |k: &String| format!("{k}{}", batch.variation.without);
     let kernels: Vec<_> = args.kernel.iter().map(name).zip(records.by_kernel).collect();
     let comparison = vruntime_measure::compare(&kernels, args.sig.into());
-    let done = if s.json {
+    let done = if s.form.json {
         let mut value = super::to_json(&comparison)?;
         value["sampling"] = super::sampling_json(batch.sampling);
         value["interrupted"] = records.interrupted.into();
         Done::json(&value)
     } else {
-        let notes =
-            if records.interrupted { "ended by ^C before all seeds were complete" } else { "" };
-        Done::new(compare_text(&comparison, notes))
+        let by = interrupt::name();
+        let notes = match records.interrupted {
+            true => format!("ended by {by} before all seeds were complete"),
+            false => String::new(),
+        };
+        Done::new(compare_text(&comparison, &notes))
     };
     Ok(done.interrupted(records.interrupted))
 }

@@ -28,7 +28,7 @@ pub fn explain(args: &ExplainArgs) -> Result<Done, Failure> {
     let tries = if args.tries.is_empty() { Knockout::ALL } else { &args.tries };
     let split = usize::from(args.split);
     let e = explanation(&batch, &args.metric, tries, split, &args.plant, &mut Known::new())?;
-    if !s.json {
+    if !s.form.json {
         return Ok(Done::new(explain_text(&e, "")).interrupted(e.interrupted));
     }
     let mut value = super::to_json(&e)?;

@@ -38,7 +38,7 @@ type Item = (String, String);
 /// Prints the list.
 pub fn list(args: &ListArgs) -> Result<Done, Failure> {
     let items = items(args.what)?;
-    if args.json {
+    if args.form.json {
         let kind = args.what.to_possible_value().map(|v| v.get_name().to_string());
         let items: Vec<Value> =
             items.iter().map(|(name, text)| json!({"name": name, "description": text})).collect();

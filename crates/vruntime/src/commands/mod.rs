@@ -61,11 +61,11 @@ fn batch(s: &Simulation, kernels: &[String], seeds: Vec<u64>) -> Result<Batch, F
             Sampling::Window { warmup: s.warmup, window: s.window }
         },
         variation: variation(s),
-        threads: s.threads as usize,
+        threads: s.workers.threads as usize,
         checks: s.checks,
         timeline: 0,
         schedstat: false,
-        quiet: s.quiet,
+        quiet: s.workers.quiet,
     })
 }
 

@@ -42,7 +42,7 @@ pub fn run(args: &RunArgs) -> Result<Done, Failure> {
             .map_err(|e| Failure::Input(format!("{}: {e}", path.display()))),
         _ => Ok(()),
     };
-    let done = if s.json {
+    let done = if s.form.json {
         Done::json(&run_json(&runs, batch.sampling, records.interrupted)?)
     } else {
         Done::new(text(&runs, batch.workload.as_ref()))

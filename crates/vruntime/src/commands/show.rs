@@ -28,7 +28,7 @@ pub fn show(command: &ShowCommand) -> Result<Done, Failure> {
 fn show_machine(args: &ShowArgs) -> Result<Done, Failure> {
     let spec = machine(&args.name)?;
     let topo = spec.topology.build(spec.arch).map_err(|e| Failure::Input(e.to_string()))?;
-    if args.json {
+    if args.form.json {
         return Ok(Done::json(&json!({
             "schema": "vruntime/show/1",
             "kind": "machine",
@@ -105,7 +105,7 @@ fn levels() -> [(&'static str, SetOf); 5] {
 fn show_kernel(args: &ShowArgs) -> Result<Done, Failure> {
     let choice = kernel(&args.name)?;
     let values = to_json(&choice.release)?;
-    if args.json {
+    if args.form.json {
         return Ok(Done::json(&json!({
             "schema": "vruntime/show/1",
             "kind": "kernel",
@@ -130,7 +130,7 @@ fn show_kernel(args: &ShowArgs) -> Result<Done, Failure> {
 
 fn show_workload(args: &ShowArgs) -> Result<Done, Failure> {
     if let Some(e) = workloads().find(|e| e.name == args.name) {
-        if args.json {
+        if args.form.json {
             return Ok(Done::json(&json!({
                 "schema": "vruntime/show/1",
                 "kind": "workload",
@@ -142,7 +142,7 @@ fn show_workload(args: &ShowArgs) -> Result<Done, Failure> {
         return Ok(Done::new(format!("{}\n{}\n", e.synopsis, e.description)));
     }
     let w = super::workload(&args.name)?;
-    if args.json {
+    if args.form.json {
         return Ok(Done::json(&json!({
             "schema": "vruntime/show/1",
             "kind": "workload",

@@ -2,7 +2,7 @@
 
 use super::explain::{Known, explanation};
 use crate::batch::Batch;
-use crate::cli::StudyArgs;
+use crate::cli::{Json, StudyArgs};
 use crate::failure::{DONE, Done, Failure, INPUT};
 use crate::interrupt;
 use crate::lab::{Lab, Part, part, window};
@@ -24,7 +24,7 @@ pub fn study(args: &StudyArgs) -> Result<Done, Failure> {
     if args.name == "list" {
         return super::list::list(&crate::cli::ListArgs {
             what: super::list::What::Studies,
-            json: args.json,
+            form: Json { json: args.form.json },
         });
     }
     let mut study = read_study(&args.name)
@@ -115,7 +115,7 @@ fn report(lab: &Lab, args: &StudyArgs) -> Result<Done, Failure> {
     let interrupted = interrupt::seen();
     let score = score(&rows, lab.study.fits.len());
     let message_times = lab.message_times(&records, &rows);
-    if args.json {
+    if args.form.json {
         let report = json!({
             "schema": "vruntime/study/1",
             "study": lab.study.name,
@@ -193,11 +193,13 @@ fn describe_effort(lab: &Lab, quick: bool, drawn: usize, interrupted: bool) -> S
             describe(&lab.study.quick)
         ),
     };
+    let by = interrupt::name();
+    let ended = format!(" Ended by {by}: what was not complete is missing.");
     format!(
         "{}Simulated: {}.{draws}{}{}",
         if quick { "QUICK RUN: figures are rough. " } else { "" },
         describe(&lab.effort),
-        if interrupted { " Ended by ^C: what was not complete is missing." } else { "" },
+        if interrupted { &ended } else { "" },
         describe_fits(lab)
     )
 }

@@ -39,7 +39,7 @@ pub fn why(args: &TraceWhyArgs) -> Result<Done, Failure> {
     let question = Question { task: args.task.clone(), at };
     let given = args.setting.given(&topology);
     let found = trace_explain(&args.path, given).map_err(|e| Failure::Input(e.to_string()))?;
-    if args.json {
+    if args.form.json {
         let decisions = trace_why::select(&found, &question).map_err(Failure::Usage)?;
         let all: Vec<_> = decisions.iter().copied().cloned().collect();
         return Ok(Done::json(&json!({
@@ -64,8 +64,11 @@ pub fn check(args: &TraceCheckArgs) -> Result<Done, Failure> {
         eprintln!("vruntime: not checked: {why}");
     }
     let code = if report.refused.is_empty() { DONE } else { INPUT };
-    let done =
-        if args.json { Done::json(&super::to_json(&report)?) } else { Done::new(report.text()) };
+    let done = if args.form.json {
+        Done::json(&super::to_json(&report)?)
+    } else {
+        Done::new(report.text())
+    };
     Ok(done.but(code))
 }
 
@@ -87,7 +90,7 @@ pub fn diff(args: &TraceDiffArgs) -> Result<Done, Failure> {
     let names = [&args.base, &args.other].map(|p| p.display().to_string());
     let traces = [(&*names[0], &base.timeline), (&*names[1], &other.timeline)];
     let diff = trace_diff(traces, args.slices as usize, args.sig.into());
-    if args.json {
+    if args.form.json {
         return Ok(Done::json(&super::to_json(&diff)?));
     }
     Ok(Done::new(trace_diff_text(&diff)))

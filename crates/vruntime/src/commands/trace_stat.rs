@@ -50,7 +50,7 @@ pub fn stat(args: &TraceStatArgs) -> Result<Done, Failure> {
             return Err(Failure::Usage(format!("no event of the trace concerns CPU {cpu}")));
         }
     }
-    if args.json {
+    if args.form.json {
         let notes: Vec<String> = recorded.diagnostics.iter().map(ToString::to_string).collect();
         return Ok(Done::json(&json!({
             "schema": "vruntime/trace-stat/1",

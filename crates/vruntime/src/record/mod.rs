@@ -7,7 +7,7 @@
 mod recorder;
 mod surroundings;
 
-use crate::cli::{RecordArgs, TraceStatArgs};
+use crate::cli::{Json, RecordArgs, TraceStatArgs};
 use crate::commands::trace_stat;
 use crate::failure::{Done, FINDING, Failure};
 use crate::interrupt;
@@ -62,7 +62,7 @@ pub fn record(args: &RecordArgs) -> Result<Done, Failure> {
         task: None,
         cpu: None,
         machine: None,
-        json: args.json,
+        form: Json { json: args.json },
     };
     let mut done = trace_stat::stat(&stat)?.interrupted(interrupt::seen());
     if !recorded.status.success() {
