@@ -271,6 +271,8 @@ cost_table! {
         pipe_near_read,
         /// Of a transfer, permille: a read of bytes that another CPU wrote some time ago.
         pipe_far_read,
+        /// Of a transfer, permille: the lines that an idle test reads of a CPU that has changed.
+        idle_test,
         /// Of a transfer, permille: working on another CPU's run queue, its lock's line besides.
         queue_from_outside,
         /// Of a transfer, permille: working on the own run queue again after another CPU did.

@@ -119,6 +119,13 @@ impl Cx<'_> {
         let c = self.machine.read(line, self.cpu);
         self.wait(func, on, c.own + c.wait);
     }
+    /// `func` reads a CPU's lines for an idle test; the time goes under [`Resource::RqLine`].
+    #[inline(always)]
+    pub fn read_for_idle_test(&mut self, cpu: Cpu, func: Func) {
+        let c = self.machine.read(Line::Rq(cpu), self.cpu);
+        let own = c.own.permille(self.machine.costs.idle_test);
+        self.wait(func, Resource::RqLine, own + c.wait);
+    }
     /// `func` writes `line`; the time goes under `on`.
     #[inline(always)]
     pub fn write(&mut self, line: Line, func: Func, on: Resource) {

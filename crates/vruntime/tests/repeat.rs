@@ -115,28 +115,28 @@ fn golden_hackbench_on_cfs() {
         "v6.1",
         "hackbench -g 2 -f 4 --pipe --threads -l 2000",
         expect![[r#"
-            time 18006 us
-            switches 24671, voluntary 15408, involuntary 5369; migrations 746
-            wakeups 15469, local 3011, queued 4249; ipis 3139; messages 64000
-                37 switch: blocks: no room to write
-             15343 switch: blocks: nothing to read
-                 2 switch: blocks: pipe mutex
-                10 switch: blocks: waits for a child
+            time 15160 us
+            switches 14284, voluntary 7986, involuntary 1862; migrations 642
+            wakeups 8023, local 1027, queued 4513; ipis 1068; messages 64000
+                25 switch: blocks: no room to write
+              7935 switch: blocks: nothing to read
+                 3 switch: blocks: pipe mutex
+                 7 switch: blocks: waits for a child
                 16 switch: exits
-              3894 switch: idle: task woken
-              5369 switch: wakeup: vruntime beyond granularity
-                79 placement: idle CPU in scan
-                 6 placement: prev idle
-                12 placement: recent_used_cpu idle
-              6404 placement: target (no scan)
-              4213 placement: target (nothing idle)
-               926 placement: target (scan limit)
-              3060 placement: target idle
-                79 migration: idle CPU in scan
-                20 migration: newidle balance, MC
-                12 migration: recent_used_cpu idle
-                 4 migration: target (no scan)
-               631 migration: target (nothing idle)
+              4436 switch: idle: task woken
+              1862 switch: wakeup: vruntime beyond granularity
+                57 placement: idle CPU in scan
+                28 placement: prev idle
+                 5 placement: recent_used_cpu idle
+              1540 placement: target (no scan)
+              1995 placement: target (nothing idle)
+                 1 placement: target (scan limit)
+              3883 placement: target idle
+                57 migration: idle CPU in scan
+                17 migration: newidle balance, MC
+                 5 migration: recent_used_cpu idle
+                52 migration: target (no scan)
+               511 migration: target (nothing idle)
         "#]],
     );
 }
@@ -148,26 +148,26 @@ fn golden_hackbench_on_eevdf() {
         "v6.12",
         "hackbench -g 2 -f 4 --pipe --threads -l 2000",
         expect![[r#"
-            time 8763 us
-            switches 2396, voluntary 1300, involuntary 958; migrations 683
-            wakeups 1311, local 859, queued 160; ipis 205; messages 64000
-               110 switch: blocks: no room to write
-              1164 switch: blocks: nothing to read
-                10 switch: blocks: waits for a child
+            time 9181 us
+            switches 2806, voluntary 1592, involuntary 907; migrations 421
+            wakeups 1596, local 782, queued 334; ipis 415; messages 64000
+               330 switch: blocks: no room to write
+              1237 switch: blocks: nothing to read
+                 9 switch: blocks: waits for a child
                 16 switch: exits
-               138 switch: idle: task woken
-               958 switch: wakeup: wakee is picked
-                21 placement: idle CPU in scan
-                19 placement: prev idle
-                 4 placement: recent_used_cpu idle
-                57 placement: target (no scan)
-               896 placement: target (nothing idle)
-                43 placement: target idle
-                21 migration: idle CPU in scan
-                19 migration: newidle balance, MC
-                 4 migration: recent_used_cpu idle
-                11 migration: target (no scan)
-               628 migration: target (nothing idle)
+               307 switch: idle: task woken
+               907 switch: wakeup: wakee is picked
+                25 placement: idle CPU in scan
+                53 placement: prev idle
+                 1 placement: recent_used_cpu idle
+               107 placement: target (no scan)
+               872 placement: target (nothing idle)
+                51 placement: target idle
+                25 migration: idle CPU in scan
+                26 migration: newidle balance, MC
+                 1 migration: recent_used_cpu idle
+                26 migration: target (no scan)
+               343 migration: target (nothing idle)
         "#]],
     );
 }

@@ -122,7 +122,7 @@ impl Facts for SimView<'_, '_> {
 impl SimView<'_, '_> {
     #[inline(always)]
     fn read_rq(&mut self, c: Cpu) {
-        self.cx.read(Line::Rq(c), Func::SelectIdle, Resource::RqLine);
+        self.cx.read_for_idle_test(c, Func::SelectIdle);
     }
     /// Wakees on the list of `c` count beyond the idle tests.
     #[inline(always)]
