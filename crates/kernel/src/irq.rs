@@ -28,6 +28,8 @@ impl Sim {
         }
         let cpu = &mut self.cpus[c.ix()];
         let level = cpu.level as usize;
+        let newidle = level == 0 && matches!(cpu.frames[0], Frame::Balance);
+        debug_assert!(!newidle, "newidle balancing on {c} is interrupted");
         cpu.saved[level] = if cpu.op_end >= Ns::NEVER { Ns::NEVER } else { cpu.op_end - now };
         cpu.suspended_at[level] = now;
         if level == 0 && cpu.spin.is_some() {

@@ -11,6 +11,7 @@ mod boot;
 mod checks;
 mod cold;
 mod event;
+mod extrapolate;
 mod fork;
 mod frame;
 mod hot;

@@ -1,6 +1,7 @@
 //! `run`: one simulated run from its specification to its record, and nothing else.
 
 use crate::checks::{CheckReport, Checker};
+use crate::extrapolate::extrapolate;
 use crate::program::Latency;
 use crate::record::{GroupProgress, RunRecord, RunSpec, Sampling};
 use crate::schedstat::Counted;
@@ -225,7 +226,9 @@ impl Sim {
         let time = match (s.mark_start, s.mark_stop) {
             (Some(a), Some(b)) => Some(b - a),
             (Some(a), None) if matches!(spec.sampling, Sampling::Window { .. }) => {
-                extrapolate(&groups, a, w.at, end)
+                let ran = s.counters().since(&w.count).task_clock_ns;
+                let faster = 1.0 + s.sched_delay.sum().0 as f64 / ran.max(1) as f64;
+                extrapolate(&groups, a, (w.at, end), faster)
             }
             _ => None,
         };
@@ -287,46 +290,9 @@ impl Sim {
     }
 }
 
-/// The benchmark's time from each group's progress in the window `from … to`: the slowest group's.
-/// `None` if a group that is not done made no progress.
-fn extrapolate(groups: &[GroupProgress], start: Ns, from: Ns, to: Ns) -> Option<Ns> {
-    let span = to.saturating_sub(from).0;
-    let mut worst = Ns::ZERO;
-    for g in groups {
-        let at = match g.finished_at {
-            Some(at) => at,
-            None => {
-                let made = g.at_window_end - g.at_window_start;
-                if made == 0 {
-                    return None;
-                }
-                to + Ns(g.goal - g.at_window_end).mul_div(span, made)
-            }
-        };
-        worst = worst.max(at.saturating_sub(start));
-    }
-    if groups.is_empty() { None } else { Some(worst) }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_slowest_group_decides() {
-        let g = |goal, a, b| GroupProgress {
-            goal,
-            at_window_start: a,
-            at_window_end: b,
-            finished_at: None,
-        };
-        let ms = Ns::from_ms;
-        // Window 100 … 200 ms after a start at 0: group 0 makes 100 of its remaining 800 in it,
-        // group 1 makes 200 of 1000 remaining.
-        let got = extrapolate(&[g(1000, 100, 200), g(1200, 0, 200)], ms(0), ms(100), ms(200));
-        assert_eq!(got, Some(ms(200 + 800)));
-        assert_eq!(extrapolate(&[g(10, 3, 3)], ms(0), ms(1), ms(2)), None);
-    }
 
     #[test]
     fn a_task_costs_at_most_384_bytes() {

@@ -44,8 +44,11 @@ impl Sim {
         let at = self.carry_out_resched(c, at);
         let cpu = &mut self.cpus[c.ix()];
         if cpu.wakes.is_empty() {
-            cpu.irqs_on(at);
             let then = cpu.after_wake[cpu.level as usize];
+            // Newidle balancing has told a stopper: interrupts stay off until the switch.
+            if cpu.level > 0 || then != Frame::Balance {
+                cpu.irqs_on(at);
+            }
             self.plan(c, at, then);
         } else {
             self.plan(c, at, Frame::Wake);
