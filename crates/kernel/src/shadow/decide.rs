@@ -132,7 +132,7 @@ fn fill(f: &mut Fair, ents: &[Ent], l: &Level) -> Vec<SeId> {
         ents.iter().position(|e| Some(e.pid) == pid).map_or(SeId::NONE, |i| ses[i])
     };
     let q = &mut f.cfs[QUEUE.ix()];
-    (q.next, q.last) = (of(l.buddies.next), of(l.buddies.last));
+    (q.next, q.last, q.skip) = (of(l.buddies.next), of(l.buddies.last), of(l.buddies.skip));
     ses
 }
 

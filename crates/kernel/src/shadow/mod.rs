@@ -167,6 +167,7 @@ fn replay(
                 here.clear();
             }
             RowKind::Switch => {
+                queues.yielded(trace, r, release);
                 if inside {
                     picks.check(r, &queues);
                     if let Some(log) = &mut log {

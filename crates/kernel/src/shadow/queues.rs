@@ -76,8 +76,8 @@ pub struct CpuState {
     pub perhaps: Buddies,
     /// Moves to this CPU that the balancer makes in one go: last row, and order of the next one.
     batch: (u64, u64),
-    /// Last `min_vruntime` of the root queue and when it was seen.
-    min_vruntime: Option<(u64, u64)>,
+    /// By group: last `min_vruntime` of its queue here and when it was seen.
+    min_vruntime: BTreeMap<i64, (u64, u64)>,
     nr: Option<i64>,
     nr_more: i64,
     moved_in: i64,
@@ -97,24 +97,27 @@ impl CpuState {
     }
 }
 
-/// The entities that a preemption check of CFS marks.
+/// The entities that CFS marks: a preemption check two, `sched_yield` one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Buddies {
     /// The wakee.
     pub next: Option<i64>,
     /// Whom it preempts, if the queue is long.
     pub last: Option<i64>,
+    /// Who yielded.
+    pub skip: Option<i64>,
 }
 
 impl Buddies {
     /// Without `pid`, which was picked or has left.
     fn without(self, pid: i64) -> Buddies {
         let keep = |x: Option<i64>| x.filter(|&x| x != pid);
-        Buddies { next: keep(self.next), last: keep(self.last) }
+        Buddies { next: keep(self.next), last: keep(self.last), skip: keep(self.skip) }
     }
     /// Where it marks nobody, those of `o`.
     pub fn or(self, o: Buddies) -> Buddies {
-        Buddies { next: self.next.or(o.next), last: self.last.or(o.last) }
+        let (next, last) = (self.next.or(o.next), self.last.or(o.last));
+        Buddies { next, last, skip: self.skip.or(o.skip) }
     }
 }
 
@@ -167,9 +170,7 @@ impl Queues {
             (self.cpus[rq].nr, self.cpus[rq].nr_more) = (r.nr_running, r.nr_more);
             self.cpus[rq].moved_in = 0;
         }
-        if r.p.tg == 0 {
-            self.cpus[rq].min_vruntime = Some((r.p.cfs_min_vruntime, r.ts));
-        }
+        self.cpus[rq].min_vruntime.insert(r.p.tg, (r.p.cfs_min_vruntime, r.ts));
         if r.kind != RowKind::Switch {
             let curr = &mut self.cpus[r.cpu.ix()].curr;
             curr.get_or_insert(r.curr_pid);
@@ -202,9 +203,7 @@ impl Queues {
             self.put(c, &n, span(&n), true);
         }
         let s = &mut self.cpus[c];
-        if n.tg == 0 {
-            s.min_vruntime = Some((n.cfs_min_vruntime, r.ts));
-        }
+        s.min_vruntime.insert(n.tg, (n.cfs_min_vruntime, r.ts));
         if r.p.pid != 0 && (1..100).contains(&r.p.prio) {
             let ran = r.ts.saturating_sub(s.since);
             s.rt_util = (s.rt_util >> (r.ts.saturating_sub(s.rt_ts) / 33_554_432).min(63)) + ran;
@@ -252,7 +251,7 @@ impl Queues {
         if !r.p.is_fair() {
             return;
         }
-        let (lo, ts) = self.cpus[to].min_vruntime.unwrap_or((0, 0));
+        let (lo, ts) = self.cpus[to].min_vruntime.get(&r.p.tg).copied().unwrap_or((0, 0));
         let idle = self.cpus[to].curr == Some(0);
         let hi = if idle { lo } else { lo.wrapping_add(r.ts.saturating_sub(ts)) };
         let at = |v: u64| r.p.vruntime.wrapping_add(v);
@@ -413,6 +412,14 @@ impl Queues {
 }
 
 impl Queues {
+    /// Takes in, before the pick of the switch `r`, what a call of `sched_yield` has marked.
+    pub fn yielded(&mut self, t: &Trace, r: &Row, k: &Release) {
+        if k.fair == FairKind::Cfs && t.yields(r) {
+            let s = &mut self.cpus[r.cpu.ix()];
+            s.buddies = Buddies { skip: Some(r.p.pid), ..s.buddies.without(r.p.pid) };
+        }
+    }
+
     /// Takes in what the kernel's own preemption check did (the `resched_curr` rows `asked` of
     /// the activation `r`, or what a plain trace tells of it): CFS marks buddies.
     pub fn preempted(&mut self, t: &Trace, r: &Row, asked: &[usize], k: &Release) {
@@ -424,7 +431,7 @@ impl Queues {
             return;
         }
         let last = s.curr.filter(|_| k.last_buddy && r.p.cfs_nr >= 8);
-        let marks = Buddies { next: Some(r.p.pid), last };
+        let marks = Buddies { next: Some(r.p.pid), last, skip: None };
         let both_fair = r.p.is_fair()
             && s.running.is_some_and(|(n, _)| n.is_fair() && ![0, r.p.pid].contains(&n.pid));
         let asked = match r.asked {
@@ -503,26 +510,65 @@ mod tests {
         let moved = |rebuilt: bool| {
             let t = Trace { rebuilt, nr_cpus: 2, ..Trace::default() };
             let mut q = Queues::new(&t);
-            (q.cpus[1].min_vruntime, q.cpus[1].curr) = (Some((5_000, 7)), Some(0));
+            (q.cpus[1].min_vruntime, q.cpus[1].curr) = ([(0, (5_000, 7))].into(), Some(0));
             let side = Side { pid: 2, prio: 120, vruntime: 300, slop: 20, ..Side::default() };
-            let p = Side { on_rq: true, tg: 1, ..side };
+            let p = Side { on_rq: true, ..side };
             q.apply(&t, &Row { p, a: 0, b: 1, ..Row::new(10, Cpu(0), RowKind::Migrate) });
             q.cpus[1].queued[&2].vruntime
         };
         assert_eq!((moved(false), moved(true)), ((5_300, 5_300), (280, 320)));
     }
 
+    /// The queue of a group has a virtual time of its own: 9000 there, 5000 at the root.
+    #[test]
+    fn a_move_within_a_group_adds_the_virtual_time_of_the_group() {
+        let moved = |tg: i64| {
+            let t = Trace { nr_cpus: 2, ..Trace::default() };
+            let mut q = Queues::new(&t);
+            q.cpus[1].curr = Some(0);
+            q.cpus[1].min_vruntime = [(0, (5_000, 7)), (1, (9_000, 7))].into();
+            let p = Side { pid: 2, prio: 120, vruntime: 300, on_rq: true, tg, ..Side::default() };
+            q.apply(&t, &Row { p, a: 0, b: 1, ..Row::new(10, Cpu(0), RowKind::Migrate) });
+            q.cpus[1].queued[&2].vruntime
+        };
+        assert_eq!([0, 1].map(moved), [(5_300, 5_300), (9_300, 9_300)]);
+        assert_eq!(moved(2), UNKNOWN_VRUNTIME);
+    }
+
+    /// 1 yields to 2 and is skipped until it is picked; preempted, it is not.
+    #[test]
+    fn who_yields_is_skipped_until_it_is_picked() {
+        let side = |pid| Side { pid, prio: 120, on_rq: true, cfs_nr: 2, ..Side::default() };
+        let switch = |from, to, stack| {
+            let n = Some(side(to));
+            Row { p: side(from), n, stack, ..Row::new(9, Cpu(0), RowKind::Switch) }
+        };
+        let stacks = vec![vec!["schedule".to_owned(), "__do_sys_sched_yield".to_owned()]];
+        let t = Trace { stacks, nr_cpus: 1, ..Trace::default() };
+        let k = kernel("v6.1").unwrap().release;
+        let mut q = Queues::new(&t);
+        let mut skips = |r| {
+            q.yielded(&t, &r, &k);
+            let before = q.cpus[0].buddies.skip;
+            q.apply(&t, &r);
+            (before, q.cpus[0].buddies.skip)
+        };
+        assert_eq!(skips(switch(1, 2, Some(0))), (Some(1), Some(1)));
+        assert_eq!(skips(switch(2, 1, None)), (Some(1), None));
+    }
+
     #[test]
     fn a_plain_trace_tells_buddies_by_the_answer() {
-        let (none, both) = (Buddies::default(), Buddies { next: Some(2), last: Some(1) });
+        let none = Buddies::default();
+        let both = Buddies { next: Some(2), last: Some(1), ..none };
         assert_eq!(after_wakeup(8, Some(true), false).buddies, both);
         let short = after_wakeup(7, Some(true), false);
-        assert_eq!(short.buddies, Buddies { next: Some(2), last: None }, "nobody is kept in mind");
+        assert_eq!(short.buddies, Buddies { last: None, ..both }, "nobody is kept in mind");
         for s in [after_wakeup(8, Some(false), false), after_wakeup(8, None, true)] {
             assert_eq!((s.buddies, s.perhaps), (none, none));
         }
         let s = after_wakeup(8, None, false);
         assert_eq!((s.buddies, s.perhaps), (none, both));
-        assert_eq!(both.without(2), Buddies { next: None, last: Some(1) });
+        assert_eq!(both.without(2), Buddies { next: None, ..both });
     }
 }

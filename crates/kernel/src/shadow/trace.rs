@@ -383,6 +383,11 @@ impl Trace {
                 || f.contains("handle_irq")
         })
     }
+    /// The task of `r` is switched from as it called `sched_yield`.
+    pub fn yields(&self, r: &Row) -> bool {
+        let called = || self.stack(r).iter().any(|f| f.contains("sched_yield"));
+        r.kind == RowKind::Switch && r.p.is_fair() && r.p.on_rq && called()
+    }
     /// The task of `r` is switched from for the last time. A state that was rebuilt does not tell.
     pub fn exits(&self, r: &Row) -> bool {
         r.kind == RowKind::Switch && !self.rebuilt && r.b & TASK_DEAD != 0 && r.p.is_fair()
