@@ -9,7 +9,7 @@ use super::trace::Side;
 use std::cell::RefCell;
 use vruntime_base::{Cpu, Ns, TaskId, VTime};
 use vruntime_sched::fair::cfs::PreemptView;
-use vruntime_sched::fair::{CfsId, Fair, SeId};
+use vruntime_sched::fair::{CfsId, Entity, Fair, SeId, weight};
 use vruntime_sched::release::Release;
 use vruntime_sched::task::{Policy, Task, TaskState, TgId};
 
@@ -95,10 +95,16 @@ impl<'a> Decider<'a> {
 
     /// Virtual time of an entity of `weight` that runs `d` ns.
     pub fn virtual_time(d: u64, weight: u64) -> u64 {
-        let mut e = vruntime_sched::fair::Entity::new();
-        e.set_weight((weight as u32).max(1 << 10));
+        let mut e = Entity::new();
+        weigh(&mut e, weight);
         e.virtual_time(d)
     }
+}
+
+/// A level holds tasks: their weights have the inverses of the kernel's table.
+fn weigh(e: &mut Entity, weight: u64) {
+    e.weight = (weight as u32).max(1 << weight::LOAD_SHIFT);
+    e.inv_weight = weight::task_inverse(e.weight);
 }
 
 /// Makes the queue hold exactly `ents`; their entities in the same order.
@@ -115,7 +121,7 @@ fn fill(f: &mut Fair, ents: &[Ent], l: &Level) -> Vec<SeId> {
         let se = f.new_entity(TaskId(i as u32), TgId(0), Cpu(0));
         ses[i] = se;
         let x = &mut f.ses[se.ix()];
-        x.set_weight((e.weight as u32).max(1 << 10));
+        weigh(x, e.weight);
         x.vruntime = VTime(e.vruntime);
         x.deadline = VTime(e.deadline);
         x.slice = e.slice;
@@ -147,5 +153,19 @@ fn task(e: &Ent, se: SeId) -> Task {
         on_rq: true,
         se,
         ..Task::new(Cpu(0), 1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// 1 ms of nice 5 by the kernel's table (see the tests of `weight`); the inverse of a division
+    /// gives 9 ns less for 40 ms.
+    #[test]
+    fn virtual_time_is_that_of_the_kernels_table() {
+        assert_eq!(Decider::virtual_time(1_000_000, 335 << 10), 3_056_716);
+        assert_eq!(Decider::virtual_time(40_000_000, 335 << 10), 122_268_657);
+        assert_eq!(Decider::virtual_time(7, 1 << 20), 7);
     }
 }

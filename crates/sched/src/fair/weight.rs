@@ -54,6 +54,16 @@ pub fn scale_load_down(w: u64) -> u64 {
     if w == 0 { 0 } else { (w >> LOAD_SHIFT).max(2) }
 }
 
+/// Inverse of the stored weight of a task: the table's, where it is one of the table's.
+pub fn task_inverse(weight: u32) -> u32 {
+    let tasks = |&nice: &i8| task_weight(nice, false).0 == weight;
+    match (-20..20).find(tasks) {
+        Some(nice) => task_weight(nice, false).1,
+        None if weight == task_weight(0, true).0 => IDLE_WMULT,
+        None => inv_weight(weight.into()),
+    }
+}
+
 /// Inverse of a stored weight that is not in the table.
 #[inline(always)]
 pub fn inv_weight(w: u64) -> u32 {
@@ -120,6 +130,15 @@ mod tests {
         assert_eq!(task_weight(-20, false).0, 88761 << 10);
         assert_eq!(task_weight(19, false), (15 << 10, 286_331_153));
         assert_eq!(task_weight(7, true), (3 << 10, IDLE_WMULT));
+    }
+
+    /// Nice 3 (526): 2^32/526 = 8165337.07, of which both keep the whole; nice 5 (335): 12820797.9,
+    /// which the table rounds up and the division cuts.
+    #[test]
+    fn a_task_has_the_inverse_of_the_table() {
+        assert_eq!((task_inverse(335 << 10), inv_weight(335 << 10)), (12_820_798, 12_820_797));
+        assert_eq!([526, 3].map(|w| task_inverse(w << 10)), [8_165_337, IDLE_WMULT]);
+        assert_eq!(task_inverse(1000 << 10), inv_weight(1000 << 10));
     }
 
     /// Worked by hand: fact = 1024 · inv, cut to 32 bits, then (d · fact) >> shift.
