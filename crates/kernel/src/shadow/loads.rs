@@ -93,15 +93,17 @@ impl Loads {
                 (lo, hi) = (lo.min(l), hi.max(h));
             }
         }
-        for &(ts, d) in self.moves[c.ix()].iter().filter(|m| m.0 >= last.ts && m.0 <= to) {
-            debug_assert!(ts <= to);
-            if d < 0 {
-                lo = lo.saturating_sub(d.unsigned_abs());
-            } else {
-                hi += d as u64;
-            }
-        }
-        Some((lo, hi))
+        let (out, joined) = self.moved(c, last.ts, to);
+        Some((lo.saturating_sub(out), hi + joined))
+    }
+
+    /// Load that may have left `c` in `from ..= to`, and that may have joined.
+    fn moved(&self, c: Cpu, from: u64, to: u64) -> (u64, u64) {
+        let all = self.moves[c.ix()].iter().filter(|m| (from..=to).contains(&m.0));
+        all.fold((0, 0), |(out, joined), &(_, d)| match d {
+            ..0 => (out + d.unsigned_abs(), joined),
+            _ => (out, joined + d as u64),
+        })
     }
 
     /// As [`Loads::at`] for a CPU that has had ticks since it was last seen, the last one `late` ns
@@ -114,7 +116,10 @@ impl Loads {
         }
         let then = decay(last.load.0, last.weight.0, (to - last.ts).saturating_sub(late));
         let now = decay(last.load.0, last.weight.0, to - last.ts);
-        Some((lo.max(then.min(now)), hi.min(then.max(now)).max(lo)))
+        // What joined or left meanwhile may count already, or not yet.
+        let (out, joined) = self.moved(c, last.ts, to);
+        let least = then.min(now).saturating_sub(out);
+        Some((lo.max(least), hi.min(then.max(now) + joined).max(lo)))
     }
 
     /// Lowest and highest root load seen on `c` in `from ..= to`, the last value before included.
@@ -171,7 +176,25 @@ pub fn decay(load: u64, weight: u64, dt: u64) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use super::decay;
+    use super::*;
+
+    /// CPU 0 is busy with a load of 2000 when 7, which sleeps there and has 900 of it, is woken on
+    /// CPU 1. A tick later that has left, or is still to leave.
+    #[test]
+    fn a_tick_does_not_bring_back_what_was_woken_elsewhere() {
+        let side = Side { cfs_load_avg: 2000, cfs_load_weight: 2000 << 10, ..Side::default() };
+        let seen = Row { p: side, ..Row::new(0, Cpu(0), RowKind::Waking) };
+        let p = Side { pid: 7, load_avg: 900, tg: 1, ..Side::default() };
+        let moved = Row { p, a: 0, b: 1, ..Row::new(10, Cpu(1), RowKind::Migrate) };
+        let moved = Row { rq_cpu: Cpu(0), ..moved };
+        let tick = 4_000_000;
+        let after = |rows| {
+            let t = Trace { rows, nr_cpus: 2, ..Trace::default() };
+            Loads::new(&t).ticked(Cpu(0), 2 * tick, 2 * tick, tick)
+        };
+        assert_eq!(after(vec![seen.clone()]), Some((2000, 2000)));
+        assert_eq!(after(vec![seen, moved]), Some((1100, 2000)));
+    }
 
     #[test]
     fn halves_the_distance_in_32_periods() {
