@@ -137,7 +137,7 @@ impl<'a> Migrations<'a> {
         if let Some(clock) = r.clock_task {
             self.clocks[r.rq_cpu.ix()] = Some((r.ts, clock));
         }
-        self.seen.note(r);
+        self.seen.note(t, r);
         let here = &q.cpus[r.rq_cpu.ix()].queued;
         let two = here.len() > 1 || r.nr_running.is_some_and(|n| n + r.nr_more > 1);
         if two && here.keys().any(|&pid| self.is_limited(pid, r.ts)) {

@@ -102,7 +102,7 @@ impl<'a> Placements<'a> {
             // Written before the slow path chooses: where the parent forked.
             self.recent.insert(r.p.pid, vec![r.cpu]);
         }
-        self.seen.note(r);
+        self.seen.note(self.f.trace, r);
     }
 
     /// `c` has become idle at `r`: `update_idle_core`.

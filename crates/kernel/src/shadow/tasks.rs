@@ -127,7 +127,12 @@ pub struct SeenOn {
 
 impl SeenOn {
     /// Takes in where `r` shows its tasks to be.
-    pub fn note(&mut self, r: &Row) {
+    pub fn note(&mut self, t: &Trace, r: &Row) {
+        if r.kind == RowKind::Migrate && t.has_frame(r, "migration_cpu_stop") {
+            // It may use other CPUs from now on, maybe as many as before.
+            self.on.retain(|&(pid, _), _| pid != r.p.pid);
+            self.changed.insert(r.p.pid);
+        }
         self.note_task(r.curr_pid, r.curr_nr_cpus_allowed, r.cpu);
         let before = matches!(r.kind, RowKind::Waking | RowKind::Migrate | RowKind::SelectRq);
         if matches!(r.kind, RowKind::Wakeup | RowKind::WakeupNew) {
@@ -202,14 +207,36 @@ mod tests {
             curr_nr_cpus_allowed: nr,
             ..Row::new(100, Cpu(cpu), kind)
         };
-        let mut s = SeenOn::default();
-        s.note(&row(RowKind::NeedResched, 5, Some(16)));
-        s.note(&row(RowKind::NeedResched, 5, Some(2)));
+        let (mut s, t) = (SeenOn::default(), Trace::default());
+        s.note(&t, &row(RowKind::NeedResched, 5, Some(16)));
+        s.note(&t, &row(RowKind::NeedResched, 5, Some(2)));
         assert_eq!(s.allowed(7, 2, Cpu(5)), None);
         let picked = Side { pid: 7, ..Side::default() };
-        s.note(&Row { curr_pid: 0, n: Some(picked), ..row(RowKind::Switch, 1, None) });
-        s.note(&row(RowKind::NeedResched, 1, Some(2)));
+        s.note(&t, &Row { curr_pid: 0, n: Some(picked), ..row(RowKind::Switch, 1, None) });
+        s.note(&t, &row(RowKind::NeedResched, 1, Some(2)));
         assert_eq!([5, 1].map(|c| s.allowed(7, 2, Cpu(c))), [None, Some(true)]);
+    }
+
+    /// Task 7 may use CPU 5 only; then the stopper moves it to CPU 1, the only one from now on.
+    #[test]
+    fn who_is_moved_by_the_stopper_may_use_other_cpus() {
+        let stacks = vec![vec!["move_queued_task".to_owned(), "migration_cpu_stop".to_owned()]];
+        let t = Trace { stacks, ..Trace::default() };
+        let runs = |cpu| Row {
+            curr_pid: 7,
+            curr_nr_cpus_allowed: Some(1),
+            ..Row::new(100, Cpu(cpu), RowKind::NeedResched)
+        };
+        let mut s = SeenOn::default();
+        s.note(&t, &runs(5));
+        assert_eq!([5, 1].map(|c| s.allowed(7, 1, Cpu(c))), [Some(true), Some(false)]);
+        let p = Side { pid: 7, ..Side::default() };
+        let moved = Row { p, stack: Some(0), ..Row::new(100, Cpu(5), RowKind::Migrate) };
+        s.note(&t, &moved);
+        let n = Some(p);
+        s.note(&t, &Row { n, ..Row::new(101, Cpu(1), RowKind::Switch) });
+        s.note(&t, &runs(1));
+        assert_eq!([5, 1].map(|c| s.allowed(7, 1, Cpu(c))), [Some(false), Some(true)]);
     }
 
     #[test]
