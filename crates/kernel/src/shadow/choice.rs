@@ -7,6 +7,7 @@
 //! others at the other. Of idle CPUs the last to go idle is taken: where that is not known, each of
 //! those that can have been is it once, and, as a cache has cores, each two.
 
+use super::known::names::SCHED_IDLE;
 use super::known::{Asker, Unknown};
 use super::moment::{CpuThen, End, Ends, Ground, MARKED, NUMBERS};
 use vruntime_base::{Cpu, CpuMask, Ns, TaskId};
@@ -16,7 +17,6 @@ use vruntime_sched::scheduler::Placement;
 use vruntime_sched::task::Task;
 
 const LAST_IDLE: &str = "which idle CPU went idle last";
-const SCHED_IDLE: &str = "sched_idle_cpu";
 
 /// What a task that calls exec adds to the numbers of its CPU.
 #[derive(Clone, Copy, Debug, Default)]
@@ -203,6 +203,7 @@ fn distinct<T>(all: &[T], same: impl Fn(&T, &T) -> bool) -> Vec<i64> {
 mod tests {
     use super::super::counts::Count;
     use super::super::known::explore;
+    use super::super::known::names::IDLE;
     use super::*;
     use crate::shadow::tests::{cores, release};
     use vruntime_sched::domains::Domains;
@@ -273,10 +274,7 @@ mod tests {
     fn whether_a_cpu_is_idle_tips_it_unless_another_one_is_as_good() {
         // With 3 busy it is 1 : 1, and a tie stays in the cache.
         let (cpus, tips) = chosen(|m| m.cpus[3].idle = None);
-        assert_eq!(
-            (cpus, tips.as_str()),
-            (vec![3, 1], "idle state of a CPU that changed meanwhile")
-        );
+        assert_eq!((cpus, tips.as_str()), (vec![3, 1], IDLE));
         let (cpus, tips) =
             chosen(|m| m.cpus[3].counts.push(Count { all: 1, fair: 1, ..Count::default() }));
         assert_eq!(

@@ -12,6 +12,22 @@ use std::collections::BTreeSet;
 /// The most combinations that are tried for one decision.
 pub const MOST_RUNS: usize = 1024;
 
+/// Missing values that several questions share, as the report names them.
+pub mod names {
+    /// A plain trace has no rows of requests, and its flags tell nothing here.
+    pub const ANSWER: &str = "whether the kernel asked: no event shows it";
+    /// Of the running task; a renewal while it is alone leaves no row.
+    pub const DEADLINE: &str = "deadline of the running task";
+    /// A request for a flag that is set already leaves no row where rows are of flags.
+    pub const DUE: &str = "whether the kernel asked: the flag was set already";
+    /// It went idle, or was woken, between the rows around the question.
+    pub const IDLE: &str = "idle state of a CPU that changed meanwhile";
+    /// Rows of moves show a task before it is placed.
+    pub const PLACEMENT: &str = "placement of a task moved by the balancer";
+    /// Whether only SCHED_IDLE tasks are there.
+    pub const SCHED_IDLE: &str = "sched_idle_cpu";
+}
+
 /// A value that was asked for and is not known: kind of value and which one.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Unknown {

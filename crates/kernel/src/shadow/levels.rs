@@ -1,6 +1,7 @@
 //! One level of a CPU's fair queue as the decision code wants it, made from what was seen.
 
 use super::decide::Decider;
+use super::known::names::{DEADLINE, PLACEMENT};
 use super::known::{Asker, Unknown};
 use super::queues::{Buddies, CpuState, Queues, REBUILT, Seen};
 use super::trace::{RowKind, Side, Trace};
@@ -49,7 +50,7 @@ pub const CONTENT: &str = "an entity of the queue that no row has shown";
 /// See [`GROUP`].
 pub const RUNNING: &str = "state of the running task";
 
-/// See [`GROUP`].
+/// A pick that takes it off and then keeps the running task leaves no row.
 pub const DELAYED: &str = "whether an entity in delayed dequeue is still there";
 
 /// What the running task's deadline can be.
@@ -149,7 +150,7 @@ pub fn curr_ent(k: &mut Asker, side: &Side, now: &CurrNow) -> Ent {
         0 => 0,
         n => k.ask(u, &[0, n as i64]) as u64,
     };
-    let u = Unknown { name: "deadline of the running task", of: side.pid };
+    let u = Unknown { name: DEADLINE, of: side.pid };
     let (lo, hi) = now.deadline;
     let deadline = if lo == hi { lo } else { k.ask(u, &[hi as i64, lo as i64]) as u64 };
     let off = off(k, side);
@@ -203,7 +204,7 @@ pub fn members<'s>(
         return Err(if tg == 0 { CONTENT } else { GROUP });
     }
     if eevdf && all.iter().any(|q| !q.exact) {
-        return Err("placement of a task moved by the balancer");
+        return Err(PLACEMENT);
     }
     Ok(all)
 }

@@ -10,6 +10,7 @@
 //! with all others at the other.
 
 use super::counts::Count;
+use super::known::names::{IDLE, PLACEMENT};
 use super::known::{Asker, Unknown};
 use super::levels::CONTENT;
 use std::collections::BTreeMap;
@@ -27,14 +28,12 @@ use vruntime_sched::task::{Affinities, Policy, Rq, RqLoad, Task};
 
 const NOW: Ns = Ns(1 << 40);
 const COUNT: &str = "tasks of a CPU whose count changed meanwhile";
-const IDLE: &str = "idle state of a CPU that changed meanwhile";
 pub(super) const NUMBERS: &str = "load or utilisation of a CPU between updates";
 pub(super) const MARKED: &str = "whether a group is marked imbalanced";
 const FAILED: &str = "nr_balance_failed";
 const HOT: &str = "when a task last ran";
 const UTIL: &str = "utilisation of a queued task";
 const H_LOAD: &str = "h_load of a queued task";
-const PLACEMENT: &str = "placement of a task moved by the balancer";
 const AFFINITY: &str = "allowed CPUs of a queued task";
 
 /// What is known of one CPU when its numbers are read.

@@ -6,6 +6,7 @@
 
 use super::decide::Decider;
 use super::explain::gap;
+use super::known::names::PLACEMENT;
 use super::known::{Asker, Unknown, explore};
 use super::levels::{CONTENT, Ent, GROUP, IMPLAUSIBLE, ent, level, plausible};
 use super::queues::{Buddies, LOST, Queues, Seen, span};
@@ -58,7 +59,7 @@ impl<'a> Picks<'a> {
         }
         let eevdf = self.k.fair == FairKind::Eevdf;
         if eevdf && same.len() > 1 && same.iter().any(|e| !e.exact) {
-            return self.counts.miss(&["placement of a task moved by the balancer"]);
+            return self.counts.miss(&[PLACEMENT]);
         }
         if eevdf && same.len() > 1 && !plausible(n.vruntime, &same) {
             return self.counts.miss(&[IMPLAUSIBLE]);

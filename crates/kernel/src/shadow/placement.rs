@@ -10,6 +10,7 @@
 
 use super::explain::{known, range, tasks};
 use super::idle::Idleness;
+use super::known::names::{IDLE, SCHED_IDLE};
 use super::known::{Asker, Assumed, Outcomes, Unknown, explore};
 use super::loads::Loads;
 use super::manners::Manners;
@@ -112,9 +113,8 @@ impl<'a> Placements<'a> {
             return;
         }
         let mut others = t.smt(r.cpu).iter().filter(|&s| s != r.cpu);
-        let slack = r.ts; // the siblings are read just before the row
-        let states: Vec<_> =
-            others.by_ref().map(|s| self.f.idle.at(s, slack, r.ts, None)).collect();
+        // The siblings are read just before the row.
+        let states: Vec<_> = others.by_ref().map(|s| self.f.idle.at(s, r.ts, r.ts, None)).collect();
         let llc = t.llc_id(r.cpu).ix();
         if states.iter().all(|s| *s == Some(true)) {
             self.idle_cores.insert(llc, true);
@@ -444,13 +444,13 @@ impl PlacementView for View<'_, '_> {
             None => self.p.f.idle.at(c, from, to, self.own),
         };
         let guess = || self.p.f.idle.at(c, to, to, self.own).unwrap_or(false);
-        let u = Unknown { name: "idle state of a CPU that changed meanwhile", of: i64::from(c.0) };
+        let u = Unknown { name: IDLE, of: i64::from(c.0) };
         let guess = known.unwrap_or_else(guess);
         self.k.truth(u, known, guess)
     }
     fn sched_idle_cpu(&mut self, c: Cpu) -> bool {
         let known = self.queues.sched_idle(c);
-        let u = Unknown { name: "sched_idle_cpu", of: i64::from(c.0) };
+        let u = Unknown { name: SCHED_IDLE, of: i64::from(c.0) };
         self.k.truth(u, known, false)
     }
     fn nr_running(&mut self, c: Cpu) -> u32 {

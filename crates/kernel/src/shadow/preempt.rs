@@ -8,6 +8,7 @@
 
 use super::decide::Decider;
 use super::explain::{gap, known, size};
+use super::known::names::{ANSWER, DUE};
 use super::known::{Asker, Unknown, explore};
 use super::levels::{
     Ent, GROUP, IMPLAUSIBLE, Level, RUNNING, curr_ent, curr_now, ent, later_state, level, members,
@@ -18,10 +19,6 @@ use super::result::{Disagreement, KindResult};
 use super::trace::{Row, RowKind, Side, Trace};
 use vruntime_sched::release::{FairKind, Release};
 
-/// A request for a flag that is set already leaves no row where rows are of flags.
-const DUE: &str = "whether the kernel asked: the flag was set already";
-/// A plain trace has no rows of requests, and its flags tell nothing here.
-const ANSWER: &str = "whether the kernel asked: no event shows it";
 /// Accounting the running task asks too, and a plain trace does not tell which of both did.
 const ACCOUNTING: &str = "whether the check asked, or the accounting before it";
 

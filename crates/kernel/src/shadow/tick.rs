@@ -16,6 +16,7 @@
 
 use super::decide::Decider;
 use super::explain::{gap, size};
+use super::known::names::{ANSWER, DEADLINE, DUE, PLACEMENT};
 use super::known::{Asker, Unknown, explore};
 use super::levels::{
     CONTENT, DELAYED, Ent, GROUP, IMPLAUSIBLE, RUNNING, ent, ent_of, level, members, off, plausible,
@@ -26,13 +27,8 @@ use super::trace::{Row, RowKind, Side, Trace};
 use std::collections::BTreeMap;
 use vruntime_sched::release::{FairKind, Release};
 
-const DEADLINE: &str = "deadline of the running task";
-/// A pick that takes it off and then keeps the running task leaves no row.
-const MOVED: &str = "placement of a task moved by the balancer";
 /// Further off than any entity: virtual time.
 const FAR: i64 = 1 << 34;
-const ANSWER: &str = "whether the kernel asked: no event shows it";
-const DUE: &str = "whether the kernel asked: the flag was set already";
 
 /// What is known of a CPU's running task since it was picked.
 #[derive(Clone, Copy, Debug, Default)]
@@ -252,7 +248,9 @@ impl<'a> Ticks<'a> {
             };
             ents.extend(others.iter().filter_map(|m| match m.exact {
                 true => ent(k, m),
-                false => Some(Ent { vruntime: anywhere(k, MOVED, m.side.pid), ..ent_of(&m.side) }),
+                false => {
+                    Some(Ent { vruntime: anywhere(k, PLACEMENT, m.side.pid), ..ent_of(&m.side) })
+                }
             }));
             let unseen = unseen.unwrap_or(0);
             if unseen > 0 && k.truth(Unknown { name: CONTENT, of: 0 }, None, false) {
