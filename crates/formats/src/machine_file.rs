@@ -179,7 +179,7 @@ fn load(text: &str, origin: &str, costs_dir: Option<&Path>) -> Result<MachineSpe
         return Err(wrong(SpecError::new("schema", found, SCHEMA)));
     }
     spec.check().map_err(wrong)?;
-    let topology = spec.topology.build(spec.arch).map_err(wrong)?;
+    let topology = spec.build_topology().map_err(wrong)?;
     spec.check_speeds(&topology).map_err(wrong)?;
     Ok(spec)
 }

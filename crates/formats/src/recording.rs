@@ -64,6 +64,9 @@ pub struct Meta {
     pub cpu_numbers: Vec<u32>,
     /// CPUs that the command line kept out of the scheduling domains, by the kernel's number.
     pub isolated: CpuMask,
+    /// Whether wakeups pull tasks across each NUMA domain of a CPU (by the kernel's number), the
+    /// smallest first; empty if that was not recorded.
+    pub wake_affine_numa: BTreeMap<u32, Vec<bool>>,
     /// CONFIG_HZ, where a file says so.
     pub hz: Option<u32>,
 }
@@ -105,6 +108,7 @@ impl Meta {
             }
             _ => vec![],
         };
+        let domains = take("domains.txt")?.map_or(String::new(), |t| t.text);
         let isolated = take("cmdline.txt")?.and_then(|t| isolated(&t.text));
         let features = take("features.txt")?.map_or(String::new(), |t| t.text);
         let tunables = take("sched-tunables.txt")?;
@@ -118,9 +122,28 @@ impl Meta {
             topology: topology.map(|t| t.masks),
             cpu_numbers,
             isolated: isolated.unwrap_or(CpuMask::EMPTY),
+            wake_affine_numa: wake_affine_numa(&domains),
             hz: readme.split("HZ=").nth(1).and_then(|s| leading_number(s).parse().ok()),
         })
     }
+}
+
+/// See [`Meta::wake_affine_numa`]; `domains` is a dump of `/sys/kernel/debug/sched/domains`.
+fn wake_affine_numa(domains: &str) -> BTreeMap<u32, Vec<bool>> {
+    let mut of: BTreeMap<u32, BTreeMap<u32, bool>> = BTreeMap::new();
+    for line in domains.lines() {
+        let Some((at, flags)) = line.split_once("/flags:") else { continue };
+        let number = |part: &str, name: &str| part.strip_prefix(name)?.parse().ok();
+        let Some((cpu, domain)) = at.split_once('/') else { continue };
+        let (Some(cpu), Some(domain)) = (number(cpu, "cpu"), number(domain, "domain")) else {
+            continue;
+        };
+        let has = |flag| flags.split_whitespace().any(|f| f == flag);
+        if has("SD_NUMA") {
+            of.entry(cpu).or_default().insert(domain, has("SD_WAKE_AFFINE"));
+        }
+    }
+    of.into_iter().map(|(cpu, all)| (cpu, all.into_values().collect())).collect()
 }
 
 impl Recording {
@@ -251,6 +274,16 @@ mod tests {
         assert_eq!(of("isolcpus=nohz,3"), None);
         assert_eq!(of("isolcpus=all"), None);
         assert_eq!(of("quiet"), None);
+    }
+
+    /// Three nodes: CPU 0 is pulled from the second, not from the third.
+    #[test]
+    fn domains_say_how_far_wakeups_pull() {
+        let domains = "cpu0/domain0/flags:SD_WAKE_AFFINE SD_SHARE_LLC \n\
+                       cpu0/domain1/flags:SD_WAKE_AFFINE SD_NUMA \n\
+                       cpu0/domain2/groups_flags:SD_WAKE_AFFINE SD_NUMA \n\
+                       cpu0/domain2/flags:SD_SERIALIZE SD_NUMA \n";
+        assert_eq!(wake_affine_numa(domains), [(0, vec![true, false])].into());
     }
 
     #[test]

@@ -156,6 +156,28 @@ fn mistakes_are_named_with_their_place() {
     assert!(complaint("topology.txt", b"cpu0/topology/core_id:0\nnothing\n").contains(":2: found"));
 }
 
+/// The vendor and the family tell how far away a node is too far.
+#[test]
+fn vendors_reach_differently_far() {
+    let dir = tempfile::tempdir().unwrap();
+    let zen = |name: &str, change: fn(String) -> String| {
+        let before = data(name);
+        let after = dir.path().join(before.file_name().unwrap());
+        std::fs::write(&after, change(std::fs::read_to_string(&before).unwrap())).unwrap();
+        [before, after].map(|path| load(&path).node_reclaim_distance)
+    };
+    let lscpu = zen("machines/lscpu.json", |text| {
+        let text = text.replace("GenuineIntel", "AuthenticAMD");
+        text.replace("\"CPU family:\",\n   \"data\": \"6\"", "\"CPU family:\", \"data\": \"25\"")
+    });
+    let hwloc = zen("machines/hwloc-2.xml", |text| {
+        let infos = "<info name=\"CPUVendor\" value=\"AuthenticAMD\"/>\
+                     <info name=\"CPUFamilyNumber\" value=\"25\"/><info ";
+        text.replacen("<info ", infos, 1)
+    });
+    assert_eq!([lscpu, hwloc], [[30, 32]; 2]);
+}
+
 #[test]
 fn a_damaged_file_never_panics() {
     let dir = tempfile::tempdir().unwrap();

@@ -7,7 +7,7 @@ use crate::costs::{CostSpec, Costs};
 use crate::idle::{IdleSpec, IdleState};
 use crate::line::Line;
 use crate::lines::{LineCost, Lines};
-use crate::topology::{Arch, Distance, Topology};
+use crate::topology::{Arch, Distance, RECLAIM_DISTANCE, Topology};
 use crate::topology_spec::TopologySpec;
 use serde::{Deserialize, Serialize};
 use vruntime_base::{Cpu, Ns};
@@ -49,6 +49,10 @@ pub struct MachineSpec {
     pub idle: Vec<IdleSpec>,
     /// Who shares what.
     pub topology: TopologySpec,
+    /// The largest distance of nodes over which forks and execs balance and wakeups pull: 32 on
+    /// AMD Zen, 30 elsewhere.
+    #[serde(default = "usual_distance", skip_serializing_if = "is_usual_distance")]
+    pub node_reclaim_distance: u32,
     /// What everything costs.
     pub costs: CostSpec,
     /// Where statements about this machine come from.
@@ -66,7 +70,21 @@ pub struct Source {
     pub place: String,
 }
 
+fn usual_distance() -> u32 {
+    RECLAIM_DISTANCE
+}
+
+fn is_usual_distance(d: &u32) -> bool {
+    *d == RECLAIM_DISTANCE
+}
+
 impl MachineSpec {
+    /// Its topology.
+    pub fn build_topology(&self) -> Result<Topology, SpecError> {
+        let topo = self.topology.build(self.arch)?;
+        Ok(topo.with_node_reclaim_distance(self.node_reclaim_distance))
+    }
+
     /// Checks everything but the topology, which is checked when it is built.
     pub fn check(&self) -> Result<(), SpecError> {
         if self.schema != SCHEMA {
@@ -193,7 +211,7 @@ impl Machine {
         mut costs: Costs,
     ) -> Result<Machine, SpecError> {
         spec.check()?;
-        let topo = spec.topology.build(spec.arch)?;
+        let topo = spec.build_topology()?;
         spec.check_speeds(&topo)?;
         costs.scale_paths(value("path_permille", &spec.path_permille));
         let mut smt_speed = vec![FULL_SPEED];

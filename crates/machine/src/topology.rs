@@ -114,6 +114,19 @@ pub struct Topology {
     node: Level,
     node_number: Vec<u32>,
     node_distance: Vec<u32>,
+    node_reclaim_distance: u32,
+}
+
+/// The kernel's `RECLAIM_DISTANCE`.
+pub const RECLAIM_DISTANCE: u32 = 30;
+
+/// The kernel's `node_reclaim_distance` on x86 CPUs of this vendor (as CPUID spells it) and
+/// family: `arch/x86/kernel/cpu/amd.c` (Zen) and `hygon.c` set another one.
+pub fn node_reclaim_distance(vendor: &str, family: u32) -> u32 {
+    match (vendor, family) {
+        ("AuthenticAMD", 0x17..) | ("HygonGenuine", _) => 32,
+        _ => RECLAIM_DISTANCE,
+    }
 }
 
 impl Topology {
@@ -153,6 +166,7 @@ impl Topology {
             node,
             node_number,
             node_distance,
+            node_reclaim_distance: RECLAIM_DISTANCE,
         })
     }
 
@@ -160,6 +174,14 @@ impl Topology {
     #[inline]
     pub fn nr_cpus(&self) -> usize {
         self.padded.len()
+    }
+    /// The same with another [`Topology::node_reclaim_distance`].
+    pub fn with_node_reclaim_distance(self, distance: u32) -> Topology {
+        Topology { node_reclaim_distance: distance, ..self }
+    }
+    /// The largest distance of nodes over which forks and execs balance and wakeups pull.
+    pub fn node_reclaim_distance(&self) -> u32 {
+        self.node_reclaim_distance
     }
     /// The kernel's architecture.
     pub fn arch(&self) -> Arch {

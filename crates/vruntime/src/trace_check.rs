@@ -17,8 +17,9 @@ use vruntime_formats::recording::{Meta, Recording};
 use vruntime_kernel::shadow;
 use vruntime_kernel::shadow::explain::Explained;
 use vruntime_kernel::shadow::trace::{Row, Trace};
-use vruntime_machine::Topology;
+use vruntime_machine::{RECLAIM_DISTANCE, Topology, node_reclaim_distance};
 use vruntime_report::check::{CheckReport, RecordingCheck, Source};
+use vruntime_sched::domains::{Domains, SdFlags};
 use vruntime_sched::fair::select::idle_sibling;
 use vruntime_sched::release::Release;
 
@@ -142,7 +143,28 @@ impl Found {
         let release: Release = kernel(&expression)
             .map_err(|e| FormatError::syntax(&self.path, 0, e.to_string(), "a kernel expression"))?
             .release;
+        let topology = match given.topology {
+            Some(_) => topology,
+            None => self.with_recorded_reach(topology, &cpus, &release),
+        };
         Ok(Setting { topology, cpus, expression, release })
+    }
+
+    /// `topology` with the `node_reclaim_distance` that the recorded domains show, if they do.
+    fn with_recorded_reach(&self, topology: Topology, cpus: &CpuNumbers, k: &Release) -> Topology {
+        let told = &self.meta.wake_affine_numa;
+        let as_told = |t: &Topology| {
+            let d = Domains::build_without(t, k, &cpus.mask(&self.meta.isolated));
+            told.iter().all(|(&cpu, told)| {
+                let of = cpus.cpu(cpu.into()).map_or(&[][..], |c| d.of(c));
+                let numa = of.iter().map(|&sd| d.sd(sd).flags).filter(|f| f.has(SdFlags::NUMA));
+                numa.map(|f| f.has(SdFlags::WAKE_AFFINE)).eq(told.iter().copied())
+            })
+        };
+        let mut all = [RECLAIM_DISTANCE, node_reclaim_distance("AuthenticAMD", 0x17)]
+            .map(|distance| topology.clone().with_node_reclaim_distance(distance))
+            .into_iter();
+        all.find(|t| !told.is_empty() && as_told(t)).unwrap_or(topology)
     }
 
     /// The rows with the kernel's own state.

@@ -254,7 +254,7 @@ fn check_failure(dir: &Path, name: &str, bytes: &[u8], topology: &Topology) -> O
 fn damaged_recordings_are_judged_as_far_as_they_go() {
     let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join("fuzz-check");
     let _ = std::fs::remove_dir_all(&dir);
-    let topology = builtin_machine("guest-16").unwrap().topology.build(Arch::X86).unwrap();
+    let topology = builtin_machine("guest-16").unwrap().build_topology().unwrap();
     let recording = data().join("../guest-6.12-16cpu-preempt-full-hackbench-pipe-g1");
     let state = std::fs::read(recording.join("state.csv.xz")).unwrap();
     let (state, complaint) = vruntime::formats::xz::decompress(&state);

@@ -20,7 +20,7 @@ fn file(name: &str) -> PathBuf {
 
 fn check(trace: &Path, machine: &str, kernel: &str) -> CheckReport {
     let machine = vruntime::machine_choice::machine(machine).unwrap();
-    let topology = machine.topology.build(machine.arch).unwrap();
+    let topology = machine.build_topology().unwrap();
     let given = Given { kernel: Some(kernel), topology: Some(&topology) };
     trace_check(&[trace.to_path_buf()], given).unwrap()
 }

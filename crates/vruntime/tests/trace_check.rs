@@ -300,7 +300,7 @@ fn what_a_plain_trace_lacks_is_named_with_the_option_that_gives_it() {
     let file = [dir.join("ftrace.txt.xz")];
     let said = |given| trace_check(&file, given).unwrap_err().to_string();
     let topology = vruntime::machine_choice::machine("uma-8").unwrap();
-    let topology = topology.topology.build(topology.arch).unwrap();
+    let topology = topology.build_topology().unwrap();
     let machine = Given { topology: Some(&topology), kernel: None };
     let kernel = Given { kernel: Some("v6.1"), topology: None };
     assert!(said(kernel).contains("no topology; expected topology.txt"));

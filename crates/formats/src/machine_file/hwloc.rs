@@ -9,7 +9,7 @@ use super::{FileError, arch_of, stem, wrong};
 use roxmltree::{Document, Node as Xml, ParsingOptions};
 use std::path::Path;
 use vruntime_base::{Cpu, CpuMask, MAX_CPUS};
-use vruntime_machine::MachineSpec;
+use vruntime_machine::{MachineSpec, node_reclaim_distance};
 
 /// Elements within one another: a machine has some fifteen levels.
 const DEPTH_MAX: usize = 100;
@@ -94,7 +94,11 @@ struct File<'a> {
 impl<'a> File<'a> {
     fn machine(&self) -> Result<MachineSpec, FileError> {
         let mut guesses = Vec::new();
-        let info = self.doc.descendants().find(|x| x.attribute("name") == Some("Architecture"));
+        let named = |name: &str| self.doc.descendants().find(|x| x.attribute("name") == Some(name));
+        let told = |name: &str| named(name).and_then(|x| x.attribute("value")).unwrap_or("");
+        let family = told("CPUFamilyNumber").parse().unwrap_or(0);
+        let reclaim_distance = node_reclaim_distance(told("CPUVendor"), family);
+        let info = named("Architecture");
         let arch = match info.and_then(|x| x.attribute("value")) {
             Some(name) => arch_of(self.path, info.map(|x| self.line(x)), name)?,
             None => {
@@ -121,10 +125,18 @@ impl<'a> File<'a> {
             return Err(self.wrong(self.doc.root_element(), found, "CPUs without holes"));
         }
         let nodes = self.nodes(&CpuMask::first_n(n))?;
-        let name = stem(self.path);
-        let origin = "hwloc XML";
-        Shape { name, origin, arch, cpus, nodes, idle: vec![], mhz: None, guesses }
-            .machine(self.path)
+        let shape = Shape {
+            name: stem(self.path),
+            origin: "hwloc XML",
+            arch,
+            cpus,
+            nodes,
+            idle: vec![],
+            mhz: None,
+            reclaim_distance,
+            guesses,
+        };
+        shape.machine(self.path)
     }
 
     /// What contains a PU.

@@ -13,7 +13,9 @@ use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::Path;
 use vruntime_base::{Cpu, CpuMask, MAX_CPUS};
-use vruntime_machine::{Arch, MachineSpec, nearest_name, parse_cpulist};
+use vruntime_machine::{
+    Arch, MachineSpec, RECLAIM_DISTANCE, nearest_name, node_reclaim_distance, parse_cpulist,
+};
 
 const EXPECTED: &str = "the output of `lscpu -J` or `lscpu -J -e`";
 const ORIGIN: &str = "lscpu";
@@ -201,7 +203,11 @@ fn summary(path: &Path, lines: &[Value]) -> Result<Shape, FileError> {
         source("node distances", "not in lscpu: what the kernel assumes without a table"),
     ];
     let cpus = all.iter().map(shape_of).collect();
-    Ok(shape(path, arch, cpus, nodes.into_iter().map(|(n, s, _)| (n, s)), guesses))
+    let told = |name: &str| fields.get(name).map_or("", String::as_str);
+    let family = told("CPU family").parse().unwrap_or(0);
+    let reclaim_distance = node_reclaim_distance(told("Vendor ID"), family);
+    let shape = shape(path, arch, cpus, nodes.into_iter().map(|(n, s, _)| (n, s)), guesses);
+    Ok(Shape { reclaim_distance, ..shape })
 }
 
 /// The lines of a summary, those below others included, by name.
@@ -274,5 +280,15 @@ fn shape(
     let node =
         |(i, &(number, cpus)): (usize, &(u32, CpuMask))| Node { number, cpus, distance: far(i) };
     let nodes = nodes.iter().enumerate().map(node).collect();
-    Shape { name: stem(path), origin: ORIGIN, arch, cpus, nodes, idle: vec![], mhz: None, guesses }
+    Shape {
+        name: stem(path),
+        origin: ORIGIN,
+        arch,
+        cpus,
+        nodes,
+        idle: vec![],
+        mhz: None,
+        reclaim_distance: RECLAIM_DISTANCE,
+        guesses,
+    }
 }

@@ -62,6 +62,8 @@ pub(super) struct Shape {
     /// Empty where nothing is known.
     pub idle: Vec<IdleSpec>,
     pub mhz: Option<u32>,
+    /// The kernel's `node_reclaim_distance`, as the vendor tells it; else the usual one.
+    pub reclaim_distance: u32,
     /// Guesses that were made, each with its reason.
     pub guesses: Vec<Source>,
 }
@@ -109,13 +111,14 @@ impl Shape {
             smt_speed,
             idle,
             topology: TopologySpec::Masks(self.masks()),
+            node_reclaim_distance: self.reclaim_distance,
             costs,
             sources,
         };
         let wrong =
             |source: SpecError| FileError::Spec { origin: path.display().to_string(), source };
         spec.check().map_err(wrong)?;
-        spec.topology.build(arch).map_err(wrong)?;
+        spec.build_topology().map_err(wrong)?;
         Ok(spec)
     }
 

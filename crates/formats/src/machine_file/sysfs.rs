@@ -10,7 +10,9 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use vruntime_base::{Cpu, CpuMask};
-use vruntime_machine::{Arch, Cost, IdleSpec, MachineSpec, Source, parse_cpulist};
+use vruntime_machine::{
+    Arch, Cost, IdleSpec, MachineSpec, Source, node_reclaim_distance, parse_cpulist,
+};
 
 /// Where the files are below a root, as `/sys` has them.
 const SYSTEM: &str = "devices/system/";
@@ -25,9 +27,11 @@ pub fn sysfs_machine(root: &Path) -> Result<MachineSpec, FileError> {
         let expected = "a copy of /sys with devices/system/cpu in it";
         return Err(wrong(root, None, "a directory of other files", expected));
     };
-    let cpuinfo = root.join("proc/cpuinfo");
-    let power = fs::read_to_string(cpuinfo).is_ok_and(|text| is_power(&text));
-    Tree { path: system.clone(), files: Files::Below(system), power }.machine("host")
+    // A mounted /sys has it beside.
+    let beside = root.parent().filter(|_| root.ends_with("sys")).map(|p| p.join("proc/cpuinfo"));
+    let cpuinfo = [Some(root.join("proc/cpuinfo")), beside].into_iter().flatten();
+    let cpuinfo = cpuinfo.filter_map(|p| fs::read_to_string(p).ok()).next().unwrap_or_default();
+    Tree { path: system.clone(), files: Files::Below(system), cpuinfo }.machine("host")
 }
 
 /// The machine of a sysfs tree in a tar archive, plain or compressed.
@@ -38,7 +42,8 @@ pub(super) fn archived_machine(path: &Path, bytes: &[u8]) -> Result<MachineSpec,
                 .split_once(SYSTEM)
                 .is_some_and(|(_, at)| at.starts_with("cpu/") || at.starts_with("node/"))
     })?;
-    let power = all.iter().any(|(name, text)| name.ends_with("cpuinfo") && is_power(text));
+    let cpuinfo = all.iter().find(|(name, _)| name.ends_with("cpuinfo"));
+    let cpuinfo = cpuinfo.map_or(String::new(), |(_, text)| text.clone());
     let below = |(name, text): (String, String)| {
         name.split_once(SYSTEM).map(|(_, at)| (at.to_string(), text))
     };
@@ -47,7 +52,7 @@ pub(super) fn archived_machine(path: &Path, bytes: &[u8]) -> Result<MachineSpec,
         let expected = "a copy of /sys with devices/system/cpu in it";
         return Err(wrong(path, None, "an archive of other files", expected));
     }
-    Tree { path: path.into(), files: Files::Held(files), power }.machine(&super::stem(path))
+    Tree { path: path.into(), files: Files::Held(files), cpuinfo }.machine(&super::stem(path))
 }
 
 /// The machine of a dump: lines such as `cpu0/cache/index0/level:1`.
@@ -75,11 +80,21 @@ pub(super) fn dumped_machine(path: &Path, text: &str) -> Result<MachineSpec, Fil
         let nodes = nodes.join(",");
         files.insert("node/online".into(), nodes);
     }
-    Tree { path: path.into(), files: Files::Held(files), power: false }.machine(&super::stem(path))
+    let cpuinfo = String::new();
+    Tree { path: path.into(), files: Files::Held(files), cpuinfo }.machine(&super::stem(path))
 }
 
 fn is_power(cpuinfo: &str) -> bool {
     cpuinfo.lines().any(|l| l.starts_with("cpu\t") && l.contains("POWER"))
+}
+
+/// What the vendor and the family of the first CPU say.
+fn reclaim_distance(cpuinfo: &str) -> u32 {
+    let told = |key: &str| {
+        let line = cpuinfo.lines().filter_map(|l| l.split_once(':')).find(|l| l.0.trim() == key);
+        line.map_or("", |l| l.1.trim())
+    };
+    node_reclaim_distance(told("vendor_id"), told("cpu family").parse().unwrap_or(0))
 }
 
 /// The idle states of CPU 0.
@@ -124,8 +139,8 @@ struct Tree {
     /// For messages.
     path: PathBuf,
     files: Files,
-    /// Something beside the tree says that it is a POWER machine.
-    power: bool,
+    /// The `/proc/cpuinfo` beside the tree, if there is one.
+    cpuinfo: String,
 }
 
 impl Tree {
@@ -136,8 +151,8 @@ impl Tree {
             let expected = "CPUs without holes; bring the others online";
             return Err(wrong(&self.path.join("cpu/online"), None, online.to_string(), expected));
         }
-        let power = self.power || self.has("cpu/cpu0/dscr");
         let (mut cpus, mut guesses) = (Vec::new(), Vec::new());
+        let power = is_power(&self.cpuinfo) || self.has("cpu/cpu0/dscr");
         for c in online.iter() {
             cpus.push(CpuShape {
                 threads: self.topology(c, &["core_cpus_list", "thread_siblings_list"])?,
@@ -155,6 +170,7 @@ impl Tree {
             idle: idle_states(self),
             mhz,
             guesses,
+            reclaim_distance: reclaim_distance(&self.cpuinfo),
         };
         shape.machine(&self.path)
     }

@@ -210,9 +210,7 @@ fn flags_of(topo: &Topology, level: &Level) -> SdFlags {
         .with(level.flags);
     let Kind::Numa(distance) = level.kind else { return all };
     let numa = all.without(SdFlags::PREFER_SIBLING).with(SdFlags::SERIALIZE);
-    // D3.
-    let reclaim_distance = if topo.arch() == Arch::X86 { 32 } else { 30 };
-    if distance <= reclaim_distance {
+    if distance <= topo.node_reclaim_distance() {
         return numa;
     }
     numa.without(SdFlags::BALANCE_EXEC).without(SdFlags::BALANCE_FORK).without(SdFlags::WAKE_AFFINE)

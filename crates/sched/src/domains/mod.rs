@@ -12,8 +12,7 @@
 //! level above the LLC = weight/8 if it holds one LLC, else the number of LLCs; of a level above
 //! that: imb · max(1, weight / weight of the first NUMA level).
 //! **Departures.** D1: no asymmetric capacity and no asymmetric packing. D2: the level called DIE
-//! up to 6.6 is called PKG throughout. D3: `node_reclaim_distance` is 32 on x86 (the kernel: 32 on
-//! AMD Zen, 30 elsewhere) and 30 on POWER. D4: CPUs never go offline.
+//! up to 6.6 is called PKG throughout. D3: CPUs never go offline.
 //! **Example.** Two sockets of 96 cores with two threads, eight cores an LLC: CPU 0 has
 //! `SMT 2, MC 16, PKG 192, NUMA 384`, and `imb_numa_nr` is 12 in PKG and NUMA.
 

@@ -183,6 +183,30 @@ fn far_nodes_lose_wake_affine() {
     assert!(far(20) && far(30) && !far(40));
 }
 
+/// Two nodes at distance 32: AMD Zen reaches as far, others do not.
+#[test]
+fn how_far_is_too_far_depends_on_the_vendor() {
+    let distance = vec![vec![10, 32], vec![32, 10]];
+    let spec = Regular {
+        sockets: 2,
+        nodes_per_socket: 1,
+        cores_per_node: 2,
+        threads_per_core: 1,
+        cores_per_l2: 1,
+        cores_per_llc: 2,
+        numbering: Numbering::SiblingsLast,
+        node_distance: distance,
+    };
+    let affine = |vendor: &str, family: u32| {
+        let t = TopologySpec::Regular(spec.clone()).build(Arch::X86).expect("valid");
+        let reach = vruntime_machine::node_reclaim_distance(vendor, family);
+        let d = Domains::build(&t.with_node_reclaim_distance(reach), &v6_1());
+        d.sd(*d.of(Cpu(0)).last().unwrap()).flags.has(SdFlags::WAKE_AFFINE)
+    };
+    assert!(affine("AuthenticAMD", 0x19) && affine("HygonGenuine", 0x18));
+    assert!(!affine("AuthenticAMD", 0x15) && !affine("GenuineIntel", 6));
+}
+
 #[test]
 fn a_thousand_cpus_take_little_memory() {
     let d = Domains::build(&regular(Arch::X86, 2, 256, 2, 8), &v6_12());

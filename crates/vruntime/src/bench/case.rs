@@ -138,7 +138,7 @@ mod tests {
         for (case, nr_cpus) in CASES.iter().zip([2, 48, 320, 384, 384, 1024]) {
             for kernel in KERNELS {
                 let spec = case.spec(kernel, case.window).unwrap_or_else(|e| panic!("{e}"));
-                let topo = spec.machine.topology.build(spec.machine.arch).unwrap();
+                let topo = spec.machine.build_topology().unwrap();
                 assert_eq!(topo.nr_cpus(), nr_cpus, "{}", case.name);
                 assert!(spec.release.autogroup);
             }

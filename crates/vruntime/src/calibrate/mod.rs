@@ -50,7 +50,7 @@ pub fn calibrate(args: &CalibrateArgs) -> Result<Done, Failure> {
     }
     writable(&path)?;
     let base = sysfs_machine(Path::new("/sys"))?;
-    let topo = base.topology.build(base.arch).map_err(|e| Failure::Input(e.to_string()))?;
+    let topo = base.build_topology().map_err(|e| Failure::Input(e.to_string()))?;
     let load = load_average();
     if load > 0.5 {
         eprintln!("vruntime: load average {load}: other work disturbs the measurement");
@@ -265,7 +265,7 @@ mod tests {
     #[test]
     fn every_pair_has_its_distance() {
         let spec = builtin_machine("milan-2s").unwrap();
-        let topo = spec.topology.build(spec.arch).unwrap();
+        let topo = spec.build_topology().unwrap();
         let all = pairs(&topo);
         use Distance::{Llc, Package, Remote, Smt};
         let distances: Vec<_> = all.iter().map(|p| p.0).collect();

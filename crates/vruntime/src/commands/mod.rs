@@ -73,7 +73,7 @@ fn batch(s: &Simulation, kernels: &[String], seeds: Vec<u64>) -> Result<Batch, F
 /// balanced every as many ms as it has CPUs (`sd->balance_interval`), by a busy CPU 16 times as
 /// seldom (`sd->busy_factor`).
 fn short_window(window: Ns, machine: &MachineSpec) -> Option<String> {
-    let nr_cpus = machine.topology.build(machine.arch).ok()?.nr_cpus() as u64;
+    let nr_cpus = machine.build_topology().ok()?.nr_cpus() as u64;
     (window < Ns::from_ms(nr_cpus)).then(|| {
         format!(
             "--window {} is shorter than the {nr_cpus} ms after which an idle CPU balances over \

@@ -27,7 +27,7 @@ pub fn show(command: &ShowCommand) -> Result<Done, Failure> {
 
 fn show_machine(args: &ShowArgs) -> Result<Done, Failure> {
     let spec = machine(&args.name)?;
-    let topo = spec.topology.build(spec.arch).map_err(|e| Failure::Input(e.to_string()))?;
+    let topo = spec.build_topology().map_err(|e| Failure::Input(e.to_string()))?;
     if args.form.json {
         return Ok(Done::json(&json!({
             "schema": "vruntime/show/1",

@@ -16,7 +16,7 @@ use vruntime_report::trace_diff_text;
 /// The CPUs that `-m` names.
 pub(super) fn topology(word: &str) -> Result<Topology, Failure> {
     let machine = machine(word)?;
-    machine.topology.build(machine.arch).map_err(|e| Failure::Input(e.to_string()))
+    machine.build_topology().map_err(|e| Failure::Input(e.to_string()))
 }
 
 impl Setting {

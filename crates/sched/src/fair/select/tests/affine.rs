@@ -24,9 +24,9 @@ fn the_wakers_cpu_must_be_allowed() {
 
 #[test]
 fn no_domain_with_wake_affine_in_reach() {
-    // Distance 40 exceeds node_reclaim_distance.
-    check_target("sockets=2 far=40 this=0 prev=5 sync", 5, "no affine domain");
-    check_target("sockets=2 far=32 this=0 prev=5 sync", 0, "wake_affine: sync waker alone");
+    // Distance 31 exceeds node_reclaim_distance.
+    check_target("sockets=2 far=31 this=0 prev=5 sync", 5, "no affine domain");
+    check_target("sockets=2 far=30 this=0 prev=5 sync", 0, "wake_affine: sync waker alone");
 }
 
 #[test]
