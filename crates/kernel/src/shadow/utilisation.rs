@@ -6,6 +6,8 @@
 //! at the next update. `runnable_avg` is in no row: it is at least the utilisation, and at most
 //! what the load would be if it were all of the lightest weight (both averages are sums over the
 //! same time).
+//! Averages change when a segment of 1.05 ms ends; what ran in the last one, which had not ended,
+//! is added later, even if nothing runs any more.
 //! *Equation.* runnable ≤ load · 1024 / weight of the lightest task.
 //! *From a plain trace.* The values are intervals already, that of runnable time among them.
 
@@ -13,8 +15,11 @@ use super::loads::{Loads, decay, updates};
 use super::queues::CpuState;
 use super::trace::{RowKind, Side, Trace};
 use vruntime_base::Cpu;
+use vruntime_sched::fair::pelt::LOAD_AVG_MAX;
 
 const FULL: u64 = 1024;
+/// Averages are brought up to date when a segment ends.
+const SEGMENT_NS: u64 = 1 << 20;
 
 /// Known utilisation of all CPUs.
 #[derive(Clone, Debug)]
@@ -25,6 +30,8 @@ pub struct Utilisation {
     /// Utilisation that may join or leave: when, signed.
     moves: Vec<Vec<(u64, i64)>>,
     lightest: u64,
+    /// From when to when fair tasks ran on a CPU, of a state that was not rebuilt.
+    busy: Vec<Vec<(u64, u64)>>,
     /// Moments at which a CPU is seen to execute something.
     alive: Vec<Vec<u64>>,
     /// The longest time between two ticks of a busy CPU that executes.
@@ -51,10 +58,16 @@ impl Utilisation {
             runnable: vec![vec![]; n],
             moves: vec![vec![]; n],
             lightest: FULL,
+            busy: vec![vec![]; n],
             alive: vec![vec![]; n],
             late: LATE_TICKS * tick,
         };
+        let mut since = vec![0; n];
         for r in &t.rows {
+            if r.kind == RowKind::Switch && !t.rebuilt {
+                let from = std::mem::replace(&mut since[r.cpu.ix()], r.ts);
+                s.busy[r.cpu.ix()].extend(r.p.is_fair().then_some((from, r.ts)));
+            }
             s.alive[r.cpu.ix()].push(r.ts);
             for (c, side) in [(r.rq_cpu, Some(&r.p)), (r.cpu, r.n.as_ref())] {
                 let Some(side) = side else { continue };
@@ -95,6 +108,7 @@ impl Utilisation {
         let running = s.running.map(|(n, _)| n.is_fair());
         if running != Some(true) {
             lo = lo.min(decay(last.lo, 0, to - ts));
+            hi = hi.max(last.hi + self.pending(c, ts, last.hi));
         }
         if s.curr != Some(0) && running != Some(false) {
             let grown = |v: u64, dt| decay(v.min(FULL), FULL, dt);
@@ -111,6 +125,23 @@ impl Utilisation {
             }
         }
         (lo, hi)
+    }
+
+    /// What the next update adds to the `util` that was seen on `c` at `ts`: what ran in a segment
+    /// that had not ended. Once an update has shown another value since, nothing is left of it.
+    fn pending(&self, c: Cpu, ts: u64, util: u64) -> u64 {
+        let busy = &self.busy[c.ix()];
+        let busy = &busy[..busy.partition_point(|x| x.0 < ts)];
+        let Some(end) = busy.last().map(|x| x.1.min(ts)) else { return 0 };
+        let p = &self.points[c.ix()];
+        let then = p[..p.partition_point(|x| x.0 <= end)].last();
+        if then.is_some_and(|x| x.1.1 != util) {
+            return 0;
+        }
+        let from = end.saturating_sub(SEGMENT_NS);
+        let ran = busy.iter().rev().take_while(|x| x.1 > from);
+        let ran: u64 = ran.map(|x| x.1.min(end) - x.0.max(from)).sum();
+        (FULL * (ran >> 10)).div_ceil(LOAD_AVG_MAX - FULL)
     }
 
     /// How long ago the last tick of `c`, which is busy at `now`, can have been: where a CPU
@@ -203,6 +234,25 @@ mod tests {
         let mut idle = busy;
         (idle.curr, idle.running) = (Some(0), Some((Side::default(), 0)));
         assert_eq!(u.at(Cpu(0), &idle, 32 * MS, 32 * MS), (256, 512));
+    }
+
+    /// 7 runs for half a segment, 512 units, and sleeps; what it adds is 512 · 1024 / 46718 = 11.2 at
+    /// the most. An update that shows 510 has added it.
+    #[test]
+    fn what_ran_in_a_segment_that_has_not_ended_is_added_later() {
+        let (mut t, mut idle) = recorded(512);
+        (idle.curr, idle.running) = (Some(0), Some((Side::default(), 0)));
+        let mut row = |ts, kind, p: Side, util| {
+            let p = Side { cfs_util_avg: util, ..p };
+            t.rows.push(Row { p, ..Row::new(ts, Cpu(0), kind) });
+            Utilisation::new(&t, MS).at(Cpu(0), &idle, ts, ts)
+        };
+        let seven = Side { pid: 7, prio: 120, ..Side::default() };
+        row(4 * MS, RowKind::Switch, Side::default(), 500);
+        let slept = 4 * MS + MS / 2;
+        assert_eq!(row(slept, RowKind::Switch, seven, 500), (500, 512));
+        assert_eq!(row(slept + 5, RowKind::Waking, seven, 500), (500, 512));
+        assert_eq!(row(slept + MS, RowKind::Waking, seven, 510), (510, 510));
     }
 
     /// Until the queue is next brought up to date what has exited still counts.
