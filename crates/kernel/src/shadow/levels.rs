@@ -67,6 +67,25 @@ pub struct CurrNow {
     pub protected: bool,
 }
 
+/// Each update of a running entity rounds its virtual time down, and not all updates are recorded:
+/// by how much it can be less than `ran` gives. Zero for nice 0.
+fn rounding(weight: u64, ran: u64) -> u64 {
+    if weight == NICE_0_LOAD { 0 } else { 2 + ran / 1_000_000 }
+}
+
+/// `later` is what running has made of `side`. If not, it was taken off and put back in between:
+/// its weight, its class or its affinity was changed, or it yielded, which leaves no row. When, and
+/// so what its state was until then, is not known.
+pub fn follows(side: &Side, later: &Side) -> bool {
+    let ran = later.sum_exec.wrapping_sub(side.sum_exec);
+    let v = side.vruntime.wrapping_add(Decider::virtual_time(ran, side.weight));
+    let short = v.wrapping_sub(later.vruntime) as i64;
+    let in_request = (later.vruntime.wrapping_sub(side.deadline) as i64) < 0;
+    (side.prio, side.policy, side.weight) == (later.prio, later.policy, later.weight)
+        && (0..=rounding(side.weight, ran) as i64).contains(&short)
+        && (!in_request || side.deadline == later.deadline)
+}
+
 /// The running task of `s` at `clock`. `later`: its next recorded state, which tells when its
 /// deadline was last renewed.
 pub fn curr_now(
@@ -81,7 +100,7 @@ pub fn curr_now(
     let past = vruntime.wrapping_sub(side.deadline) as i64;
     let mut now = CurrNow {
         vruntime,
-        rounding: if side.weight == NICE_0_LOAD { 0 } else { 2 + ran / 1_000_000 },
+        rounding: rounding(side.weight, ran),
         deadline: (side.deadline, side.deadline),
         protected: past < 0 && Decider::protected(k, &side, vruntime),
     };
@@ -107,6 +126,10 @@ pub fn later_state(t: &Trace, at: usize, cpu: usize, pid: i64) -> Option<&Side> 
     let rows = t.rows[at + 1..].iter().filter(|r| r.cpu.ix() == cpu || r.rq_cpu.ix() == cpu);
     for r in rows {
         let switched = r.kind == RowKind::Switch && r.cpu.ix() == cpu;
+        if t.yields(r) && r.cpu.ix() == cpu {
+            // Its deadline is not that of a renewal.
+            return None;
+        }
         if r.rq_cpu.ix() == cpu && r.p.pid == pid && (switched || r.kind == RowKind::NeedResched) {
             return Some(&r.p);
         }
@@ -212,4 +235,34 @@ pub fn members<'s>(
 /// A level of these members.
 pub fn level(ents: Vec<Ent>, curr: Option<i64>, s: &CpuState) -> Level {
     Level { ents, curr, protected: false, buddies: s.buddies }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// 4 ms at nice 0 are 4 ms of virtual time; 1 ms at nice 5 is 3056716 ns, rounded down maybe
+    /// more than once.
+    #[test]
+    fn what_running_makes_of_a_state_follows_from_it() {
+        let ms = 1_000_000;
+        let nice = |prio: i64, weight: u64| Side { prio, weight: weight << 10, ..Side::default() };
+        let before = Side { vruntime: 7 * ms, deadline: 12 * ms, ..nice(120, 1024) };
+        let after = Side { vruntime: 11 * ms, sum_exec: 4 * ms, ..before };
+        assert!(follows(&before, &after));
+        let other = |change: fn(&mut Side)| {
+            let mut later = after;
+            change(&mut later);
+            follows(&before, &later)
+        };
+        assert!(!other(|l| l.weight = 335 << 10) && !other(|l| l.policy = 2));
+        assert!(!other(|l| l.vruntime -= 1), "dequeued and enqueued");
+        assert!(!other(|l| l.deadline += 3), "yielded, or asked for another slice");
+        assert!(other(
+            |l| (l.vruntime, l.sum_exec, l.deadline) = (13_000_000, 6_000_000, 16_000_000)
+        ));
+        let five = nice(125, 335);
+        let at = |vruntime| follows(&five, &Side { vruntime, sum_exec: ms, ..five });
+        assert_eq!([3_056_712, 3_056_713, 3_056_716].map(at), [false, true, true]);
+    }
 }

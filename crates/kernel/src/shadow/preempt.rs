@@ -11,8 +11,8 @@ use super::explain::{gap, known, size};
 use super::known::names::{ANSWER, DUE};
 use super::known::{Asker, Unknown, explore};
 use super::levels::{
-    Ent, GROUP, IMPLAUSIBLE, Level, RUNNING, curr_ent, curr_now, ent, later_state, level, members,
-    off, plausible,
+    Ent, GROUP, IMPLAUSIBLE, Level, RUNNING, curr_ent, curr_now, ent, follows, later_state, level,
+    members, off, plausible,
 };
 use super::queues::{LOST, NeedResched, Queues};
 use super::result::{Disagreement, KindResult};
@@ -228,6 +228,9 @@ impl<'a> Preempts<'a> {
             };
         }
         let later = later_state(self.t, at, r.rq_cpu.ix(), side.pid);
+        if !self.t.rebuilt && later.is_some_and(|l| !follows(side, l)) {
+            return Err(RUNNING);
+        }
         let (_, now) = curr_now(self.k, s, r.clock_task.ok_or(RUNNING)?, later).ok_or(RUNNING)?;
         let curr = curr_ent(k, side, &now);
         let may_expire = now.deadline != (side.deadline, side.deadline);

@@ -183,6 +183,8 @@ impl Queues {
             RowKind::Waking if !r.p.on_rq => self.drop_task(r.p.pid),
             RowKind::Migrate if !t.in_wakeup(r) => self.moved(r, t.rebuilt),
             RowKind::NeedResched => self.need_resched(t, r),
+            // A call of exec shows its task, which runs.
+            RowKind::SelectRq if !t.rebuilt && r.p.on_rq => self.shows_running(r),
             RowKind::Other | RowKind::Tick if t.rebuilt => self.told(r),
             _ => {}
         }
@@ -298,14 +300,21 @@ impl Queues {
         } else {
             s.need_resched = if clears { NeedResched::No } else { NeedResched::SetAt(r.ts) };
         }
-        if s.curr == Some(r.p.pid) && r.p.pid != 0 {
-            if let Some((side, clock)) = &mut s.running {
-                *clock += r.p.sum_exec.wrapping_sub(side.sum_exec) as i64;
-                *side = r.p;
-            }
-            if t.has_frame(r, "task_tick_fair") {
-                s.buddies = s.buddies.without(r.p.pid);
-            }
+        if s.curr == Some(r.p.pid) && t.has_frame(r, "task_tick_fair") {
+            s.buddies = s.buddies.without(r.p.pid);
+        }
+        self.shows_running(r);
+    }
+
+    /// If the task of `r` runs, this is its state now.
+    fn shows_running(&mut self, r: &Row) {
+        let s = &mut self.cpus[r.rq_cpu.ix()];
+        if s.curr != Some(r.p.pid) || r.p.pid == 0 {
+            return;
+        }
+        if let Some((side, clock)) = &mut s.running {
+            *clock += r.p.sum_exec.wrapping_sub(side.sum_exec) as i64;
+            *side = r.p;
         }
     }
 
@@ -533,6 +542,18 @@ mod tests {
         };
         assert_eq!([0, 1].map(moved), [(5_300, 5_300), (9_300, 9_300)]);
         assert_eq!(moved(2), UNKNOWN_VRUNTIME);
+    }
+
+    /// 1 runs and is reniced; its call of exec, 5 us of run time later, shows that.
+    #[test]
+    fn a_call_of_exec_shows_the_running_task() {
+        let t = Trace { nr_cpus: 1, ..Trace::default() };
+        let mut q = Queues::new(&t);
+        let p = Side { pid: 1, prio: 120, on_rq: true, sum_exec: 10_000, ..Side::default() };
+        (q.cpus[0].curr, q.cpus[0].running) = (Some(1), Some((p, 700)));
+        let later = Side { prio: 125, sum_exec: 15_000, ..p };
+        q.apply(&t, &Row { p: later, ..Row::new(9, Cpu(0), RowKind::SelectRq) });
+        assert_eq!(q.cpus[0].running, Some((later, 5_700)));
     }
 
     /// 1 yields to 2 and is skipped until it is picked; preempted, it is not.

@@ -19,7 +19,8 @@ use super::explain::{gap, size};
 use super::known::names::{ANSWER, DEADLINE, DUE, PLACEMENT};
 use super::known::{Asker, Unknown, explore};
 use super::levels::{
-    CONTENT, DELAYED, Ent, GROUP, IMPLAUSIBLE, RUNNING, ent, ent_of, level, members, off, plausible,
+    CONTENT, DELAYED, Ent, GROUP, IMPLAUSIBLE, RUNNING, ent, ent_of, follows, level, members, off,
+    plausible,
 };
 use super::queues::{LOST, NeedResched, Queues};
 use super::result::{Disagreement, KindResult};
@@ -204,6 +205,10 @@ impl<'a> Ticks<'a> {
             return self.counts.miss(&[RUNNING]);
         };
         before = r.n.unwrap_or(before);
+        let shown = r.kind == RowKind::NeedResched && !self.t.rebuilt;
+        if shown && !follows(&before, &Side { deadline: before.deadline, ..now.side }) {
+            return self.counts.miss(&[RUNNING]);
+        }
         if picked.pid != now.side.pid {
             return self.counts.miss(&[RUNNING]);
         }
