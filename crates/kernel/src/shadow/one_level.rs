@@ -2,17 +2,15 @@
 //!
 //! *What.* A plain trace does not say which task group a task is in; all are taken to be in one.
 //! Where that is wrong, picks and preemptions contradict it: a group's tasks share its weight. Once
-//! more than one in [`ONE_IN`] of the decisions among several did so, what is decided on a queue
-//! counts as not known.
+//! too many of the decisions among several did so ([`TOO_MANY`]), what is decided on a queue counts
+//! as not known.
 //! *Departures.* D1: what was decided until then stays counted, as it was.
 
 use std::cell::Cell;
 
-/// So many agree for each one that differs, at least; in groups of the recorded `psi-tree` it is
-/// one in five, on one level one in several hundred.
-const ONE_IN: u32 = 12;
-/// Fewer decisions say nothing.
-const LEAST: u32 = 40;
+/// More than one in so many differs of at least so many: in groups of the recorded `psi-tree` it is
+/// one in five, under autogroups one in twenty, on one level one in several hundred.
+const TOO_MANY: [(u32, u32); 2] = [(12, 40), (30, 200)];
 
 /// What picks and preemptions have said so far.
 #[derive(Debug)]
@@ -30,7 +28,8 @@ impl OneLevel {
     /// It is contradicted too often.
     pub fn contradicted(&self) -> bool {
         let (all, differ) = self.seen.get();
-        self.taken && all >= LEAST && differ * ONE_IN > all
+        let too_many = |&(one_in, least): &(u32, u32)| all >= least && differ * one_in > all;
+        self.taken && TOO_MANY.iter().any(too_many)
     }
 
     /// A decision among several agreed, or not.
@@ -45,13 +44,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_in_five_contradicts_and_one_in_twenty_does_not() {
-        let after = |taken, every: u32| {
+    fn one_in_twenty_contradicts_and_one_in_forty_does_not() {
+        let after = |taken, all, every: u32| {
             let l = OneLevel::new(taken);
-            (1..=LEAST).for_each(|i| l.note(i % every != 0));
+            (1..=all).for_each(|i| l.note(i % every != 0));
             l.contradicted()
         };
-        assert!(after(true, 5) && !after(true, 20) && !after(false, 5));
+        assert!(after(true, 40, 5) && !after(true, 40, 20) && !after(false, 40, 5));
+        assert!(after(true, 200, 20) && !after(true, 200, 40));
         let few = OneLevel::new(true);
         few.note(false);
         assert!(!few.contradicted());
