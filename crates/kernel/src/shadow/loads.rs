@@ -8,6 +8,7 @@
 
 use super::trace::{Row, RowKind, Side, Trace};
 use vruntime_base::Cpu;
+use vruntime_sched::fair::pelt::average_after;
 
 #[derive(Clone, Copy, Debug)]
 struct Point {
@@ -21,8 +22,8 @@ impl Point {
     /// What it has become by `now` if it was brought up to date since, or what it was.
     fn by(&self, now: u64) -> (u64, u64) {
         let dt = now.saturating_sub(self.ts);
-        let lo = decay(self.load.0, self.weight.0, dt);
-        let hi = decay(self.load.1, self.weight.1, dt);
+        let lo = average_after(self.load.0, self.weight.0, dt).0;
+        let hi = average_after(self.load.1, self.weight.1, dt).1;
         (self.load.0.min(lo), self.load.1.max(hi))
     }
 }
@@ -84,8 +85,8 @@ impl Loads {
             return Some((lo, hi));
         }
         let last = p[..end].last()?;
-        let now = decay(last.load.0, last.weight.0, to - last.ts);
-        let (mut lo, mut hi) = (last.load.0.min(now), last.load.0.max(now));
+        let now = average_after(last.load.0, last.weight.0, to - last.ts);
+        let (mut lo, mut hi) = (last.load.0.min(now.0), last.load.0.max(now.1));
         if self.rebuilt {
             (lo, hi) = last.by(to);
             for x in p[inside.saturating_sub(1)..end].windows(2) {
@@ -114,12 +115,12 @@ impl Loads {
         if last.ts >= from {
             return Some((lo, hi));
         }
-        let then = decay(last.load.0, last.weight.0, (to - last.ts).saturating_sub(late));
-        let now = decay(last.load.0, last.weight.0, to - last.ts);
+        let then = average_after(last.load.0, last.weight.0, (to - last.ts).saturating_sub(late));
+        let now = average_after(last.load.0, last.weight.0, to - last.ts);
         // What joined or left meanwhile may count already, or not yet.
         let (out, joined) = self.moved(c, last.ts, to);
-        let least = then.min(now).saturating_sub(out);
-        Some((lo.max(least), hi.min(then.max(now) + joined).max(lo)))
+        let least = then.0.min(now.0).saturating_sub(out);
+        Some((lo.max(least), hi.min(then.1.max(now.1) + joined).max(lo)))
     }
 
     /// Lowest and highest root load seen on `c` in `from ..= to`, the last value before included.
@@ -141,8 +142,8 @@ impl Loads {
         let (mut least, mut most) = (4096, 4096);
         for run in [|x: (u64, u64)| x.0, |x: (u64, u64)| x.1] {
             let weight = run(last.weight);
-            let then = decay(run(last.load), weight, now.saturating_sub(last.ts));
-            let (a, b) = (then.min(run(last.load)), then.max(run(last.load)));
+            let then = average_after(run(last.load), weight, now.saturating_sub(last.ts));
+            let (a, b) = (then.0.min(run(last.load)), then.1.max(run(last.load)));
             let all = p[start.saturating_sub(1)..end].iter().map(|x| run(x.load));
             let (lo, hi) = (all.clone().min()?.min(a), all.max()?.max(b));
             least = least.min(lo * 4096 / (b + 1));
@@ -159,19 +160,6 @@ pub fn updates(t: &Trace, r: &Row) -> bool {
         RowKind::Migrate => !t.in_wakeup(r),
         _ => false,
     }
-}
-
-/// `load` after `dt` ns under a constant `weight`.
-pub fn decay(load: u64, weight: u64, dt: u64) -> u64 {
-    let periods = dt / 1_048_576;
-    // With a fraction: small values fall as well.
-    let mut gap = load.abs_diff(weight).min(1 << 40) << 20;
-    gap = gap.checked_shr((periods / 32).min(63) as u32).unwrap_or(0);
-    for _ in 0..periods % 32 {
-        gap -= (gap >> 16) * 1_403;
-    }
-    gap >>= 20;
-    if load > weight { weight + gap } else { weight - gap }
 }
 
 #[cfg(test)]
@@ -194,12 +182,5 @@ mod tests {
         };
         assert_eq!(after(vec![seen.clone()]), Some((2000, 2000)));
         assert_eq!(after(vec![seen, moved]), Some((1100, 2000)));
-    }
-
-    #[test]
-    fn halves_the_distance_in_32_periods() {
-        assert_eq!(decay(0, 1024, 32 * 1_048_576), 512);
-        assert!(decay(1024, 0, 31 * 1_048_576).abs_diff(523) < 20);
-        assert_eq!(decay(1000, 0, u64::MAX), 0);
     }
 }

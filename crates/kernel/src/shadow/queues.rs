@@ -12,11 +12,11 @@
 //! `exec_start = clock at pick + run time since`.
 
 use super::known::{Asker, Unknown};
-use super::loads::decay;
 use super::queue_frame::MOST_TASKS;
 use super::trace::{Row, RowKind, Side, Trace};
 use std::collections::{BTreeMap, BTreeSet};
 use vruntime_base::Cpu;
+use vruntime_sched::fair::pelt::{SEGMENT_NS, average_after, decay_load};
 use vruntime_sched::release::{FairKind, Release};
 
 /// Nothing is known of it: the ends are as far apart as the comparison allows.
@@ -208,7 +208,8 @@ impl Queues {
         s.min_vruntime.insert(n.tg, (n.cfs_min_vruntime, r.ts));
         if r.p.pid != 0 && (1..100).contains(&r.p.prio) {
             let ran = r.ts.saturating_sub(s.since);
-            s.rt_util = (s.rt_util >> (r.ts.saturating_sub(s.rt_ts) / 33_554_432).min(63)) + ran;
+            let segments = r.ts.saturating_sub(s.rt_ts) / SEGMENT_NS;
+            s.rt_util = decay_load(s.rt_util, segments) + ran;
             s.rt_ts = r.ts;
         }
         s.curr = Some(n.pid);
@@ -395,7 +396,7 @@ impl Queues {
     /// Lowest and highest `capacity_of(c)`: full, less what real-time tasks may have used.
     pub fn capacity(&self, c: Cpu, now: u64) -> (u64, u64) {
         let s = &self.cpus[c.ix()];
-        let used = s.rt_util >> ((now.saturating_sub(s.rt_ts)) / 33_554_432).min(63);
+        let used = decay_load(s.rt_util, now.saturating_sub(s.rt_ts) / SEGMENT_NS);
         (1024 - (used * 1024 / 47_742_000).min(1023), 1024)
     }
 
@@ -404,8 +405,8 @@ impl Queues {
         let s = &self.cpus[c.ix()];
         let (side, _) = s.running?;
         let (lo, hi) = (side.load_avg, side.load_avg + side.load_more);
-        let grown = |load| decay(load, side.weight >> 10, now.saturating_sub(s.since));
-        Some(((lo.min(grown(lo)), hi.max(grown(hi))), side.tg))
+        let grown = |load| average_after(load, side.weight >> 10, now.saturating_sub(s.since));
+        Some(((lo.min(grown(lo).0), hi.max(grown(hi).1)), side.tg))
     }
 
     /// A virtual runtime out of the possible ones.

@@ -4,17 +4,18 @@
 //! neither the moment nor the value is recorded. At first anything is possible. A search whose
 //! outcome depends on the limit tells something about it. From then on the limit is what it was,
 //! or what any utilisation seen since would give.
-//! *Equation.* limit = W·(1024 − min(x²·pct²/(10000·1024), 1024))/1024, x the mean utilisation.
+//! *Equation.* [`nr_idle_scan`], of the sum of utilisations.
 //! *Departures.* D1: utilisation between rows is bounded, not known: an idle CPU's lies between
 //! full decay and its last value, a busy one's between its last value and full growth, and may
 //! be the sum of its tasks' estimates.
 
-use super::loads::decay;
 use super::queues::Queues;
 use super::trace::Row;
 use vruntime_base::Cpu;
 use vruntime_machine::{LlcId, Topology};
+use vruntime_sched::balance::stats::nr_idle_scan;
 use vruntime_sched::domains::Domains;
+use vruntime_sched::fair::pelt::average_after;
 
 /// Utilisation of a CPU when last seen.
 #[derive(Clone, Copy, Debug, Default)]
@@ -27,7 +28,7 @@ struct Util {
 #[derive(Clone, Debug)]
 struct Llc {
     cpus: Vec<Cpu>,
-    pct: u64,
+    pct: u32,
     range: (u64, u64),
 }
 
@@ -47,7 +48,7 @@ impl ScanLimits {
             // Isolated CPUs are in no domain.
             let id = all.iter().map(|c| d.sd_llc(c)).find(|id| id.is_some());
             let (pct, span) = match id {
-                Some(id) => (u64::from(d.sd(id).imbalance_pct), d.sd(id).span),
+                Some(id) => (d.sd(id).imbalance_pct, d.sd(id).span),
                 None => (117, *all),
             };
             let cpus: Vec<Cpu> = span.iter().collect();
@@ -82,15 +83,15 @@ impl ScanLimits {
             if !l.cpus.contains(&r.cpu) && !l.cpus.contains(&r.rq_cpu) {
                 continue;
             }
-            let w = l.cpus.len() as u64;
+            let w = l.cpus.len() as u32;
             let (mut lo, mut hi) = (0, 0);
             for c in &l.cpus {
                 let (a, b) = bounds(self.utils[c.ix()], &queues.cpus[c.ix()], r.ts);
                 lo += a;
                 hi += b;
             }
-            let least = limit(hi / w, w, l.pct);
-            let most = limit(lo / w, w, l.pct);
+            let least = u64::from(nr_idle_scan(hi, w, l.pct));
+            let most = u64::from(nr_idle_scan(lo, w, l.pct));
             l.range = (l.range.0.min(least), l.range.1.max(most));
         }
     }
@@ -101,25 +102,8 @@ fn bounds(u: Option<Util>, s: &super::queues::CpuState, now: u64) -> (u64, u64) 
     let Some(u) = u else { return (0, 1024) };
     let dt = now.saturating_sub(u.ts);
     if s.curr == Some(0) {
-        return (decay(u.avg.0, 0, dt), u.avg.1);
+        return (average_after(u.avg.0, 0, dt).0, u.avg.1);
     }
     let est: u64 = s.queued.values().map(|q| q.side.util_est).sum();
-    (u.avg.0.min(1024), decay(u.avg.1, 1024, dt).max(est).min(1024))
-}
-
-/// The limit for a mean utilisation `x` of `w` CPUs.
-fn limit(x: u64, w: u64, pct: u64) -> u64 {
-    let busy = (x * x * pct * pct / 10_240_000).min(1024);
-    (1024 - busy) * w / 1024
-}
-
-#[cfg(test)]
-mod tests {
-    use super::limit;
-
-    #[test]
-    fn the_limit_is_that_of_update_idle_cpu_scan() {
-        assert_eq!([512, 256, 768].map(|x| limit(x, 16, 117)), [10, 14, 3]);
-        assert_eq!([848, 847].map(|x| limit(x, 16, 117)), [0, 1]);
-    }
+    (u.avg.0.min(1024), average_after(u.avg.1, 1024, dt).1.max(est).min(1024))
 }

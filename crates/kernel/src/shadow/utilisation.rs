@@ -11,15 +11,13 @@
 //! *Equation.* runnable ≤ load · 1024 / weight of the lightest task.
 //! *From a plain trace.* The values are intervals already, that of runnable time among them.
 
-use super::loads::{Loads, decay, updates};
+use super::loads::{Loads, updates};
 use super::queues::CpuState;
 use super::trace::{RowKind, Side, Trace};
 use vruntime_base::Cpu;
-use vruntime_sched::fair::pelt::LOAD_AVG_MAX;
+use vruntime_sched::fair::pelt::{LOAD_AVG_MAX, SEGMENT_NS, average_after};
 
 const FULL: u64 = 1024;
-/// Averages are brought up to date when a segment ends.
-const SEGMENT_NS: u64 = 1 << 20;
 
 /// Known utilisation of all CPUs.
 #[derive(Clone, Debug)]
@@ -107,14 +105,15 @@ impl Utilisation {
         let last = Ends { lo: last.0, hi: last.1 };
         let running = s.running.map(|(n, _)| n.is_fair());
         if running != Some(true) {
-            lo = lo.min(decay(last.lo, 0, to - ts));
+            lo = lo.min(average_after(last.lo, 0, to - ts).0);
             hi = hi.max(last.hi + self.pending(c, ts, last.hi));
         }
         if s.curr != Some(0) && running != Some(false) {
-            let grown = |v: u64, dt| decay(v.min(FULL), FULL, dt);
-            hi = hi.max(grown(last.hi, to - ts));
+            let grown = |v: u64, dt| average_after(v.min(FULL), FULL, dt);
+            hi = hi.max(grown(last.hi, to - ts).1);
             if running == Some(true) && ts < from {
-                lo = lo.max(grown(last.lo, (to - ts).saturating_sub(self.late(c, to)))).min(hi);
+                let late = self.late(c, to);
+                lo = lo.max(grown(last.lo, (to - ts).saturating_sub(late)).0).min(hi);
             }
         }
         for &(_, d) in self.moves[c.ix()].iter().filter(|m| m.0 >= ts && m.0 <= to) {
@@ -195,9 +194,9 @@ impl Utilisation {
         to: u64,
     ) -> Option<(u64, u64)> {
         if let Some(&(ts, (lo, hi))) = self.runnable[c.ix()].iter().rfind(|x| x.0 <= to) {
-            let at = |v: u64, n: u64| decay(v, n * FULL, to - ts);
+            let at = |v: u64, n: u64| average_after(v, n * FULL, to - ts);
             let n = s.queued.len() as u64;
-            let (lo, mut hi) = (lo.min(at(lo, n)), hi.max(at(hi, n + s.nr_unseen())));
+            let (lo, mut hi) = (lo.min(at(lo, n).0), hi.max(at(hi, n + s.nr_unseen()).1));
             let came = self.moves[c.ix()].iter().filter(|m| m.0 > ts && m.0 <= to && m.1 > 0);
             hi += FULL * came.count() as u64;
             let left = self.moves[c.ix()].iter().any(|m| m.0 > ts && m.0 <= to && m.1 < 0);
@@ -225,15 +224,15 @@ mod tests {
         (Trace { rows: vec![r], nr_cpus: 1, ..Trace::default() }, s)
     }
 
-    /// Half the way to 1024 in 32 ms while a task runs, half of it left in 32 ms while none does.
+    /// (Almost) half the way to 1024 in 32 ms while a task runs, half of it left in 32 ms while none does.
     #[test]
     fn it_grows_while_a_task_runs_and_falls_while_none_does() {
         let (t, busy) = recorded(512);
         let u = Utilisation::new(&t, 16 * MS);
-        assert_eq!(u.at(Cpu(0), &busy, 32 * MS, 32 * MS), (512, 768));
+        assert_eq!(u.at(Cpu(0), &busy, 32 * MS, 32 * MS), (512, 769));
         let mut idle = busy;
         (idle.curr, idle.running) = (Some(0), Some((Side::default(), 0)));
-        assert_eq!(u.at(Cpu(0), &idle, 32 * MS, 32 * MS), (256, 512));
+        assert_eq!(u.at(Cpu(0), &idle, 32 * MS, 32 * MS), (255, 512));
     }
 
     /// 7 runs for half a segment, 512 units, and sleeps; what it adds is 512 · 1024 / 46718 = 11.2 at
@@ -271,14 +270,14 @@ mod tests {
     fn a_cpu_that_is_not_seen_may_have_had_no_tick() {
         let (mut t, busy) = recorded(512);
         let u = Utilisation::new(&t, 16 * MS);
-        assert_eq!(u.at(Cpu(0), &busy, 32 * MS, 32 * MS), (512, 768));
+        assert_eq!(u.at(Cpu(0), &busy, 32 * MS, 32 * MS), (512, 769));
         t.rows.push(Row {
             p: Side { tg: 1, ..busy.running.unwrap().0 },
             ..Row::new(64 * MS, Cpu(0), RowKind::Waking)
         });
         // Seen just now: the last tick was 32 ms ago at the most.
         let u = Utilisation::new(&t, 16 * MS);
-        assert_eq!(u.at(Cpu(0), &busy, 64 * MS, 64 * MS), (768, 896));
+        assert_eq!(u.at(Cpu(0), &busy, 64 * MS, 64 * MS), (768, 897));
     }
 
     #[test]
@@ -297,7 +296,7 @@ mod tests {
         let u = Utilisation::new(&t, 16 * MS);
         assert_eq!(u.at(Cpu(0), &busy, 0, 0), (512, 768));
         // It may have had no tick since.
-        assert_eq!(u.at(Cpu(0), &busy, 64 * MS, 64 * MS), (512, 960));
+        assert_eq!(u.at(Cpu(0), &busy, 64 * MS, 64 * MS), (512, 961));
         // One task waits for half of the way from 512 to 1024.
         busy.queued.insert(
             7,
@@ -314,6 +313,6 @@ mod tests {
         // A row that brings nothing up to date does not show a later value, but that there were
         // ticks: the last one 32 ms ago at the most.
         t.rows.push(Row { ts: 64 * MS, kind: RowKind::Waking, ..t.rows[0].clone() });
-        assert_eq!(Utilisation::new(&t, 16 * MS).at(Cpu(0), &busy, 64 * MS, 64 * MS), (768, 960));
+        assert_eq!(Utilisation::new(&t, 16 * MS).at(Cpu(0), &busy, 64 * MS, 64 * MS), (768, 961));
     }
 }

@@ -39,6 +39,23 @@ pub fn decay_load(val: u64, n: u64) -> u64 {
     ((u128::from(val) * u128::from(DECAY[(n % HALF_LIFE) as usize])) >> 32) as u64
 }
 
+/// Nanoseconds of a segment.
+pub const SEGMENT_NS: u64 = 1 << 20;
+
+/// An average `ns` later, if whatever it is of has stood at `level` since, cut to a whole number and
+/// rounded up: full segments count.
+pub fn average_after(avg: u64, level: u64, ns: u64) -> (u64, u64) {
+    let segments = ns / SEGMENT_NS;
+    if segments == 0 {
+        return (avg, avg);
+    }
+    // With a fraction: small values fall as well.
+    const FRACTION: u32 = 20;
+    let gap = decay_load(avg.abs_diff(level).min(1 << 40) << FRACTION, segments);
+    let (cut, up) = (gap >> FRACTION, gap.div_ceil(1 << FRACTION));
+    if avg > level { (level + cut, level + up) } else { (level - up, level - cut) }
+}
+
 /// What an average is divided by at this point of the segment.
 #[inline(always)]
 pub fn divider(sa: &SchedAvg) -> u64 {
@@ -113,6 +130,15 @@ mod tests {
 
     fn fresh() -> SchedAvg {
         SchedAvg { last_update_time: Ns(SEGMENT), ..SchedAvg::default() }
+    }
+
+    #[test]
+    fn halves_the_distance_in_32_periods() {
+        // A little less than half of the distance is left.
+        assert_eq!(average_after(0, 1024, 32 * SEGMENT_NS), (512, 513));
+        assert_eq!(average_after(1024, 0, 32 * SEGMENT_NS), (511, 512));
+        assert_eq!(average_after(1000, 0, SEGMENT_NS - 1), (1000, 1000));
+        assert_eq!(average_after(1000, 0, u64::MAX), (0, 0));
     }
 
     #[test]
