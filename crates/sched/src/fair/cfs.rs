@@ -110,6 +110,12 @@ pub struct PreemptView<'a> {
     pub fork: bool,
 }
 
+/// How far before `min_vruntime` a sleeper enters at the most.
+#[inline]
+pub fn sleeper_credit(latency: u64, gentle: bool) -> u64 {
+    if gentle { latency / 2 } else { latency }
+}
+
 impl Fair {
     /// `wakeup_preempt_entity`: should `b` preempt `a`? −1: it is not behind; 0: within the
     /// granularity; 1: beyond it.
@@ -298,9 +304,7 @@ impl Fair {
         } else {
             let small = release.idle_sleeper_granularity && self.se_is_idle(se);
             let mut credit = if small { self.tun.min_granularity } else { self.tun.latency };
-            if release.gentle_fair_sleepers {
-                credit /= 2;
-            }
+            credit = sleeper_credit(credit, release.gentle_fair_sleepers);
             v = v.plus(-(credit as i64));
         }
         let now = cx.sh.rqs[q.cpu.ix()].clock;

@@ -24,7 +24,7 @@ use super::cfs::{
 use super::load::AGE;
 use super::{CfsId, Fair, SeId};
 use crate::cx::Cx;
-use crate::release::Release;
+use crate::release::{LagLimit, Release};
 use crate::task::Policy;
 use vruntime_base::{Cause, CauseKind, VTime};
 
@@ -53,6 +53,23 @@ pub static DEADLINE: Cause = Cause::new(CauseKind::Pick, "earliest eligible dead
 pub static CURR_DEADLINE: Cause = Cause::new(CauseKind::Pick, "running, earliest deadline");
 /// Picked: an eligible next buddy.
 pub static BUDDY: Cause = Cause::new(CauseKind::Pick, "eligible next buddy");
+
+/// What an entity can be owed, or owe, as real time, ns. `slice`: its own, or the longest on its
+/// queue.
+#[inline]
+pub fn lag_limit(limit: LagLimit, slice: u64, tick: u64) -> u64 {
+    match limit {
+        LagLimit::OwnSlice => (2 * slice).max(tick),
+        LagLimit::LongestSlice => slice + tick,
+    }
+}
+
+/// How far from V an entity with this lag and of weight `own` enters a queue of weight `w`: it
+/// pulls V towards itself, and what it is owed must survive that. Weights as `scale_load_down`.
+#[inline]
+pub fn inflated_lag(lag: i64, w: u64, own: u64) -> i64 {
+    lag * (w + own) as i64 / w as i64
+}
 
 impl Fair {
     /// Σ (v − ref)·w and Σ w of a queue, the running entity included.
@@ -126,8 +143,11 @@ impl Fair {
     fn entity_lag(&self, mean: VTime, se: SeId) -> i64 {
         let e = &self.ses[se.ix()];
         let limit = match self.longest_bounds_lag {
-            false => (2 * e.slice).max(self.tun.tick),
-            true => self.max_slice(e.cfs_rq).unwrap_or(e.slice) + self.tun.tick,
+            false => lag_limit(LagLimit::OwnSlice, e.slice, self.tun.tick),
+            true => {
+                let longest = self.max_slice(e.cfs_rq).unwrap_or(e.slice);
+                lag_limit(LagLimit::LongestSlice, longest, self.tun.tick)
+            }
         };
         let limit = e.virtual_time(limit) as i64;
         mean.since(e.vruntime).clamp(-limit, limit)
@@ -281,7 +301,7 @@ impl Fair {
             // The newcomer pulls V towards itself; what it is owed must survive that.
             let w = self.sums(cfs).1.max(1);
             let e = &self.ses[se.ix()];
-            lag = e.vlag * (w + e.load() as i64) / w;
+            lag = inflated_lag(e.vlag, w as u64, e.load());
         }
         let e = &mut self.ses[se.ix()];
         e.vruntime = mean.plus(-lag);

@@ -452,3 +452,13 @@ pub(crate) fn a_group_has_the_shortest_slice_below_it() {
     lab.hook(Cpu(0), |s, cx| s.dequeue_task(cx, Cpu(0), p, DequeueFlags::default()));
     assert_eq!(group(&lab), 2_800_000);
 }
+
+/// A slice of 3 ms and a tick of 4 ms or 10 ms; 100 owed, entering with 335 beside 1024.
+#[test]
+fn limits_of_a_lag_and_what_of_it_survives_placement() {
+    use crate::fair::eevdf::{inflated_lag, lag_limit};
+    use crate::release::LagLimit::{LongestSlice, OwnSlice};
+    let limits = |tick| [OwnSlice, LongestSlice].map(|l| lag_limit(l, 3 * MS, tick));
+    assert_eq!([4 * MS, 10 * MS].map(limits), [[6 * MS, 7 * MS], [10 * MS, 13 * MS]]);
+    assert_eq!([100, -100].map(|lag| inflated_lag(lag, 1024, 335)), [132, -132]);
+}
