@@ -12,8 +12,11 @@
 //! *Ticks.* A tick accounts the running task in a hard interrupt, and so does a wakeup, but that is
 //! then shown by its own events around it. The accounting's event shows the flag before the tick's
 //! check, the next one on the CPU after it, unless another CPU put a task there meanwhile.
-//! *Departures.* D1: `sched_yield` is taken for an answered request. D2: so is RCU's direct setting
-//! of the flag.
+//! *Yields.* A task that is switched from while it can run, and was accounted just before, outside
+//! of an interrupt and with a clear flag, was not asked: it called `sched_yield`, unless somebody
+//! woke it as it was about to sleep.
+//! *Departures.* D1: RCU's direct setting of the flag is taken for an answered request. D2: so is
+//! `sched_yield` where accounting leaves no events.
 
 use super::trace::{Flags, RowKind, Trace};
 use vruntime_base::Cpu;
@@ -25,6 +28,10 @@ struct Sight {
     set: Option<bool>,
     /// The flag at the last accounting in an interrupt.
     accounted: Option<bool>,
+    /// The flag, if the last one was accounted outside of an interrupt and none came since.
+    own: Option<bool>,
+    /// Who runs, if a switch has told, and whether it has been woken since.
+    curr: (i64, bool),
     /// The idle task runs.
     idle: bool,
     /// The last event is the start of this task's wakeup.
@@ -68,7 +75,8 @@ struct Shown {
     accounts: bool,
 }
 
-/// Fills [`super::trace::Row::asked`] and [`super::trace::Row::due`] of all activations, and
+/// Fills [`super::trace::Row::asked`] and [`super::trace::Row::due`] of all activations, the latter
+/// of tasks that are switched from though nobody asked, and
 /// [`super::trace::Glimpse::tick`].
 pub fn infer(t: &mut Trace) {
     let mut glimpses = std::mem::take(&mut t.glimpses);
@@ -100,9 +108,18 @@ pub fn infer(t: &mut Trace) {
             next += 1;
         }
         let r = &t.rows[i];
+        if matches!(r.kind, RowKind::Waking | RowKind::Wakeup) {
+            cpus.iter_mut().filter(|s| s.curr.0 == r.p.pid).for_each(|s| s.curr.1 = true);
+        }
         let s = &mut cpus[r.cpu.ix()];
+        let stays = r.b == 0 && r.p.pid != 0;
+        let yields = stays && s.own == Some(false) && s.curr == (r.p.pid, false);
+        if r.kind == RowKind::Switch && yields {
+            t.rows[i].due = Some(false);
+        }
+        let r = &t.rows[i];
         match r.kind {
-            RowKind::Switch => s.after_tick((r.b == 0 && r.p.pid != 0).then_some(true)),
+            RowKind::Switch => s.after_tick((stays && !yields).then_some(true)),
             RowKind::Wakeup if r.cpu == r.rq_cpu => s.tick = None,
             _ => s.after_tick(r.flags.map(is_set)),
         }
@@ -133,6 +150,7 @@ fn see(t: &mut Trace, cpus: &mut [Sight], e: &Shown, complete: bool) {
     let s = &mut cpus[e.cpu.ix()];
     s.idle = e.curr_pid == 0;
     s.waking = None;
+    let own = s.own.take();
     let Some(flags) = e.flags else { return };
     let set = is_set(flags);
     if !s.idle && complete {
@@ -149,15 +167,20 @@ fn see(t: &mut Trace, cpus: &mut [Sight], e: &Shown, complete: bool) {
     } else {
         (s.set, s.accounted) = (Some(set), None);
     }
+    s.own = match e.accounts {
+        _ if flags.interrupt => None,
+        true => Some(set),
+        false => own.map(|own| own || set),
+    };
 }
 
 fn switch(t: &mut Trace, cpus: &mut [Sight], i: usize, complete: bool) {
     let r = &t.rows[i];
     let s = &mut cpus[r.cpu.ix()];
     let (prev, next) = (r.p.pid, r.n.map_or(0, |n| n.pid));
-    let preempted = r.b == 0;
+    let preempted = r.b == 0 && r.due != Some(false);
     let open = std::mem::take(&mut s.open);
-    *s = Sight { set: Some(false), idle: next == 0, ..Sight::default() };
+    *s = Sight { set: Some(false), curr: (next, false), idle: next == 0, ..Sight::default() };
     if prev == 0 {
         open.iter().for_each(|&of| t.rows[of].asked = Some(true));
     } else if let (&[of], true, true) = (open.as_slice(), preempted, complete)
@@ -169,6 +192,7 @@ fn switch(t: &mut Trace, cpus: &mut [Sight], i: usize, complete: bool) {
 
 fn activation(t: &mut Trace, cpus: &mut [Sight], i: usize, complete: bool) {
     let r = &t.rows[i];
+    cpus[r.cpu.ix()].own = None;
     let (target, own) = (r.rq_cpu.ix(), r.cpu == r.rq_cpu && r.kind == RowKind::Wakeup);
     let after = r.flags.map(is_set).filter(|_| own);
     let s = &mut cpus[target];
@@ -297,6 +321,27 @@ mod tests {
         let wakeup = row(RowKind::Wakeup, 0, 1, ALL);
         let then = vec![glimpse(1, 2, SET, false)];
         assert_eq!(tick(vec![wakeup], then), Some(None));
+    }
+
+    /// 101 runs on CPU 1, is accounted outside of an interrupt and switched from, able to run.
+    #[test]
+    fn who_goes_though_nobody_asked_yields() {
+        let yields = |flags: Flags, woken: bool| {
+            let to = |p, n| {
+                let mut r = row(RowKind::Switch, 1, 1, ALL);
+                (r.p.pid, r.n) = (p, Some(Side { pid: n, ..Side::default() }));
+                r
+            };
+            let mut wakeup = row(RowKind::Waking, 0, 1, ALL);
+            wakeup.p.pid = if woken { 101 } else { 9 };
+            let mut t = trace(vec![to(8, 101), wakeup, to(101, 7)]);
+            t.glimpses = vec![glimpse(1, 2, flags, true)];
+            infer(&mut t);
+            t.rows[2].due
+        };
+        assert_eq!(yields(ALL, false), Some(false));
+        assert_eq!([yields(SET, false), yields(ALL, true)], [None, None]);
+        assert_eq!(yields(Flags { interrupt: true, ..ALL }, false), None);
     }
 
     #[test]

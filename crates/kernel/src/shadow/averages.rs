@@ -42,6 +42,10 @@ pub struct Averages<'a> {
     delayed: BTreeSet<i64>,
 }
 
+fn weight_of(prio: i64) -> u32 {
+    weight::task_weight((prio - 120).clamp(-20, 19) as i8, false).0
+}
+
 fn ends(a: u64, b: u64) -> (u64, u64) {
     (a.min(b), a.max(b))
 }
@@ -90,6 +94,37 @@ impl Run {
         self.f.ses[se.ix()].avg.last_update_time = Ns::ZERO;
     }
 
+    /// `reweight_task`: what it has run counts by its new weight. Of a sleeper the kernel takes it as
+    /// it stood when that was last brought up to date: more than what is left.
+    fn reweight(&mut self, k: &Release, se: SeId, weight: u32, now: Ns) {
+        let e = &self.f.ses[se.ix()];
+        let (queued, attached) = (e.on_rq, e.avg.last_update_time != Ns::ZERO);
+        let curr = self.f.cfs[e.cfs_rq.ix()].curr;
+        let grows = !queued && weight > e.weight;
+        if attached {
+            if !grows || !self.upper {
+                self.f.age(now, se);
+            }
+            self.dequeue(k, se, now, false);
+            self.f.detach_entity_load_avg(se);
+        }
+        if weight == 0 {
+            return;
+        }
+        let e = &mut self.f.ses[se.ix()];
+        e.set_weight(weight);
+        if !grows || self.upper {
+            e.avg.load_avg = e.load() * e.avg.load_sum / divider(&e.avg);
+        }
+        if queued {
+            self.enqueue(se, now);
+            let c = self.f.ses[se.ix()].cfs_rq;
+            self.f.cfs[c.ix()].curr = curr;
+        } else if attached {
+            self.f.attach_entity_load_avg(se);
+        }
+    }
+
     fn enqueue(&mut self, se: SeId, now: Ns) {
         self.f.age(now, se);
         let e = &mut self.f.ses[se.ix()];
@@ -123,7 +158,7 @@ impl<'a> Averages<'a> {
     }
 
     fn add(&mut self, pid: i64, prio: i64, c: usize) -> SeId {
-        let (w, _) = weight::task_weight((prio - 120).clamp(-20, 19) as i8, false);
+        let w = weight_of(prio);
         let mut id = SeId::NONE;
         for r in &mut self.runs {
             id = r.f.new_entity(TaskId(0), TgId(0), Cpu::from_ix(c));
@@ -188,6 +223,28 @@ impl<'a> Averages<'a> {
                 r.dequeue(self.k, id, now, false);
             }
             r.enqueue(id, now);
+        }
+    }
+
+    /// The weight of `pid`, `old`, becomes that of `new` before it is next seen: lower in one run and
+    /// higher in the other until then. Without a weight: it is real-time.
+    pub fn will_change(&mut self, pid: i64, old: i64, new: i64, now: u64) {
+        let of = |prio: i64| (prio >= 100).then(|| weight_of(prio)).unwrap_or_default();
+        let (lo, hi) = (of(old).min(of(new)), of(old).max(of(new)));
+        self.reweight(pid, [lo, hi], now);
+    }
+
+    /// `pid` is seen to have `prio`.
+    pub fn has_changed(&mut self, pid: i64, prio: i64, now: u64) {
+        let w = if prio >= 100 { weight_of(prio) } else { 0 };
+        self.reweight(pid, [w, w], now);
+    }
+
+    /// Zero: it leaves the fair class, and comes back when it is next seen there.
+    fn reweight(&mut self, pid: i64, weights: [u32; 2], now: u64) {
+        let Some(&id) = self.ids.get(&pid) else { return };
+        for (r, w) in self.runs.iter_mut().zip(weights) {
+            r.reweight(self.k, id, w, Ns(now));
         }
     }
 
@@ -261,8 +318,9 @@ impl<'a> Averages<'a> {
         if let Some(id) = self.ids.get(&s.pid) {
             let e = |i: usize| &self.runs[i].f.ses[id.ix()];
             let load = ends(e(0).avg.load_avg, e(1).avg.load_avg);
-            let (lo, hi) = spread(load, e(0).load());
-            let hi = hi.min(e(0).load()).max(lo);
+            let most = e(0).load().max(e(1).load());
+            let (lo, hi) = spread(load, most);
+            let hi = hi.min(most).max(lo);
             (s.load_avg, s.load_more) = (lo, hi - lo);
             let est = |i: usize| {
                 let t = &self.runs[i].tasks[id.ix()];
@@ -336,6 +394,27 @@ mod tests {
         a.enter(8, 120, 0, start + 33 * MS);
         let [_, (_, hi)] = told(&a, 0);
         assert!(hi < 120, "{hi}");
+    }
+
+    /// A new task (load 1024) is reniced to 5 (335) some time before that is seen.
+    #[test]
+    fn the_load_of_a_reniced_task_is_between_both_until_it_is_seen() {
+        let k = release();
+        let mut a = Averages::new(&k, 1, MS);
+        let now = 1_000 * MS;
+        a.fork(7, 120, 0, now);
+        a.will_change(7, 120, 125, now);
+        let weight = |a: &Averages| {
+            let mut s = Side { pid: 7, ..Side::default() };
+            a.tell(&mut s, 0);
+            (s.cfs_load_weight >> 10, s.cfs_weight_more >> 10)
+        };
+        assert_eq!(weight(&a), (335, 1024 - 335));
+        let (lo, hi) = told(&a, 0)[0];
+        assert!(lo <= 335 && hi >= 1000, "{lo} to {hi}");
+        a.has_changed(7, 125, now);
+        assert_eq!(weight(&a), (335, 0));
+        assert!(told(&a, 0).into_iter().all(|s| near(s, 335)), "{:?}", told(&a, 0));
     }
 
     #[test]

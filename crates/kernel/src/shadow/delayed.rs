@@ -12,8 +12,9 @@
 //! *Departures.* D1: a task that goes to sleep leaves before the row that shows it. Who entered in
 //! between, at most [`LATE_NS`] before, may or may not have counted when its lag was taken.
 
-use super::queue_frame::{Entity, FAR, Frame, NICE_0, Span, Tuning};
+use super::queue_frame::{Entity, FAR, Frame, NICE_0, Span};
 use super::trace::Side;
+use super::tuning::Tuning;
 
 /// A task that leaves its queue to sleep is switched from within this time, unless its CPU pulls.
 const LATE_NS: u64 = 300_000;
@@ -72,7 +73,7 @@ impl Frame {
         // If it stays, it is ahead of the mean.
         let v = Span { lo: e.v.lo.max(mean.lo).min(e.v.hi), hi: e.v.hi };
         self.hidden.insert(pid, Hidden { weight: e.weight, v, due: e.due().hi });
-        Span { hi: lag.hi.max(0), ..t.lag_after_delay() }
+        Span { hi: lag.hi.max(0), ..t.lag_after_delay(e.weight) }
     }
 
     /// `pid`, which runs, sleeps. True: it certainly stays on the queue, delayed.

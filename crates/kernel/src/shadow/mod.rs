@@ -15,7 +15,7 @@
 //! | `queues` | who is queued where, with what state |
 //! | `levels` | one level of a queue as the decision code wants it |
 //! | `rebuild` | the state that a plain trace lets one rebuild |
-//! | `rebuild_wakeups`, `queue_frame`, `delayed`, `averages` | its parts |
+//! | `rebuild_wakeups`, `queue_frame`, `delayed`, `averages`, `tuning` | its parts |
 //! | `answers` | what a plain trace tells of the kernel's requests |
 //! | `moves` | what a plain trace tells of who moved a task |
 //! | `decide` | the decision code of the fair class, asked about a level |
@@ -59,6 +59,7 @@ pub mod tasks;
 mod tests;
 pub mod tick;
 pub mod trace;
+pub mod tuning;
 pub mod utilisation;
 pub mod wakes;
 

@@ -12,9 +12,10 @@
 use super::decide::Decider;
 use super::delayed::{Gone, Hidden};
 use super::trace::Side;
+use super::tuning::Tuning;
 use std::collections::{BTreeMap, BTreeSet};
-use vruntime_sched::fair::weight;
-use vruntime_sched::release::{FairKind, LagLimit, Release};
+use vruntime_sched::fair::eevdf::inflated_lag;
+use vruntime_sched::fair::weight::{self, LOAD_SHIFT};
 
 /// Time between taking the clock of the queue and writing the row.
 const CLOCK_NS: i64 = 5_000;
@@ -73,45 +74,6 @@ impl Span {
     }
     pub(super) fn clamp(self, lo: i64, hi: i64) -> Span {
         Span { lo: self.lo.clamp(lo, hi), hi: self.hi.clamp(lo, hi) }
-    }
-}
-
-/// What the release says about placement.
-#[derive(Clone, Copy, Debug)]
-pub struct Tuning {
-    eevdf: bool,
-    credit: i64,
-    slice: i64,
-    period: i64,
-    pub(super) lag_most: i64,
-    half_first: bool,
-    keeps_request: bool,
-    pub(super) delays: bool,
-    pub(super) delay_zero: bool,
-    wakeup_ends_delay: bool,
-}
-
-impl Tuning {
-    /// Of `k` on `nr_cpus`.
-    pub fn new(k: &Release, nr_cpus: usize) -> Tuning {
-        let scaled = |ns: u64| (ns * k.scaling(nr_cpus)) as i64;
-        let latency = scaled(k.latency_ns);
-        let slice = scaled(k.base_slice_ns);
-        Tuning {
-            eevdf: k.fair == FairKind::Eevdf,
-            credit: if k.gentle_fair_sleepers { latency / 2 } else { latency },
-            slice,
-            period: latency,
-            lag_most: match k.lag_limit {
-                LagLimit::LongestSlice => slice + k.tick_ns() as i64,
-                LagLimit::OwnSlice => (2 * slice).max(k.tick_ns() as i64),
-            },
-            half_first: k.place_deadline_initial,
-            keeps_request: k.place_rel_deadline,
-            delays: k.delay_dequeue,
-            delay_zero: k.delay_zero,
-            wakeup_ends_delay: k.wakeup_ends_delay,
-        }
     }
 }
 
@@ -195,7 +157,7 @@ pub struct Frame {
     accounted: Option<(u64, u64)>,
 }
 
-fn weight_of(prio: i64) -> u64 {
+pub(super) fn weight_of(prio: i64) -> u64 {
     u64::from(weight::task_weight((prio - 120).clamp(-20, 19) as i8, false).0)
 }
 
@@ -357,6 +319,41 @@ impl Frame {
         }
     }
 
+    /// The weight or the class of `pid` changes before it is next seen: what it does until then
+    /// is not known.
+    pub fn will_change(&mut self, pid: i64) {
+        if let Some(e) = self.ents.get_mut(&pid) {
+            (e.v, e.due_known, e.told) = (e.v.widened(FAR), false, None);
+        }
+    }
+
+    /// `pid`, which is here, is seen to have `prio` from now on.
+    pub fn has_changed(&mut self, pid: i64, prio: i64, t: &Tuning) {
+        self.ents.remove(&pid);
+        if prio >= 100 {
+            self.real_time.remove(&pid);
+        }
+        let complete = self.complete;
+        self.ensure(pid, prio, t);
+        self.complete = complete;
+    }
+
+    /// `pid`, which runs and was just accounted, may have called `sched_yield` (EEVDF): then it has
+    /// got a new request and, where the release says so, if it was eligible, has given up what was
+    /// left of the old one.
+    pub fn may_yield(&mut self, pid: i64, t: &Tuning) {
+        let alone = self.ents.len() + self.real_time.len() < 2 && self.complete;
+        let Some((mean, _)) = self.mean().filter(|_| t.eevdf && !alone) else { return };
+        let Some(e) = self.ents.get_mut(&pid) else { return };
+        e.due_known = false;
+        if t.yield_forfeits {
+            // Whoever else is here has a part in the mean.
+            let others = if self.complete { 0 } else { FAR };
+            let hi = e.v.hi.max(mean.hi + t.virtual_slice(e.weight) + others);
+            e.place(Span { hi, ..e.v });
+        }
+    }
+
     fn insert(&mut self, pid: i64, prio: i64, v: Span, slice: i64, due_known: bool) {
         let weight = weight_of(prio);
         let deadline = v.middle() + Decider::virtual_time(slice.max(0) as u64, weight) as i64;
@@ -440,9 +437,9 @@ impl Frame {
         }
         let lag = match self.complete {
             true if lone && self.hidden.is_empty() => Span::at(0),
-            true => mean.minus(e.v).clamp(-t.lag_most, t.lag_most),
+            true => t.limited(mean.minus(e.v), e.weight),
             // Whoever else is here has a part in the mean.
-            false => Span { lo: -t.lag_most, hi: t.lag_most },
+            false => t.limited(Span::ANY, e.weight),
         };
         if lag.lo < 0 && pid == self.curr && t.delays {
             return Some((e.v, self.may_stay(pid, &e, mean, lag, t)));
@@ -469,11 +466,10 @@ impl Frame {
         let (m, mean, stood) = (self.min_vruntime, self.mean_of_all(), self.hidden.remove(&pid));
         let placed = |lag: Span| {
             let w = self.ents.values().map(|e| e.weight).sum::<u64>().max(1);
-            let all = i128::from(w + weight_of(prio));
-            let up = |l: i64| (i128::from(l) * all / i128::from(w)) as i64;
+            let up = |l: i64| inflated_lag(l, w >> LOAD_SHIFT, weight_of(prio) >> LOAD_SHIFT);
             mean.map_or(m, |mean| mean.minus(Span { lo: up(lag.lo), hi: up(lag.hi) }))
         };
-        let most = Span { lo: -t.lag_most, hi: t.lag_most };
+        let most = t.limited(Span::ANY, weight_of(prio));
         let mut v = if t.eevdf {
             placed(slept.map_or(most, |s| s.1))
         } else {
@@ -546,29 +542,6 @@ impl Frame {
     }
 }
 
-impl Tuning {
-    /// For a task that is not delayed, whatever its lag: it ends, or is stopped.
-    pub fn without_delay(&self) -> Tuning {
-        Tuning { delays: false, ..*self }
-    }
-
-    /// Lag of a task that a pick took off, delayed: it was eligible by then.
-    pub fn lag_after_delay(&self) -> Span {
-        Span { lo: 0, hi: if self.delay_zero { 0 } else { self.lag_most } }
-    }
-    /// Wakeups pick, too.
-    pub fn wakeup_ends_delay(&self) -> bool {
-        self.wakeup_ends_delay
-    }
-    /// The release has EEVDF.
-    pub fn is_eevdf(&self) -> bool {
-        self.eevdf
-    }
-    pub(super) fn virtual_slice(&self, weight: u64) -> i64 {
-        Decider::virtual_time(self.slice as u64, weight) as i64
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -614,7 +587,7 @@ mod tests {
             f.leave(1, &t).unwrap().1
         };
         assert_eq!(lag(true), Span::at(0));
-        assert_eq!(lag(false), Span { lo: -t.lag_most, hi: t.lag_most });
+        assert_eq!(lag(false), t.limited(Span::ANY, NICE_0));
     }
 
     /// 1 runs beside 2; 3 is moved there, and put there up to 3 us later. By then 1 has moved
@@ -635,6 +608,32 @@ mod tests {
             f.may_enter_later(3, 3_000, &t);
             assert_eq!(f.ents[&3].v, Span { hi: before.hi + by, ..before }, "{kernel}");
         }
+    }
+
+    /// 1 and 2 start at the same time, and 1 yields: it may have given up its request, up to one
+    /// from the mean. 2 is reniced unseen, and then seen: nothing is known of it but its weight.
+    #[test]
+    fn what_yields_or_is_reniced_is_not_known() {
+        let k = crate::shadow::tests::release("v6.18.44");
+        let t = Tuning::new(&k, 2);
+        let mut f = Frame::default();
+        f.update(1, &t);
+        f.run(0, 1, &t);
+        for pid in [1, 2] {
+            f.enter(pid, 120, Some((Span::at(0), Span::at(0))), &t);
+        }
+        f.run(1, 1, &t);
+        let (v, slice) = (f.ents[&1].v, (k.base_slice_ns * k.scaling(2)) as i64);
+        f.may_yield(1, &t);
+        // The clock of 1 is known to 5 us, and the mean to half of that.
+        let hi = v.middle() + CLOCK_NS / 2 + slice;
+        assert_eq!((f.ents[&1].v, f.ents[&1].due_known), (Span { hi, ..v }, false));
+        f.will_change(2);
+        assert!(f.ents[&2].v.slop() >= FAR && f.ents[&2].weight == NICE_0);
+        f.has_changed(2, 125, &t);
+        assert!(f.ents[&2].v.slop() >= FAR && f.ents[&2].weight == weight_of(125));
+        f.has_changed(2, 90, &t);
+        assert_eq!((f.nr_running().0, f.nr_fair()), (2, 1));
     }
 
     /// Half a request by the clock, a quarter by the event: the event counts.

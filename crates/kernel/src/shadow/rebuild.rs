@@ -12,14 +12,17 @@
 //! it is bound), unless its name says. D3: `select_rq` is put before the next row of
 //! the waker's CPU. D4: rows of kind `Other` say what a pick tells of tasks that wait, and of those
 //! in delayed dequeue which have left, or may have.
+//! *Changes.* A task is seen with another priority than before: from when it was last seen with the
+//! old one nothing is known of its virtual time. After `sched_yield` it may be a request ahead.
 
 use super::averages::Averages;
 use super::delayed::Gone;
 use super::moves::{Mover, movers};
-use super::queue_frame::{Frame, Span, Tuning};
+use super::queue_frame::{Frame, Span, weight_of};
 use super::rebuild_wakeups::Flips;
 use super::tasks::PF_KTHREAD;
 use super::trace::{Glimpse, Named, Row, RowKind, Side, Trace};
+use super::tuning::Tuning;
 use std::collections::{BTreeMap, BTreeSet};
 use vruntime_base::Cpu;
 use vruntime_sched::release::{FairKind, Release};
@@ -54,6 +57,12 @@ pub(super) struct Rebuilder<'a> {
     left_early: BTreeSet<i64>,
     /// For how long tasks have been accounted.
     ran: BTreeMap<i64, u64>,
+    /// Tasks that call `sched_yield`: not each call leads to a switch.
+    yielders: BTreeSet<i64>,
+    /// Priority that a task was last seen with.
+    prios: BTreeMap<i64, i64>,
+    /// Tasks that will be seen with another one: what they are until then is not known.
+    changing: BTreeSet<i64>,
     /// Tasks that a stopper moved or woke, and how often: their affinity may have been changed.
     stopped: BTreeMap<i64, i64>,
 }
@@ -86,8 +95,12 @@ pub fn rebuild(t: &Trace, k: &Release) -> Trace {
         left: vec![],
         left_early: BTreeSet::new(),
         ran: BTreeMap::new(),
+        yielders: t.rows.iter().filter(|r| yields(t, r)).map(|r| r.p.pid).collect(),
+        prios: BTreeMap::new(),
+        changing: BTreeSet::new(),
         stopped: BTreeMap::new(),
     };
+    let mut changes = changes(t);
     let next = super::idle::next_times(t);
     let mut rows = Vec::with_capacity(t.rows.len());
     let mut glimpses = t.glimpses.iter().peekable();
@@ -97,6 +110,7 @@ pub fn rebuild(t: &Trace, k: &Release) -> Trace {
             rows.extend(b.account(g));
             rows.append(&mut b.left);
         }
+        shown(r).for_each(|s| b.note_prio(s, r.ts));
         match r.kind {
             RowKind::Switch => rows.push(b.switch(r)),
             RowKind::Waking => {
@@ -112,6 +126,9 @@ pub fn rebuild(t: &Trace, k: &Release) -> Trace {
         }
         b.heard[r.cpu.ix()] = r.ts;
         rows.append(&mut b.left);
+        for (pid, prio) in changes.remove(&i).into_iter().flatten() {
+            b.will_change(pid, prio, r.ts);
+        }
     }
     rows.sort_by_key(|r| r.ts);
     // What the other rows say about the call chain of a move.
@@ -130,7 +147,59 @@ pub fn rebuild(t: &Trace, k: &Release) -> Trace {
     }
 }
 
+/// The task of `r` is switched from as it called `sched_yield`.
+fn yields(t: &Trace, r: &Row) -> bool {
+    t.yields(r) || r.kind == RowKind::Switch && r.due == Some(false)
+}
+
+/// The tasks that `r` shows with their priority.
+fn shown(r: &Row) -> impl Iterator<Item = &Side> {
+    use RowKind::{Migrate, Switch, Wakeup, WakeupNew, Waking};
+    let tells = matches!(r.kind, Switch | Waking | Wakeup | WakeupNew | Migrate);
+    [Some(&r.p), r.n.as_ref()].into_iter().flatten().filter(move |s| tells && s.pid != 0)
+}
+
+/// By row: tasks that are seen next with another priority than in that row, and which.
+fn changes(t: &Trace) -> BTreeMap<usize, Vec<(i64, i64)>> {
+    let mut next = BTreeMap::new();
+    let mut changes: BTreeMap<usize, Vec<(i64, i64)>> = BTreeMap::new();
+    for (i, r) in t.rows.iter().enumerate().rev() {
+        for s in shown(r) {
+            if let Some(prio) = next.insert(s.pid, s.prio).filter(|&prio| prio != s.prio) {
+                changes.entry(i).or_default().push((s.pid, prio));
+            }
+        }
+    }
+    changes
+}
+
 impl Rebuilder<'_> {
+    /// The task of `s` is seen with this priority.
+    fn note_prio(&mut self, s: &Side, now: u64) {
+        self.changing.remove(&s.pid);
+        let Some(before) = self.prios.insert(s.pid, s.prio).filter(|&p| p != s.prio) else {
+            return;
+        };
+        if let Some(&c) = self.on.get(&s.pid) {
+            self.cpus[c].update(now, &self.tuning);
+            self.cpus[c].has_changed(s.pid, s.prio, &self.tuning);
+        } else if let Some(slept) = self.asleep.get_mut(&s.pid) {
+            slept.3 = self.tuning.reweighted(slept.3, before, s.prio);
+        }
+        self.averages.has_changed(s.pid, s.prio, now);
+    }
+
+    /// See [`changes`].
+    fn will_change(&mut self, pid: i64, prio: i64, now: u64) {
+        let Some(&before) = self.prios.get(&pid) else { return };
+        self.changing.insert(pid);
+        if let Some(&c) = self.on.get(&pid) {
+            self.cpus[c].update(now, &self.tuning);
+            self.cpus[c].will_change(pid);
+        }
+        self.averages.will_change(pid, before, prio, now);
+    }
+
     /// A row with nothing but plain columns.
     pub(super) fn plain(&self, r: &Row, at: usize) -> Row {
         let (nr_running, nr_more) = self.cpus[at].nr_running();
@@ -211,6 +280,10 @@ impl Rebuilder<'_> {
         if r.p.is_fair() && !self.on.contains_key(&r.p.pid) {
             self.averages.enter(r.p.pid, r.p.prio, c, r.ts);
         }
+        let yields = stays && yields(self.t, r);
+        if yields {
+            self.cpus[c].may_yield(r.p.pid, &self.tuning);
+        }
         let t = match r.b & SPECIAL_STATES {
             0 => self.tuning,
             _ => self.tuning.without_delay(),
@@ -219,7 +292,8 @@ impl Rebuilder<'_> {
         let mut p = self.side(c, &r.p);
         p.on_rq = stays || delayed;
         if delayed {
-            self.asleep.insert(r.p.pid, (c, Span::at(0), 0, self.tuning.lag_after_delay()));
+            let lag = self.tuning.lag_after_delay(weight_of(r.p.prio));
+            self.asleep.insert(r.p.pid, (c, Span::at(0), 0, lag));
             self.averages.leave(r.p.pid, true, r.ts);
         } else if r.p.pid != 0 && !stays && !left_early {
             if let Some((v, lag)) = self.cpus[c].leave(r.p.pid, &t) {
@@ -256,6 +330,7 @@ impl Rebuilder<'_> {
         let next = self.side(c, &n);
         // Both sides tell how many were queued with the task switched from.
         (row.p, row.n) = (p, Some(next));
+        row.due = yields.then_some(false);
         row
     }
 
@@ -270,7 +345,9 @@ impl Rebuilder<'_> {
         f.update(now, &self.tuning);
         f.settle(pid);
         let lag = match f.delay(pid, &self.tuning) {
-            true => self.tuning.lag_after_delay(),
+            true => {
+                self.tuning.lag_after_delay(weight_of(self.prios.get(&pid).copied().unwrap_or(120)))
+            }
             false => f.leave(pid, &self.tuning).map_or(Span::at(0), |left| left.1),
         };
         self.asleep.insert(pid, (c, Span::at(0), f.drift, lag));
@@ -308,7 +385,8 @@ impl Rebuilder<'_> {
         let c = *self.on.get(&ran.pid)?;
         let f = &mut self.cpus[c];
         let mut before = f.side(ran.pid, 120, &self.tuning);
-        let known = !self.tuning.is_eevdf() || f.knows_deadline(ran.pid);
+        let changing = self.changing.contains(&ran.pid);
+        let known = !changing && (!self.tuning.is_eevdf() || f.knows_deadline(ran.pid));
         match ran.vruntime {
             Some(v) if !self.tuning.is_eevdf() => f.account(ran.pid, v as i64, g.ts, &self.tuning),
             _ if self.tuning.is_eevdf() && f.ran(ran.pid, ran.runtime, g.ts, &self.tuning) => {
@@ -318,6 +396,10 @@ impl Rebuilder<'_> {
             _ => {}
         }
         let f = &mut self.cpus[c];
+        let own = g.flags.is_none_or(|f| !f.interrupt) && f.runs(ran.pid);
+        if own && self.yielders.contains(&ran.pid) {
+            f.may_yield(ran.pid, &self.tuning);
+        }
         let tick = g.tick.filter(|_| c == g.cpu.ix() && f.runs(ran.pid));
         if !f.is_queued(ran.pid) || tick.or(ran.vruntime.map(|_| None)).is_none() {
             return None;

@@ -385,7 +385,11 @@ impl Trace {
     }
     /// The task of `r` is switched from as it called `sched_yield`.
     pub fn yields(&self, r: &Row) -> bool {
-        let called = || self.stack(r).iter().any(|f| f.contains("sched_yield"));
+        // A plain trace: nobody had asked ([`super::answers`]).
+        let called = || {
+            let shown = self.stack(r).iter().any(|f| f.contains("sched_yield"));
+            shown || r.due == Some(false)
+        };
         r.kind == RowKind::Switch && r.p.is_fair() && r.p.on_rq && called()
     }
     /// The task of `r` is switched from for the last time. A state that was rebuilt does not tell.
