@@ -94,8 +94,8 @@ impl Run {
         self.f.ses[se.ix()].avg.last_update_time = Ns::ZERO;
     }
 
-    /// `reweight_task`: what it has run counts by its new weight. Of a sleeper the kernel takes it as
-    /// it stood when that was last brought up to date: more than what is left.
+    /// `reweight_task`: what it has run counts by its new weight. Of a sleeper the kernel takes it
+    /// as it stood when that was last brought up to date: more than what is left.
     fn reweight(&mut self, k: &Release, se: SeId, weight: u32, now: Ns) {
         let e = &self.f.ses[se.ix()];
         let (queued, attached) = (e.on_rq, e.avg.last_update_time != Ns::ZERO);
@@ -226,8 +226,8 @@ impl<'a> Averages<'a> {
         }
     }
 
-    /// The weight of `pid`, `old`, becomes that of `new` before it is next seen: lower in one run and
-    /// higher in the other until then. Without a weight: it is real-time.
+    /// The priority of `pid`, `old`, becomes `new` before it is next seen: the lower weight counts
+    /// in one run and the higher in the other until then. Real-time: it has none.
     pub fn will_change(&mut self, pid: i64, old: i64, new: i64, now: u64) {
         let of = |prio: i64| (prio >= 100).then(|| weight_of(prio)).unwrap_or_default();
         let (lo, hi) = (of(old).min(of(new)), of(old).max(of(new)));

@@ -224,7 +224,8 @@ mod tests {
         (Trace { rows: vec![r], nr_cpus: 1, ..Trace::default() }, s)
     }
 
-    /// (Almost) half the way to 1024 in 32 ms while a task runs, half of it left in 32 ms while none does.
+    /// A little over half the way to 1024 in 32 ms while a task runs, a little under half of it
+    /// left in 32 ms while none does.
     #[test]
     fn it_grows_while_a_task_runs_and_falls_while_none_does() {
         let (t, busy) = recorded(512);
@@ -235,8 +236,8 @@ mod tests {
         assert_eq!(u.at(Cpu(0), &idle, 32 * MS, 32 * MS), (255, 512));
     }
 
-    /// 7 runs for half a segment, 512 units, and sleeps; what it adds is 512 · 1024 / 46718 = 11.2 at
-    /// the most. An update that shows 510 has added it.
+    /// 7 runs for half a segment, 512 units, and sleeps; what it adds is 512 · 1024 / 46718 = 11.2
+    /// at the most. An update that shows 510 has added it.
     #[test]
     fn what_ran_in_a_segment_that_has_not_ended_is_added_later() {
         let (mut t, mut idle) = recorded(512);

@@ -42,8 +42,8 @@ pub fn decay_load(val: u64, n: u64) -> u64 {
 /// Nanoseconds of a segment.
 pub const SEGMENT_NS: u64 = 1 << 20;
 
-/// An average `ns` later, if whatever it is of has stood at `level` since, cut to a whole number and
-/// rounded up: full segments count.
+/// An average `ns` later, if whatever it is of has stood at `level` since, cut to a whole number
+/// and rounded up: full segments count.
 pub fn average_after(avg: u64, level: u64, ns: u64) -> (u64, u64) {
     let segments = ns / SEGMENT_NS;
     if segments == 0 {
