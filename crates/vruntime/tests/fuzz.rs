@@ -11,7 +11,7 @@ use vruntime::formats::lost::Lost;
 use vruntime::formats::machine_file::builtin_machine;
 use vruntime::formats::read;
 use vruntime::formats::write::{Origin, TraceFormat, write_trace};
-use vruntime::machine::{Arch, Topology};
+use vruntime::machine::Topology;
 use vruntime::measure::{timeline_causes, timeline_stats};
 use vruntime::trace_check::{Given, trace_check};
 

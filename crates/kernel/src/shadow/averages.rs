@@ -229,15 +229,14 @@ impl<'a> Averages<'a> {
     /// The priority of `pid`, `old`, becomes `new` before it is next seen: the lower weight counts
     /// in one run and the higher in the other until then. Real-time: it has none.
     pub fn will_change(&mut self, pid: i64, old: i64, new: i64, now: u64) {
-        let of = |prio: i64| (prio >= 100).then(|| weight_of(prio)).unwrap_or_default();
+        let of = |prio: i64| if prio >= 100 { weight_of(prio) } else { 0 };
         let (lo, hi) = (of(old).min(of(new)), of(old).max(of(new)));
         self.reweight(pid, [lo, hi], now);
     }
 
     /// `pid` is seen to have `prio`.
     pub fn has_changed(&mut self, pid: i64, prio: i64, now: u64) {
-        let w = if prio >= 100 { weight_of(prio) } else { 0 };
-        self.reweight(pid, [w, w], now);
+        self.will_change(pid, prio, prio, now);
     }
 
     /// Zero: it leaves the fair class, and comes back when it is next seen there.
