@@ -16,31 +16,40 @@
 use crate::record::GroupProgress;
 use vruntime_base::Ns;
 
-/// The time from `start` to the end of the last group after the `window`; `most` is the factor by
-/// which tasks that wait for nobody are faster. `None` if a group that is left made no progress.
-pub fn extrapolate(groups: &[GroupProgress], start: Ns, window: (Ns, Ns), most: f64) -> Option<Ns> {
-    let made = |g: &GroupProgress| g.at_window_end - g.at_window_start;
+/// The time from `start` to the end of the last group after the `window`, in which tasks ran and
+/// waited for so long. `None` if a group that is left made no progress.
+pub fn extrapolate(
+    groups: &[GroupProgress],
+    start: Ns,
+    window: (Ns, Ns),
+    ran: Ns,
+    waited: Ns,
+) -> Option<Ns> {
+    let made = |g: &GroupProgress| u128::from(g.at_window_end - g.at_window_start);
     let mut left: Vec<&GroupProgress> = groups.iter().filter(|g| g.finished_at.is_none()).collect();
     if groups.is_empty() || left.iter().any(|g| made(g) == 0) {
         return None;
     }
-    // In windows, at the window's own rate.
-    let needs = |g: &GroupProgress| (g.goal - g.at_window_end) as f64 / made(g) as f64;
-    left.sort_by(|a, b| needs(a).total_cmp(&needs(b)));
-    let all: u64 = groups.iter().map(made).sum();
-    let mut rest: u64 = left.iter().map(|g| made(g)).sum();
-    let (mut windows, mut through) = (0.0, 0.0);
+    if left.is_empty() {
+        return groups.iter().filter_map(|g| g.finished_at).max().map(|end| end - start);
+    }
+    // Lengths of time at the window's own rate, in ns.
+    let (from, to) = window;
+    let span = u128::from((to - from).0);
+    let needs = |g: &GroupProgress| u128::from(g.goal - g.at_window_end) * span / made(g);
+    left.sort_by_key(|g| needs(g));
+    let all: u128 = groups.iter().map(made).sum();
+    let mut rest: u128 = left.iter().map(|g| made(g)).sum();
+    let (ran, able) = (u128::from(ran.0.max(1)), u128::from((ran + waited).0.max(1)));
+    let (mut takes, mut through) = (0, 0);
     for g in left {
-        let faster = (all as f64 / rest as f64).min(most);
-        windows += (needs(g) - through) / faster;
+        let part = needs(g) - through;
+        // Faster by all / rest or by able / ran, whichever is less.
+        takes += (part * rest / all).max(part * ran / able);
         through = needs(g);
         rest -= made(g);
     }
-    let (from, to) = window;
-    let last_known = groups.iter().filter_map(|g| g.finished_at).max().unwrap_or(start);
-    let end =
-        if windows > 0.0 { to + Ns(((to - from).0 as f64 * windows) as u64) } else { last_known };
-    Some(end.saturating_sub(start))
+    Some((to + Ns(takes as u64)).saturating_sub(start))
 }
 
 #[cfg(test)]
@@ -59,7 +68,7 @@ mod tests {
     #[test]
     fn with_cpus_for_all_the_slowest_group_decides() {
         let groups = [group(1000, 100, 200), group(1200, 0, 200)];
-        let got = extrapolate(&groups, MS(0), (MS(100), MS(200)), 1.0);
+        let got = extrapolate(&groups, MS(0), (MS(100), MS(200)), MS(100), MS(0));
         assert_eq!(got, Some(MS(200 + 800)));
     }
 
@@ -68,17 +77,18 @@ mod tests {
     fn one_cpu_does_all_the_work_in_any_case() {
         let groups = [group(130, 0, 30), group(110, 0, 10)];
         let window = (Ns::ZERO, MS(1000));
-        let got = extrapolate(&groups, MS(0), window, 4.0).unwrap();
+        let got = extrapolate(&groups, MS(0), window, MS(1000), MS(3000)).unwrap();
         assert!(got.0.abs_diff(MS(1000 + 5000).0) < 10, "{got}");
         // Half of the wait remains: the last group is twice as fast as it was, 20 a second.
-        let got = extrapolate(&groups, MS(0), window, 2.0).unwrap();
+        let got = extrapolate(&groups, MS(0), window, MS(1000), MS(1000)).unwrap();
         assert!(got.0.abs_diff(MS(1000 + 3333 + 3333).0 + 666_666) < 10, "{got}");
     }
 
     #[test]
     fn a_group_without_progress_tells_nothing() {
-        assert_eq!(extrapolate(&[group(10, 3, 3)], MS(0), (MS(1), MS(2)), 1.0), None);
+        let window = (MS(1), MS(2));
+        assert_eq!(extrapolate(&[group(10, 3, 3)], MS(0), window, MS(1), MS(0)), None);
         let done = GroupProgress { finished_at: Some(MS(2)), ..group(3, 3, 3) };
-        assert_eq!(extrapolate(&[done], MS(0), (MS(1), MS(2)), 1.0), Some(MS(2)));
+        assert_eq!(extrapolate(&[done], MS(0), window, MS(1), MS(0)), Some(MS(2)));
     }
 }

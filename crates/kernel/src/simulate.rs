@@ -226,9 +226,8 @@ impl Sim {
         let time = match (s.mark_start, s.mark_stop) {
             (Some(a), Some(b)) => Some(b - a),
             (Some(a), None) if matches!(spec.sampling, Sampling::Window { .. }) => {
-                let ran = s.counters().since(&w.count).task_clock_ns;
-                let faster = 1.0 + s.sched_delay.sum().0 as f64 / ran.max(1) as f64;
-                extrapolate(&groups, a, (w.at, end), faster)
+                let ran = Ns(s.counters().since(&w.count).task_clock_ns);
+                extrapolate(&groups, a, (w.at, end), ran, s.sched_delay.sum())
             }
             _ => None,
         };

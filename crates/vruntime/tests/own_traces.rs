@@ -70,7 +70,7 @@ fn a_large_run_is_judged_right_with_few_exceptions() {
 }
 
 /// Long queues from the first fork on: much is not known, what is called determined is right. On
-/// eight CPUs three in a thousand may differ, for the reason above.
+/// eight CPUs three in a thousand, or one of a few, may differ, for the reason above.
 #[test]
 fn what_is_called_determined_of_a_crowd_is_right() {
     for kernel in KERNELS {
@@ -82,7 +82,8 @@ fn what_is_called_determined_of_a_crowd_is_right() {
                 let k = report.kind_from(kind, "reconstructed").unwrap();
                 determined += k.determined;
                 let wrong = k.determined - k.agree;
-                assert!(wrong * 1000 <= k.determined * most, "{kernel}: {}", report.text());
+                let few = (k.determined * most).div_ceil(1000);
+                assert!(wrong <= few, "{kernel}: {}", report.text());
             }
             assert!(determined > 100, "{kernel}: {}", report.text());
             for kind in ["migration", "migration_tasks"] {

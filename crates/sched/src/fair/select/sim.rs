@@ -240,6 +240,7 @@ mod tests {
             node_distance: vec![vec![10]],
         });
         let mut machine = machine(spec, Arch::X86, 10);
+        machine.costs.idle_test = 2_000;
         let mut sh = shared(&machine.topo, v6_1());
         sh.domains.shared[0].nr_idle_scan = 4;
         let (waker, p) = (TaskId(4), TaskId(5));
@@ -267,15 +268,15 @@ mod tests {
 
     #[test]
     fn an_idle_prev_costs_its_line() {
-        // select_base, wake_affine, the line of CPU 1.
+        // select_base, wake_affine, the lines of CPU 1: two transfers.
         let (found, cost, _) = wake(|_, _| ());
-        assert_eq!((found.cpu, found.rule.name, cost), (Cpu(1), "target idle", 30));
+        assert_eq!((found.cpu, found.rule.name, cost), (Cpu(1), "target idle", 40));
     }
 
     #[test]
     fn a_scan_costs_each_cpu_it_examines() {
-        // Prev is busy. Lines of 1, of the loads of 1 (0 is local), of LlcShared (local), 2 and 3;
-        // base, wake_affine, two CPUs examined.
+        // Prev is busy. Lines of 1, 2 and 3, two transfers each; of the loads of 1 (0 is local), of
+        // LlcShared (local); base, wake_affine, two CPUs examined.
         let (found, cost, recent) = wake(|cx, _| {
             for c in [1, 2] {
                 cx.sh.rqs[c].curr = TaskId(99);
@@ -284,7 +285,7 @@ mod tests {
             cx.sh.loads[0].load_avg = 2000;
         });
         assert_eq!((found.cpu, found.rule.name), (Cpu(3), "idle CPU in scan"));
-        assert_eq!(cost, 10 + 10 + 2 * 10 + 4 * 10);
+        assert_eq!(cost, 10 + 10 + 2 * 10 + 3 * 20 + 10);
         assert_eq!(recent, Cpu(1));
     }
 
