@@ -5,8 +5,8 @@
 //! last group's end is the benchmark's.
 //! *Source.* hackbench's own: it ends with its slowest group.
 //! *Equations.* r = messages of a group in the window / its length; R = that of all groups. While
-//! the groups of a set S are left, each of them goes at s · r, s = min(R / Σ_S r, 1 + w / t): w time
-//! that tasks of the window waited on a run queue, t time that they ran.
+//! the groups of a set S are left, each of them goes at s · r, s = min(R / Σ_S r, 1 + w / t): in
+//! the window tasks waited for w on a run queue and ran for t.
 //! *Departures.* D1: all messages take the same CPU time. D2: whoever does not wait for a CPU gains
 //! nothing by a free one. D3: the window's rates are taken for those of the whole run.
 //! *Example.* One CPU, two groups with 100 messages left: one made 30, the other 10 in 1 s. After

@@ -8,7 +8,7 @@
 //! **Equations.** The interval doubles on "balanced" (not newidle) while below its maximum (512 ms
 //! if all is pinned); otherwise it returns to its minimum.
 //! **Departures.** D1: an active balance is for tasks that fail to move only; no capacity reasons.
-//! D2: `rd->overload` is written when it changes; before 6.12 each pass of the top domain stores it.
+//! D2: `rd->overload` is written when it changes; before 6.12 each pass over the top domain does.
 //! **Example.** Two idle-scanning CPUs, one queue of two: the first locks it, takes one, lets go,
 //! enters it at home; the second finds one left and takes none.
 
