@@ -120,9 +120,6 @@ pub struct CpuSim {
     pub mutex: ChannelId,
     /// The pipe for whose mutex its task spins (level 0, interrupts on); NONE if none.
     pub spin: ChannelId,
-    /// The run queue whose lock it waits for on the current level, with interrupts off; NONE if
-    /// none.
-    pub rq_wait: Cpu,
     /// Next CPU in the queue of spinners.
     pub spin_next: Cpu,
     /// By level: what acts next.
@@ -219,7 +216,6 @@ impl CpuSim {
             user_to: Ns::ZERO,
             func: Func::User,
             lock: (Cpu::NONE, Under::Schedule),
-            rq_wait: Cpu::NONE,
             rq_wait_since: Ns::ZERO,
             spin: ChannelId::NONE,
             spin_since: Ns::ZERO,
@@ -289,6 +285,11 @@ impl CpuSim {
     pub fn is_stopped(&self) -> bool {
         self.level == 0 && matches!(self.frames[0], Frame::Idle)
     }
+    /// It waits for the lock of a run queue.
+    #[inline(always)]
+    pub fn waits_for_lock(&self) -> bool {
+        matches!(self.frames[usize::from(self.level)], Frame::Locked)
+    }
     /// Time that is booked but lies after `now`: the rest of the operations of all levels.
     pub fn planned(&self, now: Ns) -> Ns {
         let mut sum = Ns::ZERO;
@@ -296,7 +297,7 @@ impl CpuSim {
         if self.is_stopped() {
             return self.idle_booked.saturating_sub(now);
         }
-        if self.rq_wait.is_some() {
+        if self.waits_for_lock() {
             // All that came before the wait is done.
         } else if self.level == 0 && self.spin.is_some() {
             sum += self.spin_since.saturating_sub(now);

@@ -245,7 +245,7 @@ impl Sim {
             let d = t.saturating_sub(cpu.idle_booked);
             cpu.idle_booked = t.max(cpu.idle_booked);
             self.sh.ledger.book(c, Func::Idle, Resource::None, d);
-        } else if cpu.rq_wait.is_some() {
+        } else if cpu.waits_for_lock() {
             let d = t.saturating_sub(cpu.rq_wait_since);
             cpu.rq_wait_since = t.max(cpu.rq_wait_since);
             self.sh.ledger.book(c, Func::RqLock, Resource::RqLock, d);

@@ -95,17 +95,14 @@ impl Sim {
             }
             Request::Wait { grant_at } => {
                 self.plan(c, grant_at.unwrap_or(Ns::NEVER), Frame::Locked);
-                let cpu = &mut self.cpus[c.ix()];
-                cpu.rq_wait = rq;
-                cpu.rq_wait_since = self.now;
+                self.cpus[c.ix()].rq_wait_since = self.now;
             }
         }
     }
 
     /// The lock that `c` waited for is granted now.
     pub(crate) fn locked(&mut self, c: Cpu) {
-        let cpu = &mut self.cpus[c.ix()];
-        cpu.rq_wait = Cpu::NONE;
+        let cpu = &self.cpus[c.ix()];
         let (rq, under) = cpu.lock;
         let waited = self.now - cpu.rq_wait_since;
         self.rq_locks[rq.ix()].granted(&mut self.rq_queue, c, self.now);

@@ -56,7 +56,7 @@ impl Sim {
             self.change_speed_of_interrupted(c, old, slowdown);
             return;
         }
-        if cpu.op_end >= Ns::NEVER || cpu.op_end <= now || cpu.rq_wait.is_some() {
+        if cpu.op_end >= Ns::NEVER || cpu.op_end <= now {
             return;
         }
         // What is done with interrupts off (a switch under the run queue lock) keeps its time.

@@ -101,9 +101,7 @@ impl MachineSpec {
             return Err(SpecError::new("mhz", self.mhz, format!("1 … {MAX_MHZ}")));
         }
         for (what, text) in [("name", &self.name), ("description", &self.description)] {
-            if text.contains(char::is_control) {
-                return Err(SpecError::new(what, format!("{text:?}"), "no control character"));
-            }
+            printable(what, text)?;
         }
         self.costs.check()?;
         self.path_permille.check("path_permille")?;
@@ -140,6 +138,14 @@ impl MachineSpec {
     }
 }
 
+/// Reports print `text` as it is.
+fn printable(what: &str, text: &str) -> Result<(), SpecError> {
+    match text.contains(char::is_control) {
+        true => Err(SpecError::new(what, format!("{text:?}"), "no control character")),
+        false => Ok(()),
+    }
+}
+
 /// Each idle state has a name of its own and pays later than the one before.
 fn check_order(states: &[IdleSpec]) -> Result<(), SpecError> {
     for (i, state) in states.iter().enumerate() {
@@ -147,13 +153,7 @@ fn check_order(states: &[IdleSpec]) -> Result<(), SpecError> {
         if state.name.is_empty() || states[..i].iter().any(|s| s.name == state.name) {
             return Err(SpecError::new("idle", format!("`{}`", state.name), "a name not used yet"));
         }
-        if state.name.contains(char::is_control) {
-            return Err(SpecError::new(
-                "idle",
-                format!("{:?}", state.name),
-                "no control character",
-            ));
-        }
+        printable("idle", &state.name)?;
         let before = i.checked_sub(1).map_or(0, |b| states[b].target_residency_ns);
         if state.target_residency_ns < before {
             let found = format!("target_residency_ns = {}", state.target_residency_ns);

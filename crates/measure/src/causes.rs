@@ -11,9 +11,15 @@ use std::collections::BTreeMap;
 use vruntime_base::{Category, Func, Resource};
 use vruntime_kernel::record::RunRecord;
 
-/// Counts by name, one column per kernel, in order of name. In JSON: name → counts.
+/// Figures by name, one column per kernel, in order of name. In JSON: name → figures.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct CauseTable(pub Vec<(&'static str, Vec<u64>)>);
+pub struct Table<T>(pub Vec<(&'static str, Vec<T>)>);
+
+/// Counts.
+pub type CauseTable = Table<u64>;
+
+/// Rates in the order of a [`CauseTable`]; `None` where nothing is known to count per.
+pub type RateTable = Table<Option<f64>>;
 
 /// The three kinds of cause. Counts are sums over the seeds of a kernel.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize)]
@@ -35,11 +41,6 @@ pub enum Per {
     /// A second of the measured window.
     Second,
 }
-
-/// Rates in the order of a [`CauseTable`]; `None` where nothing is known to count per. In JSON:
-/// name → rates.
-#[derive(Clone, Debug, PartialEq)]
-pub struct RateTable(pub Vec<(&'static str, Vec<Option<f64>>)>);
 
 /// How often each cause was: means over the seeds of a kernel.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
@@ -93,7 +94,7 @@ impl CauseTable {
                 rows[i].1[k] += n;
             }
         }
-        CauseTable(rows)
+        Table(rows)
     }
     /// Sum of each column, for `columns` kernels.
     pub fn totals(&self, columns: usize) -> Vec<u64> {
@@ -111,7 +112,7 @@ impl CauseTables {
                     rows.entry(name).or_insert_with(|| vec![0; columns.len()])[k] = counts[0];
                 }
             }
-            CauseTable(rows.into_iter().collect())
+            Table(rows.into_iter().collect())
         };
         CauseTables {
             switches: of(|t| &t.switches),
@@ -148,7 +149,7 @@ impl CauseRates {
         let table = |pick: Pick| {
             let names = CauseTable::of(kernels, pick).0.into_iter().map(|row| row.0);
             let row = |name| (name, kernels.iter().map(|runs| column(runs, pick, name)).collect());
-            RateTable(names.map(row).collect())
+            Table(names.map(row).collect())
         };
         CauseRates {
             per,
@@ -163,7 +164,7 @@ impl CauseRates {
         let table = |counts: &CauseTable| {
             let rate = |(&n, &ns): (&u64, &u64)| ratio(n as f64, ns as f64 / 1e9);
             let row = |counts: &[u64]| counts.iter().zip(span_ns).map(rate).collect();
-            RateTable(counts.0.iter().map(|(name, counts)| (*name, row(counts))).collect())
+            Table(counts.0.iter().map(|(name, counts)| (*name, row(counts))).collect())
         };
         CauseRates {
             per: Per::Second,
@@ -206,21 +207,11 @@ impl CpuTime {
     }
 }
 
-impl Serialize for CauseTable {
+impl<T: Serialize> Serialize for Table<T> {
     fn serialize<S: Serializer>(&self, s: S) -> Result<S::Ok, S::Error> {
         let mut map = s.serialize_map(Some(self.0.len()))?;
-        for (name, counts) in &self.0 {
-            map.serialize_entry(name, counts)?;
-        }
-        map.end()
-    }
-}
-
-impl Serialize for RateTable {
-    fn serialize<S: Serializer>(&self, s: S) -> Result<S::Ok, S::Error> {
-        let mut map = s.serialize_map(Some(self.0.len()))?;
-        for (name, rates) in &self.0 {
-            map.serialize_entry(name, rates)?;
+        for (name, figures) in &self.0 {
+            map.serialize_entry(name, figures)?;
         }
         map.end()
     }

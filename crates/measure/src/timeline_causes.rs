@@ -11,7 +11,7 @@
 //! *Example.* CPU 1 runs A; B is woken there; then A, still runnable, gives way to B: `preempted,
 //! a task was woken here`. Had nobody been woken it would be `slice ended or sched_yield`.
 
-use crate::causes::{CauseTable, CauseTables};
+use crate::causes::{CauseTables, Table};
 use crate::wakings::events;
 use std::collections::BTreeMap;
 use vruntime_base::{Event, EventKind, TaskId, Timeline};
@@ -183,9 +183,8 @@ impl<'a> Judge<'a> {
         for cpu in 0..self.cpus.len() {
             self.settle(cpu as u32, false);
         }
-        let table = |counts: Counts| {
-            CauseTable(counts.into_iter().map(|(name, n)| (name, vec![n])).collect())
-        };
+        let table =
+            |counts: Counts| Table(counts.into_iter().map(|(name, n)| (name, vec![n])).collect());
         CauseTables {
             switches: table(self.switches),
             placements: table(self.placements),

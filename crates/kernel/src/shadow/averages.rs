@@ -15,7 +15,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use vruntime_base::{Cpu, Ns, TaskId};
 use vruntime_sched::fair::load::estimate_update;
 use vruntime_sched::fair::pelt::{decay_load, divider};
-use vruntime_sched::fair::{CfsId, Entity, Fair, SchedAvg, SeId, weight};
+use vruntime_sched::fair::weight::weight_of_prio;
+use vruntime_sched::fair::{CfsId, Entity, Fair, SchedAvg, SeId};
 use vruntime_sched::release::Release;
 use vruntime_sched::task::{Task, TgId};
 
@@ -40,10 +41,6 @@ pub struct Averages<'a> {
     at: BTreeMap<i64, usize>,
     /// Upper run: tasks that may be in delayed dequeue.
     delayed: BTreeSet<i64>,
-}
-
-fn weight_of(prio: i64) -> u32 {
-    weight::task_weight((prio - 120).clamp(-20, 19) as i8, false).0
 }
 
 fn ends(a: u64, b: u64) -> (u64, u64) {
@@ -158,7 +155,7 @@ impl<'a> Averages<'a> {
     }
 
     fn add(&mut self, pid: i64, prio: i64, c: usize) -> SeId {
-        let w = weight_of(prio);
+        let w = weight_of_prio(prio);
         let mut id = SeId::NONE;
         for r in &mut self.runs {
             id = r.f.new_entity(TaskId(0), TgId(0), Cpu::from_ix(c));
@@ -229,7 +226,7 @@ impl<'a> Averages<'a> {
     /// The priority of `pid`, `old`, becomes `new` before it is next seen: the lower weight counts
     /// in one run and the higher in the other until then. Real-time: it has none.
     pub fn will_change(&mut self, pid: i64, old: i64, new: i64, now: u64) {
-        let of = |prio: i64| if prio >= 100 { weight_of(prio) } else { 0 };
+        let of = |prio: i64| if prio >= 100 { weight_of_prio(prio) } else { 0 };
         let (lo, hi) = (of(old).min(of(new)), of(old).max(of(new)));
         self.reweight(pid, [lo, hi], now);
     }

@@ -167,9 +167,7 @@ mod tests {
         let stacks = vec![vec!["set_task_cpu".to_owned(), "load_balance".to_owned()]];
         let t = Trace { nr_cpus: 2, stacks, ..Trace::default() };
         let mut l = Lists::new(2, 32);
-        for pid in [1, 2, 3] {
-            l.apply(&t, &row(RowKind::Wakeup, pid));
-        }
+        enter(&mut l, &t, &[1, 2, 3]);
         l.apply(&t, &pick(1));
         assert_eq!(l.cpus[0], [2, 3, 1]);
         let mut take = row(RowKind::Migrate, 3);
@@ -185,15 +183,23 @@ mod tests {
         let stacks = vec![vec!["set_task_cpu".to_owned(), "load_balance".to_owned()]];
         let t = Trace { nr_cpus: 2, stacks, ..Trace::default() };
         let mut l = Lists::new(2, 32);
-        for pid in [1, 2] {
-            l.apply(&t, &row(RowKind::Wakeup, pid));
-        }
+        enter(&mut l, &t, &[1, 2]);
         for pid in [1, 2] {
             let mut take = row(RowKind::Migrate, pid);
             (take.a, take.b, take.stack) = (0, 1, Some(0));
             l.apply(&t, &take);
         }
         assert_eq!(l.cpus[1], [2, 1]);
+    }
+
+    fn enter(l: &mut Lists, t: &Trace, pids: &[i64]) {
+        pids.iter().for_each(|&pid| l.apply(t, &row(RowKind::Wakeup, pid)));
+    }
+
+    fn sleep(pid: i64) -> Row {
+        let mut r = row(RowKind::Switch, pid);
+        r.p.on_rq = false;
+        r
     }
 
     fn order(l: &Lists) -> Option<Vec<i64>> {
@@ -216,12 +222,8 @@ mod tests {
     fn the_place_of_who_may_have_been_delayed_is_not_known() {
         let t = Trace { nr_cpus: 1, ..Trace::default() };
         let mut l = Lists::new(1, 32);
-        for pid in [1, 2] {
-            l.apply(&t, &row(RowKind::Wakeup, pid));
-        }
-        let mut sleeps = row(RowKind::Switch, 1);
-        sleeps.p.on_rq = false;
-        l.apply(&t, &sleeps);
+        enter(&mut l, &t, &[1, 2]);
+        l.apply(&t, &sleep(1));
         assert_eq!(order(&l), Some(vec![2]));
         l.apply(&t, &Row { b: MAY_STAY, ..row(RowKind::SelectRq, 1) });
         assert_eq!(order(&l), Some(vec![2]));
@@ -236,16 +238,12 @@ mod tests {
     fn the_order_of_a_long_list_is_not_known_until_its_tasks_enter_anew() {
         let t = Trace { nr_cpus: 1, ..Trace::default() };
         let mut l = Lists::new(1, 2);
-        for pid in [1, 2] {
-            l.apply(&t, &row(RowKind::Wakeup, pid));
-        }
+        enter(&mut l, &t, &[1, 2]);
         assert_eq!(order(&l), Some(vec![1, 2]));
         l.apply(&t, &row(RowKind::Wakeup, 3));
         assert_eq!(order(&l), None);
         for pid in [2, 3] {
-            let mut sleeps = row(RowKind::Switch, pid);
-            sleeps.p.on_rq = false;
-            l.apply(&t, &sleeps);
+            l.apply(&t, &sleep(pid));
         }
         l.apply(&t, &row(RowKind::Wakeup, 4));
         assert_eq!(order(&l), None);

@@ -94,17 +94,8 @@ impl Loads {
                 (lo, hi) = (lo.min(l), hi.max(h));
             }
         }
-        let (out, joined) = self.moved(c, last.ts, to);
+        let (out, joined) = moved(&self.moves[c.ix()], last.ts, to);
         Some((lo.saturating_sub(out), hi + joined))
-    }
-
-    /// Load that may have left `c` in `from ..= to`, and that may have joined.
-    fn moved(&self, c: Cpu, from: u64, to: u64) -> (u64, u64) {
-        let all = self.moves[c.ix()].iter().filter(|m| (from..=to).contains(&m.0));
-        all.fold((0, 0), |(out, joined), &(_, d)| match d {
-            ..0 => (out + d.unsigned_abs(), joined),
-            _ => (out, joined + d as u64),
-        })
     }
 
     /// As [`Loads::at`] for a CPU that has had ticks since it was last seen, the last one `late` ns
@@ -118,7 +109,7 @@ impl Loads {
         let then = average_after(last.load.0, last.weight.0, (to - last.ts).saturating_sub(late));
         let now = average_after(last.load.0, last.weight.0, to - last.ts);
         // What joined or left meanwhile may count already, or not yet.
-        let (out, joined) = self.moved(c, last.ts, to);
+        let (out, joined) = moved(&self.moves[c.ix()], last.ts, to);
         let least = then.0.min(now.0).saturating_sub(out);
         Some((lo.max(least), hi.min(then.1.max(now.1) + joined).max(lo)))
     }
@@ -160,6 +151,15 @@ pub fn updates(t: &Trace, r: &Row) -> bool {
         RowKind::Migrate => !t.in_wakeup(r),
         _ => false,
     }
+}
+
+/// Of `moves` (when, how much, signed): what left in `from ..= to`, and what joined.
+pub fn moved(moves: &[(u64, i64)], from: u64, to: u64) -> (u64, u64) {
+    let all = moves.iter().filter(|m| (from..=to).contains(&m.0));
+    all.fold((0, 0), |(out, joined), &(_, d)| match d {
+        ..0 => (out + d.unsigned_abs(), joined),
+        _ => (out, joined + d as u64),
+    })
 }
 
 #[cfg(test)]

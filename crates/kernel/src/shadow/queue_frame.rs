@@ -15,7 +15,7 @@ use super::trace::Side;
 use super::tuning::Tuning;
 use std::collections::{BTreeMap, BTreeSet};
 use vruntime_sched::fair::eevdf::inflated_lag;
-use vruntime_sched::fair::weight::{self, LOAD_SHIFT};
+use vruntime_sched::fair::weight::{LOAD_SHIFT, weight_of_prio};
 
 /// Time between taking the clock of the queue and writing the row.
 const CLOCK_NS: i64 = 5_000;
@@ -158,7 +158,7 @@ pub struct Frame {
 }
 
 pub(super) fn weight_of(prio: i64) -> u64 {
-    u64::from(weight::task_weight((prio - 120).clamp(-20, 19) as i8, false).0)
+    weight_of_prio(prio).into()
 }
 
 impl Frame {
@@ -546,6 +546,19 @@ impl Frame {
 mod tests {
     use super::*;
 
+    /// 1 and 2 start at the same time on a CPU that was idle before, or may not have been.
+    fn one_and_two(t: &Tuning, was_idle: bool) -> Frame {
+        let mut f = Frame::default();
+        f.update(1, t);
+        if was_idle {
+            f.run(0, 1, t);
+        }
+        for pid in [1, 2] {
+            f.enter(pid, 120, Some((Span::at(0), Span::at(0))), t);
+        }
+        f
+    }
+
     #[test]
     fn what_a_row_says_holds_both_ends() {
         for hi in [0, 1, 2, 7] {
@@ -575,17 +588,7 @@ mod tests {
     fn a_lag_counts_only_those_known() {
         let k = crate::shadow::tests::release("v6.12");
         let t = Tuning::new(&k, 2);
-        let lag = |was_idle: bool| {
-            let mut f = Frame::default();
-            f.update(1, &t);
-            if was_idle {
-                f.run(0, 1, &t);
-            }
-            for pid in [1, 2] {
-                f.enter(pid, 120, Some((Span::at(0), Span::at(0))), &t);
-            }
-            f.leave(1, &t).unwrap().1
-        };
+        let lag = |was_idle| one_and_two(&t, was_idle).leave(1, &t).unwrap().1;
         assert_eq!(lag(true), Span::at(0));
         assert_eq!(lag(false), t.limited(Span::ANY, NICE_0));
     }
@@ -596,12 +599,7 @@ mod tests {
     fn who_is_moved_may_enter_later() {
         for (kernel, by) in [("v6.1", 3_000), ("v6.12", 1_500)] {
             let t = Tuning::new(&crate::shadow::tests::release(kernel), 2);
-            let mut f = Frame::default();
-            f.update(1, &t);
-            f.run(0, 1, &t);
-            for pid in [1, 2] {
-                f.enter(pid, 120, Some((Span::at(0), Span::at(0))), &t);
-            }
+            let mut f = one_and_two(&t, true);
             f.run(1, 1, &t);
             f.enter(3, 120, Some((Span::at(0), Span::at(0))), &t);
             let before = f.ents[&3].v;
@@ -616,12 +614,7 @@ mod tests {
     fn what_yields_or_is_reniced_is_not_known() {
         let k = crate::shadow::tests::release("v6.18.44");
         let t = Tuning::new(&k, 2);
-        let mut f = Frame::default();
-        f.update(1, &t);
-        f.run(0, 1, &t);
-        for pid in [1, 2] {
-            f.enter(pid, 120, Some((Span::at(0), Span::at(0))), &t);
-        }
+        let mut f = one_and_two(&t, true);
         f.run(1, 1, &t);
         let (v, slice) = (f.ents[&1].v, (k.base_slice_ns * k.scaling(2)) as i64);
         f.may_yield(1, &t);

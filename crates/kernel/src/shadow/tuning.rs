@@ -45,9 +45,7 @@ impl Tuning {
             yield_forfeits: k.yield_forfeits,
         }
     }
-}
 
-impl Tuning {
     /// For a task that is not delayed, whatever its lag: it ends, or is stopped.
     pub fn without_delay(&self) -> Tuning {
         Tuning { delays: false, ..*self }

@@ -11,7 +11,7 @@
 //! *Equation.* runnable ≤ load · 1024 / weight of the lightest task.
 //! *From a plain trace.* The values are intervals already, that of runnable time among them.
 
-use super::loads::{Loads, updates};
+use super::loads::{Loads, moved, updates};
 use super::queues::CpuState;
 use super::trace::{RowKind, Side, Trace};
 use vruntime_base::Cpu;
@@ -116,14 +116,8 @@ impl Utilisation {
                 lo = lo.max(grown(last.lo, (to - ts).saturating_sub(late)).0).min(hi);
             }
         }
-        for &(_, d) in self.moves[c.ix()].iter().filter(|m| m.0 >= ts && m.0 <= to) {
-            if d < 0 {
-                lo = lo.saturating_sub(d.unsigned_abs());
-            } else {
-                hi += d as u64;
-            }
-        }
-        (lo, hi)
+        let (out, joined) = moved(&self.moves[c.ix()], ts, to);
+        (lo.saturating_sub(out), hi + joined)
     }
 
     /// What the next update adds to the `util` that was seen on `c` at `ts`: what ran in a segment

@@ -142,14 +142,11 @@ impl Fair {
     #[inline]
     fn entity_lag(&self, mean: VTime, se: SeId) -> i64 {
         let e = &self.ses[se.ix()];
-        let limit = match self.longest_bounds_lag {
-            false => lag_limit(LagLimit::OwnSlice, e.slice, self.tun.tick),
-            true => {
-                let longest = self.max_slice(e.cfs_rq).unwrap_or(e.slice);
-                lag_limit(LagLimit::LongestSlice, longest, self.tun.tick)
-            }
+        let slice = match self.lag_limit {
+            LagLimit::OwnSlice => e.slice,
+            LagLimit::LongestSlice => self.max_slice(e.cfs_rq).unwrap_or(e.slice),
         };
-        let limit = e.virtual_time(limit) as i64;
+        let limit = e.virtual_time(lag_limit(self.lag_limit, slice, self.tun.tick)) as i64;
         mean.since(e.vruntime).clamp(-limit, limit)
     }
 

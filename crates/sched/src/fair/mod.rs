@@ -240,8 +240,8 @@ pub struct Fair {
     pub zero_vruntime: bool,
     /// EEVDF: a virtual time of its own protects the running entity (see the release switch).
     pub vprot: bool,
-    /// EEVDF: the longest slice on the queue bounds a lag (see the release switch).
-    pub longest_bounds_lag: bool,
+    /// EEVDF: what bounds a lag (see the release switch).
+    pub lag_limit: LagLimit,
     /// Tunables of this machine.
     pub tun: Tunables,
     /// SIS_PROP: what a scan for an idle CPU costs the CPU, ns.
@@ -366,7 +366,7 @@ impl Fair {
             eevdf: release.fair == FairKind::Eevdf,
             zero_vruntime: release.zero_vruntime,
             vprot: release.slice_protection == SliceProtection::Vprot,
-            longest_bounds_lag: release.lag_limit == LagLimit::LongestSlice,
+            lag_limit: release.lag_limit,
             tun: Tunables::new(release, nr_cpus),
             avg_scan_cost: vec![0; nr_cpus],
             free_ses: Vec::new(),

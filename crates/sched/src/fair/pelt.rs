@@ -119,7 +119,6 @@ mod tests {
     use super::*;
 
     /// One segment in ns.
-    const SEGMENT: u64 = 1 << 20;
 
     fn run(sa: &mut SchedAvg, ns: u64, on: bool) {
         let now = Ns(sa.last_update_time.0 + ns);
@@ -129,7 +128,7 @@ mod tests {
     }
 
     fn fresh() -> SchedAvg {
-        SchedAvg { last_update_time: Ns(SEGMENT), ..SchedAvg::default() }
+        SchedAvg { last_update_time: Ns(SEGMENT_NS), ..SchedAvg::default() }
     }
 
     #[test]
@@ -165,7 +164,7 @@ mod tests {
         assert!((47_742 - 40..=47_742).contains(&sum), "{sum} after {steps}");
         let mut sa = fresh();
         for _ in 0..1000 {
-            run(&mut sa, SEGMENT, true);
+            run(&mut sa, SEGMENT_NS, true);
         }
         assert!(sa.load_sum <= LOAD_AVG_MAX);
         for avg in [sa.load_avg, u64::from(sa.util_avg), u64::from(sa.runnable_avg)] {
@@ -177,12 +176,12 @@ mod tests {
     fn half_is_reached_after_32_segments_and_lost_after_32_more() {
         let mut sa = fresh();
         for _ in 0..32 {
-            run(&mut sa, SEGMENT, true);
+            run(&mut sa, SEGMENT_NS, true);
         }
         assert!((510..=524).contains(&sa.util_avg), "{}", sa.util_avg);
         let up = sa.util_avg;
         for _ in 0..32 {
-            run(&mut sa, SEGMENT, false);
+            run(&mut sa, SEGMENT_NS, false);
         }
         assert!(sa.util_avg.abs_diff(up / 2) <= 2, "{} of {up}", sa.util_avg);
     }
@@ -191,9 +190,9 @@ mod tests {
     #[test]
     fn steps_do_not_matter_much() {
         let (mut a, mut b) = (fresh(), fresh());
-        run(&mut a, 40 * SEGMENT + 333_000, true);
+        run(&mut a, 40 * SEGMENT_NS + 333_000, true);
         for _ in 0..1000 {
-            run(&mut b, (40 * SEGMENT + 333_000) / 1000, true);
+            run(&mut b, (40 * SEGMENT_NS + 333_000) / 1000, true);
         }
         assert!(a.util_avg.abs_diff(b.util_avg) <= 3, "{} {}", a.util_avg, b.util_avg);
     }
@@ -202,7 +201,7 @@ mod tests {
     #[test]
     fn a_segment_boundary_by_hand() {
         let mut sa = SchedAvg { period_contrib: 1021, load_sum: 1000, ..fresh() };
-        assert!(update_sum(Ns(SEGMENT + 8 * 1024), &mut sa, 1, 1, true));
+        assert!(update_sum(Ns(SEGMENT_NS + 8 * 1024), &mut sa, 1, 1, true));
         // 1000·y = 978, 3·y = 2, MAX − MAX·y − 1024 = 47742 − 46718 − 1024 = 0 + rest 5.
         assert_eq!(decay_load(LOAD_AVG_MAX, 1), 46_718);
         assert_eq!((sa.load_sum, sa.period_contrib), (978 + 2 + 5, 5));

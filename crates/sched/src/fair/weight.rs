@@ -54,6 +54,11 @@ pub fn scale_load_down(w: u64) -> u64 {
     if w == 0 { 0 } else { (w >> LOAD_SHIFT).max(2) }
 }
 
+/// Stored weight of a task of this priority, as the kernel's events give it (120 is nice 0).
+pub fn weight_of_prio(prio: i64) -> u32 {
+    task_weight((prio - 120).clamp(-20, 19) as i8, false).0
+}
+
 /// Inverse of the stored weight of a task: the table's, where it is one of the table's.
 pub fn task_inverse(weight: u32) -> u32 {
     let tasks = |&nice: &i8| task_weight(nice, false).0 == weight;
