@@ -36,15 +36,21 @@ fn root() -> PathBuf {
     here.parent().unwrap_or(here).to_path_buf()
 }
 
-/// Formatting, lints, tidy: everything, even if the first fails.
+/// Formatting, lints, tidy: everything, even if the first fails; the last line names what failed.
 fn check() -> bool {
+    let clippy = ["clippy", "--workspace", "--all-targets", "-q", "--", "-D", "warnings"];
     let steps = [
-        cargo(&["fmt", "--all", "--check"]),
-        rustfmt(),
-        cargo(&["clippy", "--workspace", "--all-targets", "-q", "--", "-D", "warnings"]),
-        tidy::run(&root()),
+        ("cargo fmt", cargo(&["fmt", "--all", "--check"])),
+        ("rustfmt", rustfmt()),
+        ("clippy", cargo(&clippy)),
+        ("tidy", tidy::run(&root())),
     ];
-    steps.iter().all(|passed| *passed)
+    let failed: Vec<&str> = steps.iter().filter(|(_, passed)| !passed).map(|(n, _)| *n).collect();
+    match failed.as_slice() {
+        [] => eprintln!("check: fmt, clippy and tidy pass"),
+        names => eprintln!("check: {} failed", names.join(", ")),
+    }
+    failed.is_empty()
 }
 
 /// Damages files for so many seconds and reads them.

@@ -119,7 +119,6 @@ mod tests {
     use super::*;
 
     /// One segment in ns.
-
     fn run(sa: &mut SchedAvg, ns: u64, on: bool) {
         let now = Ns(sa.last_update_time.0 + ns);
         if update_sum(now, sa, u64::from(on), u64::from(on), on) {
