@@ -4,17 +4,18 @@
 //! model's own averages ([`Fair::age`] and what attaches and detaches) run twice over the events,
 //! once with everything zero at the start and once with everything as large as it can be. The truth
 //! lies between the two: each event adds and takes the same in both.
-//! *Departures.* D1: the phase of the segments in which the kernel counts is not known: both ends
-//! are taken one segment further apart. D2: a task that may have stayed for delayed dequeue is off
-//! the queue in the lower run and on it in the upper one. D3: what was queued before the recording
-//! and has not run is missing in both until it runs.
+//! *Equation.* In a segment v goes to L + (v − L)·y, y^32 = 1/2; L is what is queued, all of it.
+//! *Departures.* D1: the phase of the segments in which the kernel counts is not known: what it has
+//! may be one segment older or younger, with any L that there was in between. D2: a task that may
+//! have stayed for delayed dequeue is off the queue in the lower run and on it in the upper one.
+//! D3: what was queued before the recording and has not run is missing in both until it runs.
 
 use super::queue_frame::MOST_TASKS;
 use super::trace::Side;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use vruntime_base::{Cpu, Ns, TaskId};
 use vruntime_sched::fair::load::estimate_update;
-use vruntime_sched::fair::pelt::{decay_load, divider};
+use vruntime_sched::fair::pelt::{SEGMENT_NS, decay_load, divider};
 use vruntime_sched::fair::weight::weight_of_prio;
 use vruntime_sched::fair::{CfsId, Entity, Fair, SchedAvg, SeId};
 use vruntime_sched::release::Release;
@@ -32,6 +33,56 @@ struct Run {
     upper: bool,
 }
 
+/// What the averages of a queue go to: load, runnable time, utilisation.
+type Levels = [u64; 3];
+
+/// Between which levels a queue was lately.
+#[derive(Clone, Default)]
+struct Lately {
+    /// Lowest and highest, now.
+    now: [Levels; 2],
+    /// The same until a moment, the oldest first; what is older than a segment is dropped.
+    was: VecDeque<(u64, [Levels; 2])>,
+}
+
+impl Lately {
+    fn note(&mut self, now: u64, levels: [Levels; 2]) {
+        if levels != self.now {
+            self.was.push_back((now, std::mem::replace(&mut self.now, levels)));
+            while self.was.front().is_some_and(|x| x.0 + SEGMENT_NS < now) {
+                self.was.pop_front();
+            }
+        }
+    }
+
+    /// Lowest and highest level `i` within the segment before `now`.
+    fn level(&self, i: usize, now: u64) -> (u64, u64) {
+        let was = self.was.iter().filter(|x| x.0 + SEGMENT_NS >= now).map(|x| &x.1);
+        let all = was.chain([&self.now]);
+        all.fold((u64::MAX, 0), |(lo, hi), l| (lo.min(l[0][i]), hi.max(l[1][i])))
+    }
+}
+
+/// Lowest and highest that `(lo, hi)` can be a segment earlier or later, if it went to a level
+/// between `least` and `most` meanwhile.
+fn spread((lo, hi): (u64, u64), (least, most): (u64, u64)) -> (u64, u64) {
+    let (mut low, mut high) = (lo, hi);
+    for level in [least, most] {
+        for v in [lo, hi] {
+            let gap = v.abs_diff(level);
+            let less = gap - decay_load(gap, 1);
+            // Towards the level, and further away from it.
+            let (nearer, farther) = match v < level {
+                true => (v + less, v.saturating_sub(less)),
+                false => (v - less, v + less),
+            };
+            low = low.min(nearer).min(farther);
+            high = high.max(nearer).max(farther);
+        }
+    }
+    (low, high)
+}
+
 /// The averages of all tasks and queues.
 pub struct Averages<'a> {
     k: &'a Release,
@@ -41,6 +92,9 @@ pub struct Averages<'a> {
     at: BTreeMap<i64, usize>,
     /// Upper run: tasks that may be in delayed dequeue.
     delayed: BTreeSet<i64>,
+    /// By queue.
+    lately: Vec<Lately>,
+    now: u64,
 }
 
 fn ends(a: u64, b: u64) -> (u64, u64) {
@@ -151,7 +205,25 @@ impl<'a> Averages<'a> {
             Run { f, tasks: vec![], upper }
         };
         let (ids, at, delayed) = (BTreeMap::new(), BTreeMap::new(), BTreeSet::new());
-        Averages { k, runs: [run(false), run(true)], ids, at, delayed }
+        let lately = vec![Lately::default(); nr_cpus];
+        Averages { k, runs: [run(false), run(true)], ids, at, delayed, lately, now }
+    }
+
+    /// The next event is at `now`.
+    pub fn reach(&mut self, now: u64) {
+        self.now = now;
+    }
+
+    /// Something has changed on queue `c`.
+    fn noted(&mut self, c: usize, now: u64) {
+        let levels = |r: &Run| {
+            let q = &r.f.cfs[c];
+            let runs = if q.curr.is_some() { FULL } else { 0 };
+            [q.load_weight >> 10, u64::from(q.h_nr_runnable) * FULL, runs]
+        };
+        let [a, b] = [levels(&self.runs[0]), levels(&self.runs[1])];
+        let both = std::array::from_fn::<(u64, u64), 3, _>(|i| ends(a[i], b[i]));
+        self.lately[c].note(now, [both.map(|x| x.0), both.map(|x| x.1)]);
     }
 
     fn add(&mut self, pid: i64, prio: i64, c: usize) -> SeId {
@@ -204,23 +276,25 @@ impl<'a> Averages<'a> {
             }
             r.enqueue(id, Ns(now));
         }
+        self.noted(c, now);
     }
 
     /// `pid` is queued on `c`, wherever it was.
     pub fn enter(&mut self, pid: i64, prio: i64, c: usize, now: u64) {
         let id = self.known(pid, prio, c);
-        let now = Ns(now);
         self.delayed.remove(&pid);
-        let moves = self.at.insert(pid, c) != Some(c);
+        let before = self.at.insert(pid, c).unwrap_or(c);
         for r in &mut self.runs {
-            if moves {
-                r.detach(self.k, id, now);
+            if before != c {
+                r.detach(self.k, id, Ns(now));
                 r.f.ses[id.ix()].cfs_rq = CfsId(c as u32);
             } else if r.f.ses[id.ix()].sched_delayed {
-                r.dequeue(self.k, id, now, false);
+                r.dequeue(self.k, id, Ns(now), false);
             }
-            r.enqueue(id, now);
+            r.enqueue(id, Ns(now));
         }
+        self.noted(before, now);
+        self.noted(c, now);
     }
 
     /// The priority of `pid`, `old`, becomes `new` before it is next seen: the lower weight counts
@@ -242,6 +316,7 @@ impl<'a> Averages<'a> {
         for (r, w) in self.runs.iter_mut().zip(weights) {
             r.reweight(self.k, id, w, Ns(now));
         }
+        self.noted(self.at[&pid], now);
     }
 
     /// A wakeup of `pid` has chosen another CPU.
@@ -250,6 +325,7 @@ impl<'a> Averages<'a> {
         for r in &mut self.runs {
             r.detach(self.k, id, Ns(now));
         }
+        self.noted(self.at[&pid], now);
     }
 
     /// `pid` sleeps from now on; `hides`: it may stay on the queue, delayed.
@@ -266,6 +342,15 @@ impl<'a> Averages<'a> {
                 r.dequeue(self.k, id, Ns(now), true);
             }
         }
+        self.noted(self.at[&pid], now);
+    }
+
+    /// `pid`, which has left, is no more.
+    pub fn exit(&mut self, pid: i64, now: u64) {
+        self.gone(pid, now);
+        self.chosen(pid, now);
+        self.ids.remove(&pid);
+        self.at.remove(&pid);
     }
 
     /// A tick brings queue `c` and its running task up to date.
@@ -282,6 +367,7 @@ impl<'a> Averages<'a> {
     pub fn gone(&mut self, pid: i64, now: u64) {
         if self.delayed.remove(&pid) {
             self.runs[1].dequeue(self.k, self.ids[&pid], Ns(now), true);
+            self.noted(self.at[&pid], now);
         }
     }
 
@@ -289,10 +375,12 @@ impl<'a> Averages<'a> {
     pub fn run(&mut self, c: usize, pid: Option<i64>, now: u64) {
         let next = pid.and_then(|p| self.ids.get(&p).copied());
         if pid == Some(0) {
-            let here: Vec<i64> =
-                self.delayed.iter().copied().filter(|p| self.at.get(p) == Some(&c)).collect();
-            for p in here {
-                self.gone(p, now);
+            // An idle CPU has nothing queued: who was woken while in delayed dequeue came too late.
+            let empty = self.runs.iter().all(|r| r.f.cfs[c].load_weight == 0);
+            let here = self.at.iter().filter(|x| *x.1 == c && !empty).map(|x| *x.0);
+            for p in here.collect::<Vec<i64>>() {
+                self.leave(p, false, now);
+                self.delayed.remove(&p);
             }
         }
         for r in &mut self.runs {
@@ -302,20 +390,16 @@ impl<'a> Averages<'a> {
             }
             r.f.cfs[c].curr = next.unwrap_or(SeId::NONE);
         }
+        self.noted(c, now);
     }
 
     /// Writes the averages of `s`'s task and of queue `c` into it.
     pub fn tell(&self, s: &mut Side, c: usize) {
-        let segment = |v: u64| decay_load(v, 1);
-        let spread = |(lo, hi): (u64, u64), most: u64| {
-            let rising = if hi < most { most - segment(most - hi) } else { hi };
-            (segment(lo), rising.max(2 * hi - segment(hi)))
-        };
         if let Some(id) = self.ids.get(&s.pid) {
             let e = |i: usize| &self.runs[i].f.ses[id.ix()];
             let load = ends(e(0).avg.load_avg, e(1).avg.load_avg);
             let most = e(0).load().max(e(1).load());
-            let (lo, hi) = spread(load, most);
+            let (lo, hi) = spread(load, (0, most));
             let hi = hi.min(most).max(lo);
             (s.load_avg, s.load_more) = (lo, hi - lo);
             let est = |i: usize| {
@@ -323,7 +407,7 @@ impl<'a> Averages<'a> {
                 u64::from(t.util_est_ewma.max(t.util_est_enqueued))
             };
             let util = |i: usize| u64::from(e(i).avg.util_avg);
-            let (lo, hi) = spread(ends(util(0), util(1)), FULL);
+            let (lo, hi) = spread(ends(util(0), util(1)), (0, FULL));
             (s.util_est, s.util_est_less) = (est(1), est(1).saturating_sub(est(0)));
             s.util_avg = lo;
             s.util_more = hi.max(est(1)).min(FULL).max(lo) - lo;
@@ -331,14 +415,15 @@ impl<'a> Averages<'a> {
         let q = |i: usize| &self.runs[i].f.cfs[c];
         let (lo, hi) = ends(q(0).load_weight, q(1).load_weight);
         (s.cfs_load_weight, s.cfs_weight_more) = (lo, hi - lo);
-        let load = spread(ends(q(0).avg.load_avg, q(1).avg.load_avg), hi >> 10);
+        let level = |i: usize| self.lately[c].level(i, self.now);
+        let load = spread(ends(q(0).avg.load_avg, q(1).avg.load_avg), level(0));
         (s.cfs_load_avg, s.cfs_load_more) = (load.0, load.1 - load.0);
         let util = |i: usize| u64::from(q(i).avg.util_avg);
-        let (lo, hi) = spread(ends(util(0), util(1)), FULL);
+        let (lo, hi) = spread(ends(util(0), util(1)), level(2));
         let hi = hi.min(FULL).max(lo);
         (s.cfs_util_avg, s.cfs_util_more) = (lo, hi - lo);
         let runnable = ends(q(0).avg.runnable_avg.into(), q(1).avg.runnable_avg.into());
-        s.cfs_runnable = Some(spread(runnable, MOST_LOAD));
+        s.cfs_runnable = Some(spread(runnable, level(1)));
     }
 }
 
@@ -428,5 +513,63 @@ mod tests {
         assert_eq!(weight(&a), (0, 1024));
         a.run(0, Some(0), 1_001 * MS);
         assert_eq!(weight(&a), (0, 0));
+    }
+
+    /// A new task (load 1024) is over before it has run for a segment: nothing of it is left when
+    /// its CPU is next brought up to date, where a sleeper would leave half for 32 ms.
+    #[test]
+    fn a_task_that_exits_takes_its_load_along() {
+        let k = release();
+        let now = 1_000 * MS;
+        let high = |a: &Averages| told(a, 0)[1].1;
+        for exits in [false, true] {
+            let mut a = Averages::new(&k, 1, MS);
+            a.fork(7, 120, 0, now);
+            a.run(0, Some(7), now);
+            a.leave(7, exits, now);
+            if exits {
+                a.exit(7, now);
+            }
+            a.run(0, Some(0), now);
+            a.gone(7, now);
+            a.enter(8, 139, 0, now + MS);
+            assert_eq!(high(&a) < 60, exits, "{}", high(&a));
+        }
+    }
+
+    /// 7 is woken while it is in delayed dequeue, and its CPU goes idle before that counts.
+    #[test]
+    fn an_idle_cpu_has_nothing_queued() {
+        let k = release();
+        let mut a = Averages::new(&k, 1, MS);
+        a.fork(7, 120, 0, 1_000 * MS);
+        a.run(0, Some(7), 1_000 * MS);
+        a.leave(7, true, 1_000 * MS);
+        a.enter(7, 120, 0, 1_000 * MS);
+        a.run(0, Some(0), 1_001 * MS);
+        let mut s = Side::default();
+        a.tell(&mut s, 0);
+        assert_eq!((s.cfs_load_weight, s.cfs_weight_more), (0, 0));
+    }
+
+    /// A segment takes 512 to 501 (nothing queued) or to 523 (1024 is); the one before took 523
+    /// or 501 to it.
+    #[test]
+    fn a_segment_earlier_or_later() {
+        assert_eq!(spread((1024, 1024), (1024, 1024)), (1024, 1024));
+        assert_eq!(spread((512, 512), (0, 0)), (501, 523));
+        assert_eq!(spread((512, 512), (1024, 1024)), (501, 523));
+        assert_eq!(spread((1024, 1024), (0, 1024)), (1002, 1046));
+    }
+
+    /// A task joins another that has run for long: 2048 are queued from now on, 1024 were.
+    #[test]
+    fn what_was_queued_counts_for_a_segment() {
+        let mut l = Lately::default();
+        l.note(10, [[1024; 3]; 2]);
+        l.note(20, [[2048; 3]; 2]);
+        assert_eq!(l.level(0, 30), (0, 2048));
+        assert_eq!(l.level(0, 15 + SEGMENT_NS), (1024, 2048));
+        assert_eq!(l.level(0, 30 + SEGMENT_NS), (2048, 2048));
     }
 }

@@ -59,7 +59,7 @@ impl Loads {
                 });
             }
             if t.exits(r) {
-                s.moves[r.cpu.ix()].push((r.ts, -(r.p.load_avg as i64)));
+                s.moves[r.cpu.ix()].push((r.ts, -((r.p.load_avg + r.p.load_more) as i64)));
             }
             if r.kind == RowKind::Migrate {
                 let load = (r.p.load_avg + r.p.load_more) as i64;
@@ -106,8 +106,12 @@ impl Loads {
         if last.ts >= from {
             return Some((lo, hi));
         }
-        let then = average_after(last.load.0, last.weight.0, (to - last.ts).saturating_sub(late));
-        let now = average_after(last.load.0, last.weight.0, to - last.ts);
+        let passed = to - last.ts;
+        let after = |dt: u64| {
+            let least = average_after(last.load.0, last.weight.0, dt).0;
+            (least, average_after(last.load.1, last.weight.1, dt).1)
+        };
+        let (then, now) = (after(passed.saturating_sub(late)), after(passed));
         // What joined or left meanwhile may count already, or not yet.
         let (out, joined) = moved(&self.moves[c.ix()], last.ts, to);
         let least = then.0.min(now.0).saturating_sub(out);
@@ -182,5 +186,22 @@ mod tests {
         };
         assert_eq!(after(vec![seen.clone()]), Some((2000, 2000)));
         assert_eq!(after(vec![seen, moved]), Some((1100, 2000)));
+    }
+
+    /// Rebuilt: the load of CPU 0, where a task of weight 1024 has run for long, was 1000 to 1024.
+    #[test]
+    fn a_tick_keeps_both_ends_of_a_rebuilt_load() {
+        let side = Side {
+            cfs_load_avg: 1000,
+            cfs_load_more: 24,
+            cfs_load_weight: 1024 << 10,
+            ..Side::default()
+        };
+        let rows = vec![Row { p: side, ..Row::new(0, Cpu(0), RowKind::Switch) }];
+        let t = Trace { rows, nr_cpus: 1, rebuilt: true, ..Trace::default() };
+        let tick = 4_000_000;
+        let at = 25 * tick;
+        // Of the 24 a seventh is left 91 segments later, at the last tick.
+        assert_eq!(Loads::new(&t).ticked(Cpu(0), at, at, tick), Some((1020, 1024)));
     }
 }

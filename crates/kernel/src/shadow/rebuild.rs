@@ -107,9 +107,11 @@ pub fn rebuild(t: &Trace, k: &Release) -> Trace {
     for (i, r) in t.rows.iter().enumerate() {
         while let Some(g) = glimpses.next_if(|g| g.before <= i) {
             b.heard[g.cpu.ix()] = g.ts;
+            b.averages.reach(g.ts);
             rows.extend(b.account(g));
             rows.append(&mut b.left);
         }
+        b.averages.reach(r.ts);
         shown(r).for_each(|s| b.note_prio(s, r.ts));
         match r.kind {
             RowKind::Switch => rows.push(b.switch(r)),
@@ -276,8 +278,8 @@ impl Rebuilder<'_> {
             f.ensure(r.p.pid, r.p.prio, &self.tuning);
             f.settle(r.p.pid);
         }
-        let stays = r.p.pid != 0 && (r.b == 0 || r.a != 0 || r.b & 0x100 != 0);
-        if r.p.is_fair() && !self.on.contains_key(&r.p.pid) {
+        let stays = r.p.pid != 0 && self.t.stays(r);
+        if r.p.is_fair() && !left_early && !self.on.contains_key(&r.p.pid) {
             self.averages.enter(r.p.pid, r.p.prio, c, r.ts);
         }
         let yields = stays && yields(self.t, r);
@@ -326,6 +328,9 @@ impl Rebuilder<'_> {
         let next = Some(n.pid).filter(|_| n.pid == 0 || n.is_fair());
         self.averages.run(c, next, r.ts);
         self.averages.tell(&mut p, c);
+        if self.t.exits(r) {
+            self.averages.exit(r.p.pid, r.ts);
+        }
         let mut row = self.plain(r, c);
         let next = self.side(c, &n);
         // Both sides tell how many were queued with the task switched from.
@@ -539,6 +544,7 @@ mod tests {
         let rows = rebuilt_as("v6.12", rows, &[]);
         let last = rows.iter().rfind(|r| r.kind == RowKind::Switch).unwrap();
         assert_eq!((last.p.on_rq, last.n.unwrap().cfs_nr, last.nr_running), (false, 1, Some(1)));
+        assert_eq!((last.p.cfs_load_weight >> 10, last.p.cfs_weight_more), (1024, 0));
         assert!(!rows.iter().any(|r| r.p.pid == 1 && r.p.sched_delayed));
     }
 

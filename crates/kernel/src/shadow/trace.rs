@@ -12,6 +12,10 @@ const TIF_NEED_RESCHED_LAZY: i64 = 5;
 
 /// Raw state of a task that has exited.
 const TASK_DEAD: i64 = 0x80;
+/// EXIT_DEAD and EXIT_ZOMBIE.
+const EXIT_STATES: i64 = 0x30;
+/// `prev_state` of a task that could run on, as the tracepoint shows it.
+const PREEMPTED: i64 = 0x100;
 
 /// Kind of a row.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -392,9 +396,15 @@ impl Trace {
         };
         r.kind == RowKind::Switch && r.p.is_fair() && r.p.on_rq && called()
     }
-    /// The task of `r` is switched from for the last time. A state that was rebuilt does not tell.
+    /// The task of `r` is switched from for the last time: a row of the kernel's state shows
+    /// TASK_DEAD, a plain trace only that it is a zombie.
     pub fn exits(&self, r: &Row) -> bool {
-        r.kind == RowKind::Switch && !self.rebuilt && r.b & TASK_DEAD != 0 && r.p.is_fair()
+        let over = r.b & (TASK_DEAD | EXIT_STATES) != 0;
+        r.kind == RowKind::Switch && over && !self.stays(r) && r.p.is_fair()
+    }
+    /// The task of the switch `r` is switched from, but could run on.
+    pub fn stays(&self, r: &Row) -> bool {
+        r.b == 0 || r.a != 0 || r.b & PREEMPTED != 0
     }
     /// The call chain shows a wakeup (as opposed to a move by the balancer or the stopper).
     pub fn in_wakeup(&self, r: &Row) -> bool {

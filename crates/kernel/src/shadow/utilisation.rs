@@ -79,7 +79,7 @@ impl Utilisation {
                 }
             }
             if t.exits(r) {
-                s.moves[r.cpu.ix()].push((r.ts, -(r.p.util_avg as i64)));
+                s.moves[r.cpu.ix()].push((r.ts, -((r.p.util_avg + r.p.util_more) as i64)));
             }
             if r.kind == RowKind::Migrate {
                 let util = (r.p.util_avg + r.p.util_more) as i64;
