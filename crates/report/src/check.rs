@@ -3,7 +3,7 @@
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fmt::Write;
-use vruntime_kernel::shadow::result::{Disagreement, KindResult};
+use vruntime_kernel::shadow::judge::result::{Disagreement, KindResult};
 
 /// Rules applied less often than this say little.
 pub const RARE: u64 = 30;

@@ -4,8 +4,8 @@ use crate::cpu_numbers::CpuNumbers;
 use vruntime_base::CpuMask;
 use vruntime_formats::recording::Recording;
 use vruntime_formats::table::{Column, EMPTY, Table};
-use vruntime_kernel::shadow::searched::{End, Searched, Twice};
-use vruntime_kernel::shadow::trace::{Parent, Row, RowKind, Side, Trace};
+use vruntime_kernel::shadow::rows::searched::{End, Searched, Twice};
+use vruntime_kernel::shadow::rows::trace::{Parent, Row, RowKind, Side, Trace};
 
 /// Averages above these are damage; they are cut so that sums of them stay in range.
 const MOST: i64 = 1 << 28;

@@ -4,8 +4,8 @@ use crate::cpu_numbers::CpuNumbers;
 use std::collections::BTreeMap;
 use vruntime_base::{Cpu, EventKind, flag};
 use vruntime_formats::read::Recorded;
-use vruntime_kernel::shadow::answers;
-use vruntime_kernel::shadow::trace::{Flags, Glimpse, Named, Ran, Row, RowKind, Side, Trace};
+use vruntime_kernel::shadow::rebuild::answers;
+use vruntime_kernel::shadow::rows::trace::{Flags, Glimpse, Named, Ran, Row, RowKind, Side, Trace};
 
 /// `prev_state` by what a timeline says of a task switched from: asleep, runnable, dead.
 const PREV_STATES: [i64; 3] = [1, 0, 0x20];

@@ -15,8 +15,8 @@ use vruntime_formats::kernel_file::{builtin_kernels, kernel};
 use vruntime_formats::read::{self, Recorded};
 use vruntime_formats::recording::{Meta, Recording};
 use vruntime_kernel::shadow;
-use vruntime_kernel::shadow::explain::Explained;
-use vruntime_kernel::shadow::trace::{Row, Trace};
+use vruntime_kernel::shadow::judge::explain::Explained;
+use vruntime_kernel::shadow::rows::trace::{Row, Trace};
 use vruntime_machine::{RECLAIM_DISTANCE, Topology, node_reclaim_distance};
 use vruntime_report::check::{CheckReport, RecordingCheck, Source};
 use vruntime_sched::domains::{Domains, SdFlags};
@@ -196,7 +196,7 @@ impl Found {
     fn check(mut self, given: Given) -> Result<RecordingCheck, FormatError> {
         let setting = self.setting(given)?;
         let (topology, release) = (&setting.topology, &setting.release);
-        let mut found = shadow::result::ShadowResult::default();
+        let mut found = shadow::judge::result::ShadowResult::default();
         let mut sources = vec![];
         let mut affinity = self.state.is_none();
         let mut plain = None;
@@ -278,7 +278,11 @@ pub fn trace_explain(path: &Path, given: Given) -> Result<Explanation, FormatErr
 }
 
 /// The check from what a plain trace lets one rebuild.
-fn rebuilt(t: &Trace, topology: &Topology, release: &Release) -> shadow::result::ShadowResult {
+fn rebuilt(
+    t: &Trace,
+    topology: &Topology,
+    release: &Release,
+) -> shadow::judge::result::ShadowResult {
     let plain = shadow::rebuild::rebuild(t, release);
     let mut found = shadow::check(&plain, topology, release);
     for d in &mut found.disagreements {

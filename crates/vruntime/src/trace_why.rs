@@ -4,7 +4,7 @@ use crate::trace_check::Explanation;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fmt::Write;
-use vruntime_kernel::shadow::explain::Explained;
+use vruntime_kernel::shadow::judge::explain::Explained;
 use vruntime_machine::{hint, nearest_name};
 
 /// Decisions about one moment: those of the same task this far around it, ns.

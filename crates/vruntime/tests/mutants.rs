@@ -10,7 +10,7 @@ use scenario::Scenario;
 use std::path::Path;
 use vruntime::formats::kernel_file::{builtin_kernels, kernel};
 use vruntime::formats::recording::Recording;
-use vruntime::kernel::shadow::{self, trace::Trace};
+use vruntime::kernel::shadow::{self, rows::trace::Trace};
 use vruntime::machine::Topology;
 use vruntime::sched::fair::select::{self, affine, idle_sibling};
 use vruntime::sched::fair::{cfs, eevdf, idlest};

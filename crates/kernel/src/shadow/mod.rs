@@ -1,87 +1,44 @@
 //! The second driver of the scheduler: time and events come from a recorded trace, decisions from
 //! the same code as under `simulate`, and what differs is reported.
 //!
-//! | file | |
+//! | folder | |
 //! |---|---|
-//! | `trace` | the rows that are replayed |
-//! | `known` | values that are not known, and whether they matter |
-//! | `wakes` | the rows of one wakeup put together |
-//! | `idle` | which CPUs could be seen idle, and when |
-//! | `loads` | what is known of a CPU's load |
-//! | `scan_limit` | what `nr_idle_scan` can be |
-//! | `searched` | what a choice could see, where the recording tells it |
-//! | `manners` | who wakes whom synchronously |
-//! | `tasks` | what is known of a task beyond its rows |
-//! | `queues` | who is queued where, with what state |
-//! | `levels` | one level of a queue as the decision code wants it |
-//! | `rebuild` | the state that a plain trace lets one rebuild |
-//! | `rebuild_wakeups`, `queue_frame`, `delayed`, `averages`, `tuning` | its parts |
-//! | `answers` | what a plain trace tells of the kernel's requests |
-//! | `moves` | what a plain trace tells of who moved a task |
-//! | `decide` | the decision code of the fair class, asked about a level |
-//! | `counts`, `utilisation`, `lists` | tasks, utilisation, lists of CPUs for the balancer |
-//! | `moment` | a pass of the balancer, put together for its own code |
-//! | `choice` | a choice of the slow path, put together for its own code |
-//! | `placement`, `idlest`, `preempt`, `pick`, `tick`, `migration` | the kinds of decision |
-//! | `explain` | decisions in words |
-//! | `result` | what a check found |
+//! | `rows` | what a recording holds |
+//! | `rebuild` | the state that a plain trace lets one rebuild, as rows of the same shape |
+//! | `state` | what the rows tell of the kernel's state at a moment |
+//! | `question` | that state as the scheduler's code wants it, and what is not known of it |
+//! | `judge` | the kinds of decision: asked, compared, explained |
+//!
+//! Each knows those above it; `rebuild` takes virtual times from `question::decide` as well.
 
-pub mod answers;
-pub mod averages;
-pub mod choice;
-pub mod counts;
-pub mod decide;
-pub mod delayed;
-pub mod explain;
-pub mod idle;
-pub mod idlest;
-pub mod known;
-pub mod levels;
-pub mod lists;
-pub mod loads;
-pub mod manners;
-pub mod migration;
-pub mod moment;
-pub mod moves;
-pub mod one_level;
-pub mod pick;
-pub mod placement;
-pub mod preempt;
-pub mod queue_frame;
-pub mod queues;
+pub mod judge;
+pub mod question;
 pub mod rebuild;
-pub mod rebuild_wakeups;
-pub mod result;
-pub mod scan_limit;
-pub mod searched;
-pub mod tasks;
+pub mod rows;
+pub mod state;
 #[cfg(test)]
 mod tests;
-pub mod tick;
-pub mod trace;
-pub mod tuning;
-pub mod utilisation;
-pub mod wakes;
 
-use decide::Decider;
-use explain::{Explained, Found};
-use idle::{Idleness, next_rows};
-use idlest::Idlest;
-use loads::Loads;
-use migration::Migrations;
-use one_level::OneLevel;
-use pick::Picks;
-use placement::{Facts, Placements};
-use preempt::Preempts;
-use queues::Queues;
-use result::ShadowResult;
-use tasks::Tasks;
-use tick::Ticks;
-use trace::{RowKind, Trace};
+use judge::explain::{self, Explained, Found};
+use judge::idlest::{self, Idlest};
+use judge::migration::Migrations;
+use judge::pick::Picks;
+use judge::placement::{self, Facts, Placements};
+use judge::preempt::Preempts;
+use judge::result::ShadowResult;
+use judge::tick::Ticks;
+use question::decide::Decider;
+use rows::neighbours::next_rows;
+use rows::trace::{RowKind, Trace};
+use rows::wakes::Wakes;
+use state::idle::Idleness;
+use state::loads::Loads;
+use state::one_level::OneLevel;
+use state::queues::Queues;
+use state::tasks::Tasks;
 use vruntime_machine::Topology;
 use vruntime_sched::domains::Domains;
 use vruntime_sched::release::{Release, TtwuPendingClear};
-use wakes::Wakes;
 
 /// Replays `trace`, recorded on a machine of `topology` that ran `release`.
 pub fn check(trace: &Trace, topology: &Topology, release: &Release) -> ShadowResult {

@@ -1,9 +1,9 @@
 //! Plain traces of a few lines, judged.
 
-use super::moves::Mover;
-use super::rebuild::rebuild;
-use super::result::ShadowResult;
-use super::trace::{Flags, Named, Row, RowKind, Side, Trace};
+use crate::shadow::judge::result::ShadowResult;
+use crate::shadow::rebuild::moves::Mover;
+use crate::shadow::rebuild::rebuild;
+use crate::shadow::rows::trace::{Flags, Named, Row, RowKind, Side, Trace};
 use vruntime_base::Cpu;
 use vruntime_machine::{Arch, Numbering, Regular, Topology, TopologySpec};
 use vruntime_sched::release::Release;

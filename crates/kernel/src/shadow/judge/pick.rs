@@ -1,0 +1,122 @@
+//! Pick: at every switch to a fair task, does our code pick the task that the kernel picked?
+//!
+//! *What.* The queue is the tracked set with the task switched from in its recorded state.
+//! Nontrivial: two or more entities were queued.
+//! *Departures.* D1: a pick that keeps the running task leaves no switch and is not seen.
+
+use super::explain::gap;
+use super::result::{Disagreement, KindResult};
+use crate::shadow::question::decide::Decider;
+use crate::shadow::question::known::names::PLACEMENT;
+use crate::shadow::question::known::{Asker, Unknown, explore};
+use crate::shadow::question::levels::{CONTENT, Ent, GROUP, IMPLAUSIBLE, ent, level, plausible};
+use crate::shadow::rows::trace::Row;
+use crate::shadow::state::queues::{Buddies, LOST, Queues, Seen, span};
+use vruntime_sched::release::{FairKind, Release};
+
+/// CFS, from a plain trace.
+const BUDDIES: &str = "whether a preemption check marked buddies";
+
+/// Counts and disagreements of picks.
+pub struct Picks<'a> {
+    k: &'a Release,
+    decider: &'a Decider<'a>,
+    /// Counts.
+    pub counts: KindResult,
+    /// Disagreements.
+    pub disagreements: Vec<Disagreement>,
+}
+
+impl<'a> Picks<'a> {
+    /// At the start of the recording.
+    pub fn new(k: &'a Release, decider: &'a Decider<'a>) -> Picks<'a> {
+        Picks { k, decider, counts: KindResult::new("pick"), disagreements: vec![] }
+    }
+
+    /// Checks the switch row `r`.
+    pub fn check(&mut self, r: &Row, q: &Queues) {
+        let Some(n) = r.n.filter(|n| n.is_fair()) else { return };
+        let s = &q.cpus[r.cpu.ix()];
+        if s.lost {
+            return self.counts.miss(&[LOST]);
+        }
+        let mut queued: Vec<Seen> =
+            s.queued.values().filter(|e| e.side.pid != r.p.pid).copied().collect();
+        let stays = r.p.is_fair() && r.p.on_rq;
+        if stays {
+            let seq = s.queued.get(&r.p.pid).map_or(u64::MAX, |e| e.seq);
+            let vruntime = span(&r.p);
+            queued.push(Seen { side: r.p, vruntime, exact: true, seq, maybe: false });
+        }
+        let same: Vec<Seen> = queued.iter().filter(|e| e.side.tg == n.tg).copied().collect();
+        if same.len() < queued.len() {
+            return self.counts.miss(&[GROUP]);
+        }
+        if (same.iter().filter(|e| !e.maybe).count() as i64) < n.cfs_nr
+            || !same.iter().any(|e| e.side.pid == n.pid)
+        {
+            return self.counts.miss(&[if n.tg == 0 { CONTENT } else { GROUP }]);
+        }
+        let eevdf = self.k.fair == FairKind::Eevdf;
+        if eevdf && same.len() > 1 && same.iter().any(|e| !e.exact) {
+            return self.counts.miss(&[PLACEMENT]);
+        }
+        if eevdf && same.len() > 1 && !plausible(n.vruntime, &same) {
+            return self.counts.miss(&[IMPLAUSIBLE]);
+        }
+        let curr = stays.then_some(r.p.pid);
+        let question = |k: &mut Asker| {
+            let ents: Vec<Ent> = same.iter().filter_map(|e| ent(k, e)).collect();
+            let mut l = level(ents, curr, s);
+            if s.perhaps != Buddies::default()
+                && k.truth(Unknown { name: BUDDIES, of: 0 }, None, true)
+            {
+                l.buddies = s.perhaps.or(l.buddies);
+            }
+            l.protected = stays && Decider::protected(self.k, &r.p, r.p.vruntime);
+            self.decider.pick(&l).unwrap_or((0, "nothing"))
+        };
+        let o = explore(question, |a, b| a.0 == b.0);
+        if !o.determined {
+            return self.counts.miss(&o.tipping);
+        }
+        let (pid, rule) = o.guess;
+        let agrees = pid == n.pid;
+        if same.len() > 1 {
+            if self.decider.one_level.contradicted() {
+                return self.counts.miss(&[GROUP]);
+            }
+            self.decider.one_level.note(agrees);
+        }
+        self.counts.count(agrees, same.len() > 1, if same.len() > 1 { rule } else { "only one" });
+        if !agrees {
+            let buddy = |pid: Option<i64>| pid.map_or("none".into(), |pid| format!("task {pid}"));
+            let list: Vec<String> = same
+                .iter()
+                .map(|e| {
+                    let d = e.side.vruntime.wrapping_sub(n.vruntime) as i64;
+                    let dl = e.side.deadline.wrapping_sub(n.deadline) as i64;
+                    let tag = if e.side.sched_delayed { ", in delayed dequeue" } else { "" };
+                    let (pid, weight) = (e.side.pid, e.side.weight >> 10);
+                    let (d, dl) = (gap(d), gap(dl));
+                    format!("task {pid} vruntime {d}, deadline {dl}, weight {weight}{tag}")
+                })
+                .collect();
+            self.disagreements.push(Disagreement {
+                time: r.ts,
+                line: r.line,
+                kind: "pick".into(),
+                task: r.p.pid,
+                expected: format!("task {}", n.pid),
+                got: format!("task {pid}"),
+                rule: rule.into(),
+                state: format!(
+                    "less the kernel's: {}; buddies: next {}, last {}",
+                    list.join("; "),
+                    buddy(s.buddies.next),
+                    buddy(s.buddies.last)
+                ),
+            });
+        }
+    }
+}

@@ -1,0 +1,557 @@
+//! Placement: for every recorded choice of `select_task_rq_fair`, what would our code choose?
+//!
+//! *What.* [`View`] answers what the decision asks from the rows of this wakeup and from the
+//! state tracked over all rows; where the value is not known it lists what is possible
+//! (`question::known`). Nontrivial: the kernel chose another CPU than prev.
+//! *State that is not recorded.* `has_idle_cores` follows from idle entries and from the searches
+//! of earlier wakeups; for `nr_idle_scan` see `state::scan_limit`; where the recording tells what
+//! the choice could see (`rows::searched`) nothing has to be inferred. What the kernel did tells
+//! about such state only after the question was answered, for later questions.
+
+use super::explain::{known, range, tasks};
+use super::result::{Disagreement, KindResult, Outcome};
+use crate::shadow::question::known::names::{IDLE, SCHED_IDLE};
+use crate::shadow::question::known::{Asker, Assumed, Outcomes, Unknown, explore};
+use crate::shadow::rows::searched::Searched;
+use crate::shadow::rows::trace::{MAY_STAY, PREV_NOT_KNOWN, Row, RowKind, SYNC_NOT_KNOWN, Trace};
+use crate::shadow::rows::wakes::Wakes;
+use crate::shadow::state::idle::Idleness;
+use crate::shadow::state::loads::Loads;
+use crate::shadow::state::manners::Manners;
+use crate::shadow::state::queues::Queues;
+use crate::shadow::state::scan_limit::ScanLimits;
+use crate::shadow::state::tasks::{Allowed, SeenOn, Stays, Tasks};
+use std::collections::BTreeMap;
+use vruntime_base::Cpu;
+use vruntime_machine::Topology;
+use vruntime_sched::domains::Domains;
+use vruntime_sched::fair::select::{Decision, Effects, PlacementView, WakeQuery, decide};
+use vruntime_sched::release::Release;
+
+/// A CPU that `select_fallback_rq` takes.
+const FALLBACK: Cpu = Cpu(u16::MAX);
+const SCAN: &str = "nr_idle_scan";
+const AFFINITY: &str = "allowed CPUs of the wakee";
+const CORES: &str = "has_idle_cores";
+const SYNC: &str = "whether the wakeup is synchronous";
+const STAYS: &str = "whether the wakee had left its CPU and its queue";
+const WF_SYNC: i64 = 0x10;
+const WF_TTWU: i64 = 0x08;
+
+/// The choice of row `r` is for a fork or an exec.
+pub fn is_slow(r: &Row) -> bool {
+    r.b & WF_TTWU == 0
+}
+
+/// What the whole recording tells.
+pub struct Facts<'a> {
+    /// Rows.
+    pub trace: &'a Trace,
+    /// Machine.
+    pub topology: &'a Topology,
+    /// Its scheduling domains.
+    pub domains: &'a Domains,
+    /// Kernel.
+    pub release: &'a Release,
+    /// Wakeups.
+    pub wakes: &'a Wakes,
+    /// Idle CPUs.
+    pub idle: &'a Idleness,
+    /// Loads.
+    pub loads: &'a Loads,
+    /// Tasks.
+    pub tasks: &'a Tasks,
+}
+
+/// What placement tracks from row to row.
+pub struct Placements<'a> {
+    f: &'a Facts<'a>,
+    /// `has_idle_cores` by LLC; absent: not known.
+    idle_cores: BTreeMap<usize, bool>,
+    scan: ScanLimits,
+    manners: Manners,
+    seen: SeenOn,
+    stays: Stays,
+    /// Rebuilt: what `recent_used_cpu` of a task can be.
+    recent: BTreeMap<i64, Vec<Cpu>>,
+    /// Counts of the fast path.
+    pub fast: KindResult,
+    /// Disagreements.
+    pub disagreements: Vec<Disagreement>,
+}
+
+impl<'a> Placements<'a> {
+    /// At the start of the recording.
+    pub fn new(f: &'a Facts<'a>) -> Placements<'a> {
+        Placements {
+            f,
+            idle_cores: BTreeMap::new(),
+            scan: ScanLimits::new(f.topology, f.domains),
+            manners: Manners::default(),
+            seen: SeenOn::default(),
+            stays: Stays::default(),
+            recent: BTreeMap::new(),
+            fast: KindResult::new("placement"),
+            disagreements: vec![],
+        }
+    }
+
+    /// A task ran (or was put) somewhere.
+    pub fn note_cpu(&mut self, r: &Row) {
+        if r.kind == RowKind::WakeupNew {
+            // Written before the slow path chooses: where the parent forked.
+            self.recent.insert(r.p.pid, vec![r.cpu]);
+        }
+        self.seen.note(self.f.trace, r);
+    }
+
+    /// `c` has become idle at `r`: `update_idle_core`.
+    pub fn note_idle(&mut self, r: &Row) {
+        let t = self.f.topology;
+        if !self.f.domains.sd_llc(r.cpu).is_some() {
+            return;
+        }
+        let mut others = t.smt(r.cpu).iter().filter(|&s| s != r.cpu);
+        // The siblings are read just before the row.
+        let states: Vec<_> = others.by_ref().map(|s| self.f.idle.at(s, r.ts, r.ts, None)).collect();
+        let llc = t.llc_id(r.cpu).ix();
+        if states.iter().all(|s| *s == Some(true)) {
+            self.idle_cores.insert(llc, true);
+        } else if !states.contains(&Some(false)) && self.idle_cores.get(&llc) == Some(&false) {
+            self.idle_cores.remove(&llc);
+        }
+    }
+
+    /// Checks the `select_rq` row `at`.
+    pub fn check(&mut self, at: usize, queues: &Queues) {
+        let f = self.f;
+        let r = &f.trace.rows[at];
+        let own = f.wakes.of_row(at);
+        let waking = own.and_then(|w| f.wakes.list[w].waking).map(|i| &f.trace.rows[i]);
+        let known_cpu = |c: &i64| (0..f.trace.nr_cpus as i64).contains(c);
+        let (Some(waking), Some(prev)) = (waking, r.wake_cpu.filter(known_cpu)) else {
+            self.fast.miss(&["waking row of this wakeup"]);
+            return;
+        };
+        if r.b & PREV_NOT_KNOWN != 0 {
+            self.fast.miss(&["wake_cpu of a worker that is not bound"]);
+            return;
+        }
+        let sync = r.b & WF_SYNC != 0 && !f.tasks.waker_exits(f.trace, waking);
+        let q = WakeQuery { this_cpu: r.cpu, prev: Cpu(prev as u16), sync };
+        let told = (r.b & SYNC_NOT_KNOWN == 0).then_some(sync);
+        let question = |k: &mut Asker, told: Option<bool>| -> Decision {
+            let stays = Unknown { name: STAYS, of: r.p.pid };
+            let stays = r.b & MAY_STAY != 0 && k.truth(stays, None, false);
+            let u = Unknown { name: SYNC, of: 0 };
+            let q = WakeQuery { sync: k.truth(u, told, false), ..q };
+            let mut v = View { p: self, k, waking, select: r, own, queues };
+            let mut d = decide(f.release, f.topology, f.domains, &q, &mut v);
+            // A plain trace tells the CPU after `select_task_rq` has checked that it is allowed.
+            if f.trace.rebuilt && !v.allowed(d.choice) {
+                d.choice = FALLBACK;
+            }
+            if stays {
+                // Nothing is chosen.
+                (d.choice, d.effects) = (q.prev, Effects::default());
+            }
+            d
+        };
+        let same = |a: &Decision, b: &Decision| a.choice == b.choice;
+        let mut o = explore(|k| question(k, told), same);
+        let kernel = Cpu(r.a as u16);
+        let habit = self.manners.of(f.trace, r.curr_pid, r.p.pid);
+        let shown = told.is_none().then(|| shown_sync(&o.all, kernel)).flatten();
+        if told.is_none() && !o.determined && habit.is_some() {
+            o = explore(|k| question(k, habit), same);
+        }
+        let nontrivial = kernel != q.prev;
+        if f.trace.rebuilt && self.is_bound(&o, r, q.prev, kernel) {
+            return;
+        }
+        if o.determined {
+            let agrees = o.guess.choice == kernel;
+            self.fast.count(agrees, nontrivial, o.guess.rule.name);
+            *self.fast.rules.entry(o.guess.affine.name.into()).or_default() += 1;
+            let rule = format!("{}, {}", o.guess.affine.name, o.guess.rule.name);
+            self.fast.last = Some(Outcome::Rule(rule, agrees));
+            if !agrees {
+                let state = self.state_text(&q, r, waking, own, queues);
+                self.disagreements.push(Disagreement {
+                    time: r.ts,
+                    line: r.line,
+                    kind: "placement".into(),
+                    task: r.p.pid,
+                    expected: format!("CPU {kernel}"),
+                    got: format!("CPU {}", o.guess.choice),
+                    rule: format!("{}, {}", o.guess.affine.name, o.guess.rule.name),
+                    state,
+                });
+            }
+        } else {
+            self.fast.miss(&o.tipping);
+        }
+        if let Some(sync) = shown {
+            self.manners.show(f.trace, r.curr_pid, r.p.pid, sync);
+        }
+        self.commit(&o.all, kernel);
+        self.commit_recent(&o.all, kernel, r.p.pid, q.prev);
+        self.commit_recent_of_waker(&o.all, kernel, r.curr_pid);
+    }
+
+    /// The wakee may use one CPU only, as was shown before: nothing is chosen. `o` are the outcomes
+    /// of its wakeup.
+    fn is_bound(&mut self, o: &Outcomes<Decision>, r: &Row, prev: Cpu, kernel: Cpu) -> bool {
+        let span = r.p_nr_cpus_allowed.unwrap_or(0);
+        if span > 0 {
+            return false;
+        }
+        let free =
+            |d: &(Decision, Vec<Assumed>)| d.1.iter().all(|a| a.0.name != AFFINITY || a.1 != 0);
+        let mut all = o.all.iter().filter(|d| free(d)).peekable();
+        let elsewhere = all.peek().is_some() && all.all(|d| d.0.choice != prev);
+        let elsewhere = elsewhere && !o.determined;
+        self.stays.note((r.p.pid, span), kernel == prev, elsewhere)
+    }
+
+    /// `recent_used_cpu` after a choice, going by the runs that end where the kernel did.
+    fn commit_recent(
+        &mut self,
+        runs: &[(Decision, Vec<Assumed>)],
+        kernel: Cpu,
+        pid: i64,
+        prev: Cpu,
+    ) {
+        let same: Vec<_> = runs.iter().filter(|d| d.0.choice == kernel).collect();
+        let wrote = same.iter().filter(|d| d.0.effects.recent_used_cpu.is_some()).count();
+        self.wrote_recent(pid, prev, (!same.is_empty()).then_some((wrote, same.len())));
+    }
+
+    /// The waker's, which an affine wakeup writes (5.x).
+    fn commit_recent_of_waker(
+        &mut self,
+        runs: &[(Decision, Vec<Assumed>)],
+        kernel: Cpu,
+        waker: i64,
+    ) {
+        let same: Vec<_> = runs.iter().filter(|d| d.0.choice == kernel).collect();
+        let wrote: Vec<Cpu> = same.iter().filter_map(|d| d.0.effects.waker_recent_cpu).collect();
+        if let Some(&cpu) = wrote.first() {
+            self.wrote_recent(waker, cpu, Some((wrote.len(), same.len())));
+        }
+    }
+
+    /// So many of so many ways to go on have written `cpu`; `None`: no way is known.
+    fn wrote_recent(&mut self, pid: i64, cpu: Cpu, ways: Option<(usize, usize)>) {
+        match ways {
+            Some((wrote, all)) if wrote == all => drop(self.recent.insert(pid, vec![cpu])),
+            Some((0, _)) => {}
+            _ => {
+                if let Some(v) = self.recent.get_mut(&pid).filter(|v| !v.contains(&cpu)) {
+                    v.push(cpu);
+                }
+            }
+        }
+    }
+
+    /// What the search did to `has_idle_cores`, and what the choice tells about the scan limit,
+    /// going by the runs that end where the kernel did.
+    fn commit(&mut self, runs: &[(Decision, Vec<Assumed>)], kernel: Cpu) {
+        let same: Vec<_> = runs.iter().filter(|d| d.0.choice == kernel).collect();
+        let whole = |d: &(Decision, Vec<Assumed>)| {
+            d.1.iter().find(|a| a.0.name == CORES).map(|a| (a.0.of as usize, a.1 != 0))
+        };
+        if self.f.trace.rebuilt
+            && let Some((llc, v)) = same.first().and_then(|d| whole(d))
+            && same.iter().all(|d| whole(d) == Some((llc, v)))
+        {
+            self.idle_cores.insert(llc, v);
+        }
+        let cleared = same.iter().filter_map(|d| d.0.effects.clear_idle_cores).next();
+        if let Some(c) = cleared {
+            let llc = self.f.topology.llc_id(c).ix();
+            if same.iter().all(|d| d.0.effects.clear_idle_cores.is_some()) {
+                self.idle_cores.insert(llc, false);
+            } else {
+                self.idle_cores.remove(&llc);
+            }
+        }
+        let limit = |d: &(Decision, Vec<Assumed>)| {
+            d.1.iter().find(|a| a.0.name == SCAN).map(|a| (a.0.of as usize, a.1 as u64))
+        };
+        let Some((llc, _)) = runs.iter().find_map(limit) else { return };
+        let (lo, hi) = self.scan.range(llc);
+        if same.iter().all(|d| limit(d) == Some((llc, hi))) {
+            let examined = same.iter().map(|d| u64::from(d.0.effects.nr_scanned)).min();
+            self.scan.learn(llc, (examined.unwrap_or(1).clamp(1, hi), hi));
+        } else if same.iter().all(|d| limit(d) == Some((llc, lo))) {
+            let full = runs.iter().filter(|d| limit(d) == Some((llc, hi)));
+            if let Some(n) = full.map(|d| u64::from(d.0.effects.nr_scanned)).max() {
+                self.scan.learn(llc, (lo, n.saturating_sub(1).max(lo)));
+            }
+        }
+    }
+
+    /// Utilisation as of a row, for the scan limit.
+    pub fn note_util(&mut self, r: &Row, queues: &Queues) {
+        self.scan.row(r, queues);
+    }
+
+    /// Lowest and highest `task_h_load` of a task with a load in `own`, on `c`, whose queue has the
+    /// load `queue` now: the queue's `h_load` is refreshed once a jiffy, so it may be older.
+    fn h_load(&self, own: (u64, u64), tg: i64, c: Cpu, queue: u64, now: u64) -> (u64, u64) {
+        if tg != 0 {
+            return (0, 2 * own.1); // the loads of the groups above are not recorded
+        }
+        let jiffy = 1_000_000_000 / u64::from(self.f.release.hz);
+        if self.f.trace.rebuilt {
+            let (lo, hi) = self.f.loads.refreshed(c, now, jiffy).unwrap_or((0, 8192));
+            return (own.0 * lo / 4096, own.1 * hi / 4096);
+        }
+        let seen = self.f.loads.seen(c, now.saturating_sub(jiffy), now);
+        let (lo, hi) = seen.unwrap_or((queue, queue));
+        (own.0 * lo / (queue + 1), own.1 * hi / (queue + 1))
+    }
+
+    fn state_text(
+        &self,
+        q: &WakeQuery,
+        r: &Row,
+        waking: &Row,
+        own: Option<usize>,
+        queues: &Queues,
+    ) -> String {
+        let f = self.f;
+        let wakee_h = self.h_load(
+            (waking.p.load_avg, waking.p.load_avg + waking.p.load_more),
+            waking.p.tg,
+            waking.rq_cpu,
+            waking.p.cfs_load_avg,
+            waking.ts,
+        );
+        let waker = queues.curr_load(r.cpu, r.ts).map(|(load, _)| load);
+        let load = |c: Cpu| known(f.loads.at(c, waking.ts, r.ts), range);
+        let number = |n: Option<i64>| known(n, |n| n.to_string());
+        let mut s = format!(
+            "waker on CPU {}, prev {}, {}; recent_used_cpu {}; wakee_flips of the waker {}, of the \
+             wakee {}; load of CPU {} {}, of CPU {} {}; h_load of the wakee {}; load of the waker \
+             {}; tasks on CPU {} {}; idle (? = not known):",
+            q.this_cpu,
+            q.prev,
+            if q.sync { "synchronous" } else { "not synchronous" },
+            number(waking.recent_used_cpu),
+            number(r.curr_wakee_flips),
+            number(r.wakee_flips),
+            q.this_cpu,
+            load(q.this_cpu),
+            q.prev,
+            load(q.prev),
+            range(wakee_h),
+            known(waker, range),
+            q.this_cpu,
+            tasks(queues.nr_running(r.cpu, r, waking)),
+        );
+        for c in f.topology.all().iter() {
+            match f.idle.at(c, waking.ts, r.ts, own) {
+                Some(true) => s += &format!(" {c}"),
+                Some(false) => {}
+                None => s += &format!(" {c}?"),
+            }
+        }
+        s
+    }
+}
+
+/// Whether the wakeup was synchronous, if all runs that end where the kernel did assume the same
+/// and others end elsewhere.
+fn shown_sync(runs: &[(Decision, Vec<Assumed>)], kernel: Cpu) -> Option<bool> {
+    let assumed =
+        |d: &(Decision, Vec<Assumed>)| d.1.iter().find(|a| a.0.name == SYNC).map(|a| a.1 != 0);
+    let mut fits = runs.iter().filter(|d| d.0.choice == kernel).map(assumed);
+    let first = fits.next()??;
+    fits.all(|s| s == Some(first)).then_some(first)
+}
+
+/// What the decision may see of one wakeup.
+struct View<'v, 'a> {
+    p: &'v Placements<'a>,
+    k: &'v mut Asker,
+    waking: &'v Row,
+    select: &'v Row,
+    own: Option<usize>,
+    queues: &'v Queues,
+}
+
+impl<'v> View<'v, '_> {
+    /// What the choice could see, where that was recorded.
+    fn seen(&self) -> Option<&'v Searched> {
+        self.select.searched.as_deref()
+    }
+    /// One of the CPUs that `recent_used_cpu` can be: those noted, or any that may be idle.
+    fn rebuilt_recent(&mut self) -> Cpu {
+        let (from, to) = (self.waking.ts, self.select.ts);
+        let f = self.p.f;
+        let options: Vec<i64> = match self.p.recent.get(&self.select.p.pid) {
+            Some(v) => v.iter().map(|c| i64::from(c.0)).collect(),
+            None => {
+                let busy = |c: &Cpu| f.idle.at(*c, from, to, self.own) == Some(false);
+                let others = f.topology.all().iter().filter(|c| !busy(c));
+                std::iter::once(self.select.cpu).chain(others).map(|c| i64::from(c.0)).collect()
+            }
+        };
+        let u = Unknown { name: "recent_used_cpu", of: self.select.p.pid };
+        Cpu(self.k.ask(u, &options) as u16)
+    }
+    /// Flips of `pid`, which may be `more` than `least`: that goes with what `of` had before the
+    /// recording, of which none, all and some parts are tried.
+    fn flips(&mut self, least: Option<i64>, pid: i64, more: i64, of: i64) -> u32 {
+        let name = "wakee_flips";
+        let Some(least) = least else { return self.span(name, pid, None) as u32 };
+        if more == 0 {
+            return least as u32;
+        }
+        let parts = [0, 4096, 8, 64, 512];
+        let part = self.k.ask(Unknown { name, of }, &parts);
+        (least + more * part / 4096) as u32
+    }
+    fn span(&mut self, name: &'static str, of: i64, range: Option<(u64, u64)>) -> u64 {
+        let (lo, hi) = range.unwrap_or((0, 4096));
+        let u = Unknown { name, of };
+        if lo == hi {
+            return lo;
+        }
+        self.k.ask(u, &[hi as i64, lo as i64]) as u64
+    }
+}
+
+impl PlacementView for View<'_, '_> {
+    fn allowed(&mut self, c: Cpu) -> bool {
+        if let Some(s) = self.seen() {
+            return s.allowed.has(c);
+        }
+        let known = match self.p.f.tasks.allowed(self.select, self.p.f.trace.nr_cpus) {
+            Allowed::Any => Some(true),
+            Allowed::Some(n) => self.p.seen.allowed(self.select.p.pid, n, c),
+        };
+        let u = Unknown { name: AFFINITY, of: i64::from(c.0) };
+        self.k.truth(u, known, true)
+    }
+    fn idle_cpu(&mut self, c: Cpu) -> bool {
+        let (from, to) = (self.waking.ts, self.select.ts);
+        let known = match self.seen() {
+            Some(s) => s.idle(c),
+            None => self.p.f.idle.at(c, from, to, self.own),
+        };
+        let guess = || self.p.f.idle.at(c, to, to, self.own).unwrap_or(false);
+        let u = Unknown { name: IDLE, of: i64::from(c.0) };
+        let guess = known.unwrap_or_else(guess);
+        self.k.truth(u, known, guess)
+    }
+    fn sched_idle_cpu(&mut self, c: Cpu) -> bool {
+        let known = self.queues.sched_idle(c);
+        let u = Unknown { name: SCHED_IDLE, of: i64::from(c.0) };
+        self.k.truth(u, known, false)
+    }
+    fn nr_running(&mut self, c: Cpu) -> u32 {
+        let of = i64::from(c.0);
+        let seen = self.seen().and_then(|s| s.nr_running(c));
+        let here = || self.queues.nr_running(c, self.select, self.waking);
+        let (lo, hi) = seen.unwrap_or_else(here);
+        // Asked is whether there is one: between the ends that makes a difference.
+        let options: Vec<i64> = [hi, lo, 1].into_iter().map(|n| n as i64).collect();
+        let distinct = match (lo, hi) {
+            _ if lo == hi => 1,
+            (0, 2..) => 3,
+            _ => 2,
+        };
+        self.k.ask(Unknown { name: "nr_running", of }, &options[..distinct]) as u32
+    }
+    fn nr_delayed(&mut self, c: Cpu) -> u32 {
+        if self.p.f.trace.rebuilt {
+            // Whoever may be there or not is delayed.
+            let (lo, _) = self.queues.nr_running(c, self.select, self.waking);
+            let others = self.nr_running(c) - lo as u32;
+            let surely = self.queues.nr_surely_delayed(c).min(lo) as u32;
+            return surely + others.min(self.queues.nr_hidden(c) as u32);
+        }
+        let seen = self.seen().and_then(|s| s.nr_delayed(c));
+        let range = seen.unwrap_or_else(|| self.queues.nr_delayed(c));
+        self.span("number of delayed tasks", i64::from(c.0), Some(range)) as u32
+    }
+    fn cpu_load(&mut self, c: Cpu) -> u64 {
+        let seen = self.seen().and_then(|s| s.load(c));
+        let range = seen.or_else(|| self.p.f.loads.at(c, self.waking.ts, self.select.ts));
+        self.span("load_avg of a CPU", i64::from(c.0), range)
+    }
+    fn capacity_of(&mut self, c: Cpu) -> u64 {
+        let seen = self.seen().and_then(|s| s.capacity(c));
+        let range = seen.unwrap_or_else(|| self.queues.capacity(c, self.select.ts));
+        self.span("capacity of a CPU", i64::from(c.0), Some(range))
+    }
+    fn wakee_h_load(&mut self) -> u64 {
+        if let Some(s) = self.seen() {
+            return s.h_load[0];
+        }
+        let p = &self.waking.p;
+        let own = (p.load_avg, p.load_avg + p.load_more);
+        let range = self.p.h_load(own, p.tg, self.waking.rq_cpu, p.cfs_load_avg, self.waking.ts);
+        self.span("h_load of the wakee", p.pid, Some(range))
+    }
+    fn waker_h_load(&mut self) -> u64 {
+        if let Some(s) = self.seen() {
+            return s.h_load[1];
+        }
+        let (c, ts) = (self.select.cpu, self.select.ts);
+        let Some((own, tg)) = self.queues.curr_load(c, ts) else {
+            return self.span("h_load of the waker", self.select.curr_pid, None);
+        };
+        let root = self.p.f.loads.at(c, self.waking.ts, ts).map_or(own.1, |l| l.1);
+        let range = self.p.h_load(own, tg, c, root, ts);
+        self.span("h_load of the waker", self.select.curr_pid, Some(range))
+    }
+    fn waker_flips(&mut self) -> u32 {
+        let r = self.select;
+        self.flips(r.curr_wakee_flips, r.curr_pid, r.flips_more.0, r.flips_of.0)
+    }
+    fn wakee_flips(&mut self) -> u32 {
+        let r = self.select;
+        self.flips(r.wakee_flips, r.p.pid, r.flips_more.1, r.flips_of.1)
+    }
+    fn waker_is_per_cpu_kthread(&mut self) -> bool {
+        let known = self.p.f.tasks.waker_is_per_cpu_kthread(self.select);
+        let u = Unknown { name: "whether the waker is a per-CPU kthread", of: 0 };
+        self.k.truth(u, known, false)
+    }
+    fn in_task(&mut self) -> bool {
+        let (t, waking) = (self.p.f.trace, self.waking);
+        let idle = t.rebuilt && waking.curr_pid == 0;
+        let known = !idle && !t.in_interrupt(waking);
+        let (flags, stack) = (waking.flags.map(|f| !f.interrupt), t.stack(waking));
+        let u = Unknown { name: "whether the wakeup comes from an interrupt", of: 0 };
+        let told = flags.or((idle || !stack.is_empty()).then_some(known));
+        self.k.truth(u, told, known)
+    }
+    fn recent_used_cpu(&mut self) -> Cpu {
+        if self.p.f.trace.rebuilt || self.waking.recent_used_cpu.is_none() {
+            return self.rebuilt_recent();
+        }
+        let known = 0..self.p.f.trace.nr_cpus as i64;
+        let recent = self.waking.recent_used_cpu.filter(|c| known.contains(c));
+        recent.map_or(self.select.cpu, |c| Cpu(c as u16))
+    }
+    fn has_idle_cores(&mut self, c: Cpu) -> bool {
+        let llc = self.p.f.topology.llc_id(c).ix();
+        let known = match self.seen() {
+            Some(s) => s.idle_cores(self.p.f.topology, c),
+            None => self.p.idle_cores.get(&llc).copied(),
+        };
+        let u = Unknown { name: CORES, of: llc as i64 };
+        self.k.truth(u, known, false)
+    }
+    fn nr_idle_scan(&mut self, c: Cpu) -> u32 {
+        let llc = self.p.f.topology.llc_id(c).ix();
+        let seen = self.seen().and_then(|s| s.idle_scan(self.p.f.topology, c));
+        let range = seen.unwrap_or_else(|| self.p.scan.range(llc));
+        self.span(SCAN, llc as i64, Some(range)) as u32
+    }
+}

@@ -1,0 +1,287 @@
+//! Wakeup preemption: after every activation, does our code ask for a reschedule as the kernel
+//! did?
+//!
+//! *What.* The activation row shows the wakee as queued and the clock; the running task's state at
+//! that clock is computed from its last row. The kernel's answer is a call of `resched_curr` from
+//! its preemption check, recorded just before the `wakeup` row (just after `wakeup_new`).
+//! Nontrivial: both tasks are of the fair class.
+
+use super::explain::{gap, known, size};
+use super::result::{Disagreement, KindResult};
+use crate::shadow::question::decide::Decider;
+use crate::shadow::question::known::names::{ANSWER, DUE};
+use crate::shadow::question::known::{Asker, Unknown, explore};
+use crate::shadow::question::levels::{
+    Ent, GROUP, IMPLAUSIBLE, Level, RUNNING, curr_ent, curr_now, ent, follows, later_state, level,
+    members, off, plausible,
+};
+use crate::shadow::rows::trace::{Row, RowKind, Side, Trace};
+use crate::shadow::state::queues::{LOST, NeedResched, Queues};
+use vruntime_sched::release::{FairKind, Release};
+
+/// Accounting the running task asks too, and a plain trace does not tell which of both did.
+const ACCOUNTING: &str = "whether the check asked, or the accounting before it";
+
+/// What our code answers, and why.
+type Answer = (bool, &'static str);
+
+/// Counts and disagreements of wakeup preemption.
+pub struct Preempts<'a> {
+    t: &'a Trace,
+    k: &'a Release,
+    decider: &'a Decider<'a>,
+    next: &'a [Option<usize>],
+    slack: u64,
+    new_flags_only: bool,
+    /// What the kernel did at the activation checked last, if that is known.
+    pub kernel: Option<bool>,
+    /// Counts.
+    pub counts: KindResult,
+    /// Disagreements.
+    pub disagreements: Vec<Disagreement>,
+}
+
+impl<'a> Preempts<'a> {
+    /// At the start of the recording.
+    pub fn new(
+        t: &'a Trace,
+        k: &'a Release,
+        decider: &'a Decider<'a>,
+        next: &'a [Option<usize>],
+        slack: u64,
+    ) -> Self {
+        let counts = KindResult::new("wakeup_preemption");
+        let asks = |r: &&Row| r.kind == RowKind::NeedResched;
+        let new_flags_only = t.rows.iter().filter(asks).any(|r| t.shows_new_flags(r));
+        let disagreements = vec![];
+        Preempts { t, k, decider, next, slack, new_flags_only, kernel: None, counts, disagreements }
+    }
+
+    /// Rows of `resched_curr` that belong to the check of activation `at`: those that the check
+    /// itself made, and whether its `update_curr` made one.
+    pub fn asked(&self, at: usize, before: &[usize]) -> Vec<usize> {
+        let r = &self.t.rows[at];
+        let direct = |i: usize| {
+            let stack = self.t.stack(&self.t.rows[i]);
+            let by = stack.get(1).map_or("", String::as_str);
+            self.t.rows[i].rq_cpu == r.rq_cpu
+                && (by.starts_with("check_preempt") || by.starts_with("wakeup_preempt"))
+        };
+        if r.kind == RowKind::Wakeup {
+            let wake = ["try_to_wake_up", "sched_ttwu_pending", "ttwu_do_activate"];
+            let ours = |i: usize| wake.iter().any(|f| self.t.has_frame(&self.t.rows[i], f));
+            return before.iter().copied().filter(|&i| direct(i) && ours(i)).collect();
+        }
+        let mut out = vec![];
+        let mut i = self.next[at];
+        while let Some(j) = i {
+            let x = &self.t.rows[j];
+            match x.kind {
+                RowKind::NeedResched if self.t.has_frame(x, "wake_up_new_task") => {
+                    if direct(j) {
+                        out.push(j);
+                    }
+                }
+                RowKind::NeedResched | RowKind::Other => {}
+                _ => break,
+            }
+            i = self.next[j];
+        }
+        out
+    }
+
+    /// Checks the activation `at`. `before`: `resched_curr` rows of the same CPU since its last
+    /// activation or switch.
+    pub fn check(&mut self, at: usize, before: &[usize], q: &Queues) {
+        let r = &self.t.rows[at];
+        let s = &q.cpus[r.rq_cpu.ix()];
+        let asked = self.asked(at, before);
+        let kernel = if self.t.plain { r.asked } else { Some(!asked.is_empty()) };
+        self.kernel = kernel;
+        let wakee = &r.p;
+        let Some(curr) = s.curr else {
+            return self.counts.miss(&[RUNNING]);
+        };
+        if s.lost {
+            return self.counts.miss(&[LOST]);
+        }
+        if curr == wakee.pid {
+            return; // woken before it slept: nothing to decide
+        }
+        let (Some(kernel), plain) = (kernel, self.t.plain) else {
+            return self.counts.miss(&[ANSWER]);
+        };
+        let hidden = self.new_flags_only && !kernel;
+        if curr == 0 {
+            if hidden {
+                // A polling idle task has the flag set without a call.
+                return self.counts.miss(&[DUE]);
+            }
+            return self.record(r, kernel, (true, "curr is idle"), false, String::new());
+        }
+        let Some((side, _)) = s.running else {
+            return self.counts.miss(&[RUNNING]);
+        };
+        if !side.is_fair() || !wakee.is_fair() {
+            if side.is_fair() {
+                if hidden && s.need_resched != NeedResched::No {
+                    return self.counts.miss(&[DUE]);
+                }
+                let by = (true, "wakee of a higher class");
+                return self.record(r, kernel, by, false, String::new());
+            }
+            if wakee.is_fair() {
+                let by = (false, "wakee of a lower class");
+                return self.record(r, kernel, by, false, String::new());
+            }
+            return; // both real time: not the fair class's decision
+        }
+        let in_check = |i: &usize| {
+            let stack = self.t.stack(&self.t.rows[*i]);
+            stack.iter().take(4).any(|f| f.starts_with("check_preempt_wakeup"))
+        };
+        let of_curr = |i: &&usize| self.t.rows[**i].rq_cpu == r.rq_cpu;
+        if hidden && (s.lazy.is_some() || before.iter().filter(of_curr).any(in_check)) {
+            return self.counts.miss(&[DUE]);
+        }
+        let outside = before
+            .iter()
+            .filter(|i| of_curr(i) && !asked.contains(i) && !in_check(i))
+            .filter(|i| !self.t.is_lazy(&self.t.rows[**i]));
+        let flag = match (outside.map(|&i| self.t.rows[i].ts).max(), s.need_resched) {
+            (Some(ts), _) => NeedResched::SetAt(ts),
+            (None, NeedResched::SetAt(ts)) if before.iter().all(|&i| self.t.rows[i].ts != ts) => {
+                NeedResched::SetAt(ts)
+            }
+            (None, f) if before.is_empty() => f,
+            _ => NeedResched::No,
+        };
+        let question = |k: &mut Asker| -> Result<Answer, &'static str> {
+            let u = Unknown { name: "need_resched of the running task", of: side.pid };
+            let due = match flag {
+                _ if plain => k.truth(u, r.due, false),
+                NeedResched::No => false,
+                NeedResched::SetAt(ts) => {
+                    let known = (r.ts.saturating_sub(ts) <= self.slack).then_some(true);
+                    k.truth(u, known, true)
+                }
+            };
+            self.decide(k, at, q, &side, due)
+        };
+        let o = explore(question, |a, b| match (a, b) {
+            (Ok(a), Ok(b)) => a.0 == b.0,
+            _ => false,
+        });
+        match o.guess {
+            Err(missing) => self.counts.miss(&[missing]),
+            Ok(_) if !o.determined => {
+                let missing: Vec<_> = o.all.iter().filter_map(|a| a.0.as_ref().err()).collect();
+                if missing.is_empty() {
+                    self.counts.miss(&o.tipping)
+                } else {
+                    self.counts.miss(missing)
+                }
+            }
+            Ok(_) if self.decider.one_level.contradicted() => self.counts.miss(&[GROUP]),
+            Ok(answer) => {
+                self.decider.one_level.note(answer.0 == kernel);
+                let less = |a: u64, b: u64| gap(a.wrapping_sub(b) as i64);
+                let ran = s.running.and_then(|x| Some(r.clock_task? - x.1));
+                let state = format!(
+                    "task {} runs, for {}, vlag {}; wakee less it: vruntime {}, deadline {}; {} \
+                     on the queue; a reschedule {}",
+                    side.pid,
+                    known(ran, |ns| size(ns.max(0) as u64)),
+                    gap(side.vlag),
+                    less(wakee.vruntime, side.vruntime),
+                    less(wakee.deadline, side.deadline),
+                    wakee.cfs_nr,
+                    match flag {
+                        NeedResched::No => "is not asked for".into(),
+                        NeedResched::SetAt(ts) => {
+                            format!("was asked for {} before", size(r.ts.saturating_sub(ts)))
+                        }
+                    },
+                );
+                self.record(r, kernel, answer, true, state);
+            }
+        }
+    }
+
+    fn decide(
+        &self,
+        k: &mut Asker,
+        at: usize,
+        q: &Queues,
+        side: &Side,
+        need_resched: bool,
+    ) -> Result<Answer, &'static str> {
+        let r = &self.t.rows[at];
+        let s = &q.cpus[r.rq_cpu.ix()];
+        let wakee = &r.p;
+        if wakee.tg != side.tg {
+            // Both answers to the flag end here, unless it settles the matter.
+            return if need_resched {
+                Ok((false, "curr already needs resched"))
+            } else {
+                Err(GROUP)
+            };
+        }
+        let later = later_state(self.t, at, r.rq_cpu.ix(), side.pid);
+        if !self.t.rebuilt && later.is_some_and(|l| !follows(side, l)) {
+            return Err(RUNNING);
+        }
+        let (_, now) = curr_now(self.k, s, r.clock_task.ok_or(RUNNING)?, later).ok_or(RUNNING)?;
+        let curr = curr_ent(k, side, &now);
+        let may_expire = now.deadline != (side.deadline, side.deadline);
+        if self.t.plain && self.k.fair == FairKind::Eevdf && may_expire {
+            return Err(ACCOUNTING);
+        }
+        let wakee_off = off(k, wakee);
+        let w = Ent {
+            pid: wakee.pid,
+            vruntime: wakee.vruntime.wrapping_add(wakee_off),
+            deadline: wakee.deadline.wrapping_add(wakee_off),
+            slice: wakee.slice,
+            weight: wakee.weight,
+            policy: wakee.policy,
+            delayed: false,
+            seq: u64::MAX,
+        };
+        let mut ents = vec![curr, w];
+        if self.k.fair == FairKind::Eevdf && !need_resched {
+            let others = members(s, wakee.tg, &[side.pid, wakee.pid], wakee.cfs_nr, true)?;
+            let near = (now.vruntime.wrapping_sub(wakee.vruntime) as i64).unsigned_abs() < 1 << 42;
+            if !near || !plausible(wakee.vruntime, others.iter().copied()) {
+                return Err(IMPLAUSIBLE);
+            }
+            ents.extend(others.into_iter().filter_map(|m| ent(k, m)));
+        }
+        let l = Level { protected: now.protected, ..level(ents, Some(side.pid), s) };
+        Ok(self.decider.preempts(&l, wakee.pid, need_resched))
+    }
+
+    fn record(
+        &mut self,
+        r: &Row,
+        kernel: bool,
+        (ours, rule): Answer,
+        nontrivial: bool,
+        state: String,
+    ) {
+        self.counts.count(ours == kernel, nontrivial, rule);
+        if ours != kernel {
+            let word = |b| if b { "asks for a reschedule" } else { "leaves curr alone" };
+            self.disagreements.push(Disagreement {
+                time: r.ts,
+                line: r.line,
+                kind: "wakeup_preemption".into(),
+                task: r.p.pid,
+                expected: word(kernel).into(),
+                got: word(ours).into(),
+                rule: rule.into(),
+                state,
+            });
+        }
+    }
+}

@@ -1,0 +1,677 @@
+//! The moment of a recorded balancing, put together for the balancer's own code.
+//!
+//! *What.* [`Ground`] is a machine without time and a scheduler without history. For each run the
+//! numbers of the domain's CPUs are written into it as the pass can have read them, and, when the
+//! pass is about to lock a queue, that queue's tasks in the order of its list. Then
+//! [`Balancer::pass_alone`] decides. Nothing is decided here.
+//! *Equation.* Loads and utilisations are intervals. The decision compares sums and single values
+//! of different groups, rising in one and falling in the other, so the runs are: all in the
+//! middle, all low, all high, and each group, and each queue that may be pulled from, at one end
+//! with all others at the other.
+
+use super::known::names::{IDLE, PLACEMENT};
+use super::known::{Asker, Unknown};
+use super::levels::CONTENT;
+use crate::shadow::state::counts::Count;
+use std::collections::BTreeMap;
+use vruntime_base::{Cause, Cpu, CpuMask, Ledger, Noise, Ns, TaskId, VTime};
+use vruntime_machine::{Machine, Topology};
+use vruntime_sched::balance::alone::{Locked, LoneEnd, LonePass};
+use vruntime_sched::balance::imbalance::MigrationType;
+use vruntime_sched::balance::stats::{GroupStats, GroupType, group_classify};
+use vruntime_sched::balance::{Balancer, SdState};
+use vruntime_sched::cx::{Cx, Shared, WakeStats};
+use vruntime_sched::domains::Domains;
+use vruntime_sched::fair::{CfsId, Fair, SchedAvg, SeId};
+use vruntime_sched::release::Release;
+use vruntime_sched::task::{Affinities, Policy, Rq, RqLoad, Task};
+
+const NOW: Ns = Ns(1 << 40);
+const COUNT: &str = "tasks of a CPU whose count changed meanwhile";
+pub(super) const NUMBERS: &str = "load or utilisation of a CPU between updates";
+pub(super) const MARKED: &str = "whether a group is marked imbalanced";
+const FAILED: &str = "nr_balance_failed";
+const HOT: &str = "when a task last ran";
+const UTIL: &str = "utilisation of a queued task";
+const H_LOAD: &str = "h_load of a queued task";
+const AFFINITY: &str = "allowed CPUs of a queued task";
+
+/// What is known of one CPU when its numbers are read.
+#[derive(Clone, Debug, Default)]
+pub struct CpuThen {
+    /// Tasks, the likeliest first.
+    pub counts: Vec<Count>,
+    /// Of the fair ones in delayed dequeue.
+    pub delayed: i64,
+    /// `idle_cpu`, if it has no task.
+    pub idle: Option<bool>,
+    /// Lowest and highest `load_avg`, utilisation and runnable time.
+    pub load: (u64, u64),
+    /// See `load`.
+    pub util: (u64, u64),
+    /// See `load`.
+    pub runnable: (u64, u64),
+}
+
+/// What is known of a queued task when its queue is locked.
+#[derive(Clone, Debug)]
+pub struct TaskThen {
+    /// Which.
+    pub pid: i64,
+    /// SCHED_* number.
+    pub policy: i64,
+    /// Weight × 1024.
+    pub weight: u64,
+    /// Virtual runtime and deadline.
+    pub vruntime: (u64, u64),
+    /// Request size.
+    pub slice: u64,
+    /// In delayed dequeue.
+    pub delayed: bool,
+    /// It runs.
+    pub curr: bool,
+    /// A kernel thread that may use one CPU only.
+    pub bound: bool,
+    /// CPUs that it is known to be allowed on, or not; others are not known.
+    pub allowed: BTreeMap<Cpu, bool>,
+    /// Time since it last ran where it is: least and most.
+    pub age: (u64, u64),
+    /// Lowest and highest `task_h_load`.
+    pub h_load: (u64, u64),
+    /// Lowest and highest `task_util_est`.
+    pub util: (u64, u64),
+}
+
+impl TaskThen {
+    /// One in delayed dequeue of which no more is known.
+    fn unseen() -> TaskThen {
+        TaskThen {
+            pid: -1,
+            policy: 0,
+            weight: 1 << 20,
+            vruntime: (0, 0),
+            slice: 0,
+            delayed: true,
+            curr: false,
+            bound: false,
+            allowed: BTreeMap::new(),
+            age: (u64::MAX, u64::MAX),
+            h_load: (0, 0),
+            util: (0, 0),
+        }
+    }
+}
+
+/// A queue when it is locked.
+#[derive(Clone, Debug)]
+pub struct QueueThen {
+    /// Its tasks, the first to be asked first.
+    pub tasks: Vec<TaskThen>,
+    /// Their virtual times are known.
+    pub placed: bool,
+}
+
+/// A pass as the balancer saw it.
+#[derive(Clone, Debug)]
+pub struct Moment {
+    /// Who balances what.
+    pub pass: LonePass,
+    /// By CPU; CPUs outside of the domain are not looked at.
+    pub cpus: Vec<CpuThen>,
+    /// The group that the kernel pulled from: whose queues may be compared.
+    pub source: usize,
+    /// Groups that may be marked imbalanced.
+    pub marked: Vec<usize>,
+    /// What `nr_balance_failed` can be, the likeliest first.
+    pub failed: Vec<u32>,
+    /// Asked is which queue is pulled from, not which tasks: what only they hang on is left out.
+    pub source_only: bool,
+}
+
+/// What one run ends with.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Pulled {
+    /// How.
+    pub end: LoneEnd,
+    /// The queue that was locked last.
+    pub src: Option<Cpu>,
+    /// Tasks taken off, in order.
+    pub tasks: Vec<i64>,
+    /// By which path, if any was.
+    pub cause: Option<&'static str>,
+    /// What kept the question from being asked in full.
+    pub missing: Option<&'static str>,
+}
+
+/// See the module.
+pub struct Ground {
+    pub(super) sh: Shared,
+    machine: Machine,
+    fair: Fair,
+    balancer: Balancer,
+    resched: Vec<(Cpu, &'static Cause)>,
+}
+
+impl Ground {
+    /// An idle machine.
+    pub fn new(topo: &Topology, domains: &Domains, release: &Release) -> Ground {
+        let n = topo.nr_cpus();
+        let sh = Shared {
+            wakes: vec![WakeStats::default(); domains.nr_slots()],
+            domains: domains.clone(),
+            release: release.clone(),
+            // The idle tasks, and one for whatever else runs.
+            tasks: (0..=n).map(|c| Task::new(Cpu::from_ix(c.min(n - 1)), n)).collect(),
+            rqs: (0..n).map(|c| Rq { clock: NOW, ..Rq::idle(Cpu::from_ix(c)) }).collect(),
+            loads: vec![RqLoad::default(); n],
+            affinities: Affinities::new(n),
+            nohz_idle: CpuMask::EMPTY,
+            ledger: Ledger::new(n),
+            noise: Noise::new(1),
+            accounted: None,
+        };
+        Ground {
+            balancer: Balancer::new(domains, n),
+            fair: Fair::new(n, release),
+            machine: Machine::free(topo),
+            resched: vec![],
+            sh,
+        }
+    }
+
+    /// The domains.
+    pub fn domains(&self) -> &Domains {
+        &self.sh.domains
+    }
+
+    /// One run of the pass of `m`; `queue` tells of a queue that is locked.
+    pub fn pull(
+        &mut self,
+        k: &mut Asker,
+        m: &Moment,
+        queue: impl Fn(Cpu) -> Result<QueueThen, &'static str>,
+    ) -> Pulled {
+        let pass = m.pass;
+        let mut pulled = Pulled {
+            end: LoneEnd::NotItsTurn,
+            src: None,
+            tasks: vec![],
+            cause: None,
+            missing: None,
+        };
+        if let Err(missing) = self.numbers(k, m) {
+            pulled.missing = Some(missing);
+            return pulled;
+        }
+        let idle_tasks = self.clear(m);
+        let Ground { sh, machine, fair, balancer, resched } = self;
+        let mut cx =
+            Cx { now: NOW, cpu: pass.on, sh, machine, cost: Ns::ZERO, slowdown: 1024, resched };
+        for g in 0..cx.sh.domains.at(pass.slot).groups.len() {
+            let u = Unknown { name: MARKED, of: g as i64 };
+            let flag = m.marked.contains(&g) && k.truth(u, None, false);
+            cx.sh.domains.set_imbalanced(pass.slot, g, flag);
+        }
+        let mut pids = vec![];
+        pulled.end = balancer.pass_alone(fair, &mut cx, &pass, |l, state, fair, cx| {
+            if pulled.src == Some(l.src) {
+                // It goes on with what it left there.
+                return;
+            }
+            pulled.src = Some(l.src);
+            let (mut queue, mut missing) = match queue(l.src) {
+                Ok(queue) => (queue, None),
+                Err(missing) => (QueueThen { tasks: vec![], placed: true }, Some(missing)),
+            };
+            let delayed = queue.tasks.iter().filter(|t| t.delayed).count();
+            let unseen = (cx.sh.loads[l.src.ix()].h_nr_delayed as usize).saturating_sub(delayed);
+            let stay = cx.sh.release.detach_skips_delayed;
+            if unseen > 0 && (l.imbalance.kind == MigrationType::Load || !stay) {
+                missing = missing.or(Some(CONTENT));
+            }
+            // Other than for load they are passed over, wherever they are.
+            queue.tasks.splice(0..0, std::iter::repeat_n(TaskThen::unseen(), unseen));
+            pids.extend(queue.tasks.iter().map(|t| t.pid));
+            pulled.missing = fill(k, m, l, state, &queue, fair, cx).or(missing).or(pulled.missing);
+        });
+        let moved = balancer.moved.iter();
+        pulled.tasks = moved.map(|x| pids[x.task.ix() - idle_tasks]).collect();
+        pulled.cause = balancer.moved.first().map(|x| x.cause.name);
+        pulled
+    }
+
+    /// The task that the stopper of `src` pushes to `dst`.
+    pub fn push(
+        &mut self,
+        k: &mut Asker,
+        m: &Moment,
+        src: Cpu,
+        queue: Result<QueueThen, &'static str>,
+    ) -> Pulled {
+        let (end, missing) = (LoneEnd::NoQueue, queue.as_ref().err().copied());
+        let mut pulled = Pulled { end, src: Some(src), tasks: vec![], cause: None, missing };
+        let Ok(queue) = queue else { return pulled };
+        let tasks = &queue.tasks;
+        let idle_tasks = self.clear(m);
+        let Ground { sh, machine, fair, balancer, resched } = self;
+        let mut cx =
+            Cx { now: NOW, cpu: src, sh, machine, cost: Ns::ZERO, slowdown: 1024, resched };
+        let imbalance =
+            vruntime_sched::balance::imbalance::Imbalance { kind: MigrationType::Task, amount: 1 };
+        let locked = Locked { src, imbalance };
+        fill(k, m, locked, balancer.state_mut(m.pass.slot), &queue, fair, &mut cx);
+        // The stopper counts.
+        cx.sh.loads[src.ix()].nr_running = tasks.len() as u32 + 1;
+        let rq = &mut cx.sh.rqs[src.ix()];
+        (rq.active_balance, rq.push_cpu) = (true, m.pass.on);
+        let _ = balancer.active_balance(fair, &mut cx, src);
+        let moved = balancer.moved.iter();
+        pulled.tasks = moved.map(|x| tasks[x.task.ix() - idle_tasks].pid).collect();
+        pulled.cause = balancer.moved.first().map(|x| x.cause.name);
+        pulled
+    }
+
+    /// Forgets the run before; the answer is how many tasks there always are.
+    fn clear(&mut self, m: &Moment) -> usize {
+        for c in self.sh.domains.at(m.pass.slot).span.iter() {
+            let cfs = CfsId(u32::from(c.0));
+            self.fair.restore_empty(cfs);
+            let q = &mut self.fair.cfs[cfs.ix()];
+            (q.h_nr_queued, q.h_nr_runnable, q.idle_h_nr) = (0, 0, 0);
+            q.avg = SchedAvg::default();
+        }
+        self.fair.ses.clear();
+        let always = self.sh.rqs.len() + 1;
+        self.sh.tasks.truncate(always);
+        self.balancer.moved.clear();
+        self.resched.clear();
+        always
+    }
+
+    /// Writes the numbers of the domain's CPUs.
+    fn numbers(&mut self, k: &mut Asker, m: &Moment) -> Result<(), &'static str> {
+        let span: Vec<Cpu> = self.sh.domains.at(m.pass.slot).span.iter().collect();
+        self.tasks(k, &m.cpus, &span)?;
+        let ends = self.ends(k, m, &span);
+        self.averages(&m.cpus, &span, ends);
+        Ok(())
+    }
+
+    /// Writes what runs and waits on the CPUs of `span`.
+    pub(super) fn tasks(
+        &mut self,
+        k: &mut Asker,
+        cpus: &[CpuThen],
+        span: &[Cpu],
+    ) -> Result<(), &'static str> {
+        let n = self.sh.rqs.len();
+        for &c in span {
+            let then = &cpus[c.ix()];
+            let options: Vec<i64> = (0..then.counts.len() as i64).collect();
+            if options.is_empty() {
+                return Err(COUNT);
+            }
+            let of = i64::from(c.0);
+            let count = then.counts[k.ask(Unknown { name: COUNT, of }, &options) as usize];
+            let idle = count.all == 0
+                && k.truth(Unknown { name: IDLE, of }, then.idle, then.idle.unwrap_or(true));
+            let l = &mut self.sh.loads[c.ix()];
+            *l = RqLoad::default();
+            l.nr_running = count.all.max(0) as u32;
+            l.h_nr_queued = count.fair.clamp(0, count.all.max(0)) as u32;
+            l.h_nr_delayed =
+                (then.delayed + count.hidden).clamp(0, i64::from(l.h_nr_queued)) as u32;
+            let rq = &mut self.sh.rqs[c.ix()];
+            *rq = Rq { clock: NOW, ..Rq::idle(c) };
+            if !idle {
+                rq.curr = TaskId::from_ix(n);
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes loads, utilisation and runnable time of the CPUs of `span`, at their `ends`.
+    pub(super) fn averages(&mut self, cpus: &[CpuThen], span: &[Cpu], ends: Ends) {
+        for &c in span {
+            let then = &cpus[c.ix()];
+            let of = |(lo, hi): (u64, u64)| match ends.of(c) {
+                End::Low => lo,
+                End::High => hi,
+                End::Middle => lo.midpoint(hi),
+            };
+            let l = &mut self.sh.loads[c.ix()];
+            l.load_avg = of(then.load);
+            l.util_avg = of(then.util) as u32;
+            l.runnable_avg = of(then.runnable) as u32;
+        }
+    }
+
+    /// Which ends of their intervals the numbers of the CPUs are at in this run.
+    fn ends(&self, k: &mut Asker, m: &Moment, span: &[Cpu]) -> Ends {
+        let sd = self.sh.domains.at(m.pass.slot);
+        let open = |c: &Cpu| {
+            let t = &m.cpus[c.ix()];
+            [t.load, t.util, t.runnable].iter().any(|(lo, hi)| lo != hi)
+        };
+        let all = || sd.span;
+        let kind = |g: usize, high: bool| {
+            let group = &sd.groups[g];
+            let mut s = GroupStats {
+                group_weight: group.weight,
+                group_capacity: 1024 * u64::from(group.weight),
+                ..GroupStats::default()
+            };
+            for c in group.span.iter() {
+                let (then, l) = (&m.cpus[c.ix()], &self.sh.loads[c.ix()]);
+                s.sum_nr_running += l.nr_running;
+                s.group_util += if high { then.util.1 } else { then.util.0 };
+                s.group_runnable += if high { then.runnable.1 } else { then.runnable.0 };
+            }
+            group_classify(sd.imbalance_pct, &s)
+        };
+        let groups = 0..sd.groups.len();
+        let spare = |g: usize| {
+            kind(g, false) == GroupType::HasSpare && kind(g, true) == GroupType::HasSpare
+        };
+        if !span.iter().any(open) || groups.clone().all(spare) {
+            // Groups with time to spare are compared by tasks and idle CPUs alone.
+            return Ends { high: CpuMask::EMPTY, low: CpuMask::EMPTY };
+        }
+        let mut options = vec![
+            Ends { high: CpuMask::EMPTY, low: CpuMask::EMPTY },
+            Ends { high: all(), low: CpuMask::EMPTY },
+            Ends { high: CpuMask::EMPTY, low: all() },
+        ];
+        let mut one = |mask: CpuMask| {
+            let rest = all().minus(&mask);
+            for e in [Ends { high: mask, low: rest }, Ends { high: rest, low: mask }] {
+                if !options.contains(&e) {
+                    options.push(e);
+                }
+            }
+        };
+        groups.for_each(|g| one(sd.groups[g].span));
+        for c in sd.groups[m.source].span.iter() {
+            if self.sh.loads[c.ix()].h_nr_queued > 0 && open(&c) {
+                one(CpuMask::one(c));
+            }
+        }
+        let numbers: Vec<i64> = (0..options.len() as i64).collect();
+        options[k.ask(Unknown { name: NUMBERS, of: 0 }, &numbers) as usize]
+    }
+}
+
+/// CPUs whose numbers are at the high ends, and at the low ends; the others are in the middle.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Ends {
+    pub high: CpuMask,
+    pub low: CpuMask,
+}
+
+#[derive(Clone, Copy)]
+pub(super) enum End {
+    Low,
+    High,
+    Middle,
+}
+
+impl Ends {
+    pub fn of(&self, c: Cpu) -> End {
+        match (self.high.has(c), self.low.has(c)) {
+            (true, _) => End::High,
+            (_, true) => End::Low,
+            _ => End::Middle,
+        }
+    }
+}
+
+/// Makes the queue of `l.src` hold the tasks of `queue`; the answer is what is missing for that.
+fn fill(
+    k: &mut Asker,
+    m: &Moment,
+    l: Locked,
+    state: &mut SdState,
+    queue: &QueueThen,
+    fair: &mut Fair,
+    cx: &mut Cx,
+) -> Option<&'static str> {
+    let (src, tasks) = (l.src, &queue.tasks);
+    let cfs = CfsId(u32::from(src.0));
+    let by_task = l.imbalance.kind == MigrationType::Task;
+    let by_util = l.imbalance.kind == MigrationType::Util;
+    let by_load = l.imbalance.kind == MigrationType::Load;
+    let dst_waits = cx.sh.loads[m.pass.on.ix()].h_nr_queued;
+    let release = &cx.sh.release;
+    let cost = release.migration_cost_ns;
+    let may_be_hot = |t: &TaskThen| !t.curr && t.age.0 < cost;
+    let first_counts = release.detach_first_wants_eligible && dst_waits > 0;
+    state.nr_balance_failed = 0;
+    let failed_counts = !by_task || first_counts || tasks.iter().any(may_be_hot);
+    if failed_counts && !m.source_only {
+        let options: Vec<i64> = m.failed.iter().map(|&n| i64::from(n)).collect();
+        state.nr_balance_failed = k.ask(Unknown { name: FAILED, of: 0 }, &options) as u32;
+    }
+    fair.cfs[m.pass.on.ix()].nr_queued = dst_waits;
+    let least = tasks.iter().map(|t| VTime(t.vruntime.0)).reduce(VTime::earlier);
+    let rq = &mut cx.sh.rqs[src.ix()];
+    (rq.cfs_tasks_head, rq.cfs_tasks_tail) = (TaskId::NONE, TaskId::NONE);
+    let q = &mut fair.cfs[cfs.ix()];
+    q.min_vruntime = least.unwrap_or_default();
+    let jiffy = cx.jiffies();
+    // Each task's own value is its share already.
+    (q.avg.load_avg, q.h_load, q.last_h_load_update) = (1 << 30, (1 << 30) + 1, jiffy);
+    q.avg.last_update_time = NOW;
+    let first = cx.sh.tasks.len();
+    for (i, t) in tasks.iter().enumerate() {
+        let p = TaskId::from_ix(first + i);
+        let se = fair.new_entity(p, vruntime_sched::task::TgId(0), src);
+        let new = task(k, m, t, src, se, cx);
+        cx.sh.tasks.push(new);
+        let e = &mut fair.ses[se.ix()];
+        e.set_weight((t.weight as u32).max(1 << 10));
+        (e.vruntime, e.deadline, e.slice) = (VTime(t.vruntime.0), VTime(t.vruntime.1), t.slice);
+        e.sched_delayed = t.delayed;
+        e.idle = t.policy == 5;
+        e.avg.last_update_time = NOW;
+        let u = Unknown { name: HOT, of: t.pid };
+        let open = t.age.0 < cost && !m.source_only;
+        let hot = t.age.1 < cost || (open && k.truth(u, None, false));
+        e.exec_start = if hot { NOW } else { Ns::ZERO };
+        e.avg.util_avg = match t.util {
+            (lo, hi) if lo == hi || !by_util || m.source_only => hi as u32,
+            (lo, hi) => k.ask(Unknown { name: UTIL, of: t.pid }, &[hi as i64, lo as i64]) as u32,
+        };
+        e.avg.load_avg = match t.h_load {
+            (lo, hi) if lo == hi || !by_load || m.source_only => hi,
+            (lo, hi) => k.ask(Unknown { name: H_LOAD, of: t.pid }, &[hi as i64, lo as i64]) as u64,
+        };
+        if t.curr {
+            cx.sh.rqs[src.ix()].curr = p;
+            e.exec_start = NOW;
+            fair.restore_curr(se);
+        } else {
+            fair.restore_queued(se);
+        }
+        let q = &mut fair.cfs[cfs.ix()];
+        q.h_nr_queued += 1;
+        q.h_nr_runnable += u32::from(!t.delayed);
+        q.idle_h_nr += u32::from(t.policy == 5);
+        let rq = &mut cx.sh.rqs[src.ix()];
+        let old = std::mem::replace(&mut rq.cfs_tasks_head, p);
+        cx.sh.tasks[p.ix()].cfs_tasks_next = old;
+        match old.is_some() {
+            true => cx.sh.tasks[old.ix()].cfs_tasks_prev = p,
+            false => cx.sh.rqs[src.ix()].cfs_tasks_tail = p,
+        }
+    }
+    let others = cx.sh.loads[src.ix()].nr_running - cx.sh.loads[src.ix()].h_nr_queued;
+    cx.sh.loads[src.ix()].nr_running = tasks.len() as u32 + others;
+    let needed = first_counts && state.nr_balance_failed == 0 && !m.source_only;
+    (needed && !queue.placed).then_some(PLACEMENT)
+}
+
+fn task(k: &mut Asker, m: &Moment, t: &TaskThen, src: Cpu, se: SeId, cx: &mut Cx) -> Task {
+    let n = cx.sh.rqs.len();
+    let dst = m.pass.on;
+    let mut ask = |c: Cpu, guess: bool| {
+        let u = Unknown { name: AFFINITY, of: t.pid << 16 | i64::from(c.0) };
+        k.truth(u, t.allowed.get(&c).copied(), guess)
+    };
+    let mut mask = CpuMask::first_n(n);
+    if t.bound {
+        mask = CpuMask::one(src);
+    } else if t.pid < 0 {
+        // Passed over before its affinity is looked at.
+    } else if !t.curr && !ask(dst, true) {
+        // The balancer then asks for others of its group.
+        mask = CpuMask::one(src);
+        let sd = cx.sh.domains.at(m.pass.slot);
+        for c in sd.groups[sd.group_of(dst)].balance_mask.iter().filter(|&c| c != dst) {
+            if ask(c, false) {
+                mask.set(c);
+            }
+        }
+    }
+    Task {
+        policy: match t.policy {
+            3 => Policy::Batch,
+            5 => Policy::Idle,
+            _ => Policy::Normal,
+        },
+        state: vruntime_sched::task::TaskState::Running,
+        on_rq: true,
+        kthread: t.bound,
+        affinity: cx.sh.affinities.intern(mask),
+        nr_cpus_allowed: mask.weight() as u16,
+        se,
+        ..Task::new(src, n)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::known::explore;
+    use super::*;
+    use crate::shadow::tests::{cores, release};
+    use vruntime_sched::balance::IdleType;
+    use vruntime_sched::scheduler::BalanceKind;
+
+    const MS: u64 = 1_000_000;
+
+    /// Two CPUs of one cache; nothing runs on CPU 0, `nr` tasks are on CPU 1.
+    fn two_cpus(nr: i64) -> (Ground, Moment) {
+        let topo = cores(2, 2);
+        let domains = Domains::build(&topo, &release("v6.1"));
+        let cpu = |n: i64| CpuThen {
+            counts: vec![Count { all: n, fair: n, hidden: 0 }],
+            idle: Some(n == 0),
+            load: (1024 * n as u64, 1024 * n as u64),
+            util: (1024 * n.min(1) as u64, 1024 * n.min(1) as u64),
+            runnable: (1024 * n as u64, 1024 * n as u64),
+            ..CpuThen::default()
+        };
+        let on = Cpu(0);
+        let slot = domains.slots(on).start;
+        let pass = LonePass { kind: BalanceKind::Periodic, on, slot, idle: IdleType::Idle };
+        let moment = Moment {
+            pass,
+            cpus: vec![cpu(0), cpu(nr)],
+            source: domains.at(slot).group_of(Cpu(1)),
+            marked: vec![],
+            failed: vec![0],
+            source_only: false,
+        };
+        (Ground::new(&topo, &domains, &release("v6.1")), moment)
+    }
+
+    /// A task of nice 0 that last ran this long ago.
+    fn task(pid: i64, age: u64) -> TaskThen {
+        TaskThen {
+            pid,
+            policy: 0,
+            weight: 1 << 20,
+            vruntime: (0, 0),
+            slice: 3 * MS,
+            delayed: false,
+            curr: false,
+            bound: false,
+            allowed: [(Cpu(0), true), (Cpu(1), true)].into(),
+            age: (age, age),
+            h_load: (1024, 1024),
+            util: (1024, 1024),
+        }
+    }
+
+    /// All ends of the pass, and what tips it.
+    fn ends(nr: i64, tasks: Vec<TaskThen>, change: impl Fn(&mut Moment)) -> (Vec<Pulled>, String) {
+        let (mut ground, mut m) = two_cpus(nr);
+        change(&mut m);
+        let queue = QueueThen { tasks, placed: true };
+        let o = explore(|k| ground.pull(k, &m, |_| Ok(queue.clone())), |a, b| a == b);
+        let tipping: Vec<&str> = o.tipping.into_iter().collect();
+        (o.all.into_iter().map(|x| x.0).collect(), tipping.join(", "))
+    }
+
+    /// The same pass 200 times: what a delayed task brings along does not stay on the ground.
+    #[test]
+    fn a_pass_leaves_no_averages_behind() {
+        let (mut ground, m) = two_cpus(3);
+        let (delayed, curr) = (true, true);
+        let tasks = vec![
+            TaskThen { delayed, ..task(2, 9 * MS) },
+            task(3, 5 * MS),
+            TaskThen { curr, ..task(1, 0) },
+        ];
+        let queue = QueueThen { tasks, placed: true };
+        let mut pull = || ground.pull(&mut Asker::default(), &m, |_| Ok(queue.clone()));
+        let first = pull();
+        assert_eq!(first.tasks, [2]);
+        assert!((0..200).all(|_| pull() == first));
+    }
+
+    /// 1 runs on CPU 1, and 2 and 3 wait, 2 longer: three tasks against none, so that one moves,
+    /// the one at the tail.
+    #[test]
+    fn an_idle_cpu_takes_the_task_that_has_waited_longest() {
+        let queue =
+            || vec![task(2, 9 * MS), task(3, 5 * MS), TaskThen { curr: true, ..task(1, 0) }];
+        let (all, tipping) = ends(3, queue(), |_| {});
+        assert_eq!((all.len(), &all[0].tasks[..], tipping.as_str()), (1, &[2][..], ""));
+        assert_eq!(
+            (all[0].src, all[0].cause),
+            (Some(Cpu(1)), Some("periodic balance while idle, MC"))
+        );
+        // 0.1 ms ago is hot; a task that may use one CPU only stays as well.
+        let mut hot = queue();
+        hot[0] = task(2, MS / 10);
+        assert_eq!(ends(3, hot, |_| {}).0[0].tasks, [3]);
+        let mut bound = queue();
+        bound[0].bound = true;
+        assert_eq!(ends(3, bound, |_| {}).0[0].tasks, [3]);
+    }
+
+    /// Two tasks or one on CPU 1: with one there is nothing to take.
+    #[test]
+    fn what_is_not_known_and_matters_is_named() {
+        let queue = || vec![task(2, 9 * MS), TaskThen { curr: true, ..task(1, 0) }];
+        let (all, tipping) = ends(2, queue(), |m| {
+            m.cpus[1].counts.push(Count { all: 1, fair: 1, hidden: 0 });
+        });
+        assert_eq!((all.len(), tipping.as_str()), (2, COUNT));
+        assert_eq!((&all[0].tasks[..], all[1].end), (&[2][..], LoneEnd::NoGroup));
+        let mut open = queue();
+        open[0].age = (0, MS);
+        assert_eq!(ends(2, open, |_| {}).1, HOT);
+    }
+
+    /// A stopper passes over what runs and what is bound; that a task is hot does not count.
+    #[test]
+    fn a_stopper_pushes_the_first_task_that_may_go() {
+        let (mut ground, m) = two_cpus(3);
+        let mut tasks = vec![task(2, 9 * MS), task(3, 0), TaskThen { curr: false, ..task(1, 0) }];
+        tasks[0].bound = true;
+        let queue = || Ok(QueueThen { tasks: tasks.clone(), placed: true });
+        let o = explore(|k| ground.push(k, &m, Cpu(1), queue()), |a, b| a == b);
+        assert_eq!((o.determined, &o.guess.tasks[..]), (true, &[3][..]));
+    }
+}

@@ -1,0 +1,263 @@
+//! Wakeups of a plain trace: what a choice of a CPU can have seen of who wakes whom.
+//!
+//! *What.* A plain trace shows that a task is woken and where it is put. From the wakeups before it
+//! follow the flips of waker and wakee ([`Flips`], least and most), and from who wakes, in which
+//! context, whether the wakeup may be synchronous. The choice becomes a row of its own.
+//! *Source.* Linux 6.1.192 and 6.12.117, kernel/sched/fair.c `record_wakee`; callers of
+//! `__wake_up_sync_key`.
+//! *Equations.* flips grow by one with each other wakee, and halve at the first wakeup more than a
+//! second after the last halving.
+//! *Departures.* D1: flips from before the recording are between none and [`MOST_FLIPS`].
+//! *Example.* 1 wakes 2, 3, 2: three flips, or two if it had woken 2 before the recording.
+
+use super::queue_frame::Span;
+use super::rebuilder::Rebuilder;
+use crate::shadow::rows::trace::{MAY_STAY, Named, PREV_NOT_KNOWN, Row, RowKind, SYNC_NOT_KNOWN};
+
+/// A task may be on its CPU for so long after the row that shows it leave, unless the next one does
+/// something there.
+const LEAVING_NS: u64 = 50_000;
+/// More flips than this change nothing: no factor of `wake_wide` is larger.
+pub(in crate::shadow) const MOST_FLIPS: i64 = 1 << 12;
+/// What halves flips.
+const SECOND: u64 = 1_000_000_000;
+
+/// Wakeup statistics of a task.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Flips {
+    least: i64,
+    most: i64,
+    last_wakee: i64,
+    decayed: Option<u64>,
+    /// The task, or ancestor, whose flips before the recording are not known.
+    of: i64,
+}
+
+impl Flips {
+    fn unknown(of: i64) -> Flips {
+        Flips { least: 0, most: MOST_FLIPS, last_wakee: -1, decayed: None, of }
+    }
+
+    /// `record_wakee`.
+    fn record(&mut self, wakee: i64, now: u64) {
+        match self.decayed {
+            Some(then) if now - then > SECOND => {
+                (self.least, self.most) = (self.least >> 1, self.most >> 1);
+                self.decayed = Some(now);
+            }
+            Some(_) => {}
+            None => {
+                self.least >>= 1;
+                self.decayed = Some(now);
+            }
+        }
+        if self.last_wakee != wakee {
+            self.least += i64::from(self.last_wakee >= 0);
+            self.most += 1;
+            self.last_wakee = wakee;
+        }
+    }
+}
+
+impl Rebuilder<'_> {
+    /// The running task itself does it, not an interrupt.
+    pub(super) fn by_running(&self, r: &Row) -> bool {
+        r.curr_pid == self.cpus[r.cpu.ix()].running() && r.flags.is_none_or(|f| !f.interrupt)
+    }
+
+    pub(super) fn waking(&mut self, r: &Row) -> Row {
+        let at = self.cpu_of(r.a, r.rq_cpu);
+        if r.p.is_fair() && !self.on.contains_key(&r.p.pid) {
+            self.averages.asleep(r.p.pid, r.p.prio, at);
+        }
+        if self.by_running(r) {
+            self.cpus[r.cpu.ix()].acts();
+        }
+        let mut row = self.plain(r, at);
+        row.p.on_rq = self.on.contains_key(&r.p.pid);
+        if let Some(&c) = self.on.get(&r.p.pid).filter(|_| self.is_delayed(r.p.pid)) {
+            // It is queued anew before the running task is accounted, other than one that slept.
+            self.asleep.remove(&r.p.pid);
+            self.cpus[c].enter(r.p.pid, r.p.prio, None, &self.tuning);
+            self.averages.enter(r.p.pid, r.p.prio, c, r.ts);
+        }
+        row
+    }
+
+    /// The choice of a CPU of the wakeup that starts at row `i`.
+    pub(super) fn choice(&mut self, i: usize, next: u64) -> Option<Row> {
+        let r = &self.t.rows[i];
+        if self.on.contains_key(&r.p.pid) || r.p.pid == r.curr_pid || r.p.prio < 100 {
+            return None;
+        }
+        if let Some(Named::Bound | Named::Stopper) = self.t.named.get(&r.p.pid) {
+            return None; // It may use one CPU: nothing is chosen.
+        }
+        let rest = self.t.rows[i + 1..].iter();
+        let done = rest
+            .clone()
+            .find(|x| x.p.pid == r.p.pid && matches!(x.kind, RowKind::Wakeup | RowKind::Waking))?;
+        let prev = self.cpu_of(r.a, r.rq_cpu);
+        let waker = (r.curr_pid, if r.curr_pid == 0 { r.cpu.ix() } else { 0 });
+        let w = self.flips.entry(waker).or_insert(Flips::unknown(r.curr_pid));
+        w.record(r.p.pid, r.ts);
+        let w = *w;
+        let p = *self.flips.entry((r.p.pid, 0)).or_insert(Flips::unknown(r.p.pid));
+        let mut row = self.plain(r, prev);
+        row.kind = RowKind::SelectRq;
+        // Not a row of the recording: nothing else on the CPU lies between.
+        row.ts = next.min(done.ts);
+        row.a = done.a;
+        row.b = 8 | if self.may_be_sync(r) { SYNC_NOT_KNOWN } else { 0 };
+        let left = self.left_at.get(&r.p.pid).copied().unwrap_or(0);
+        let unheard = self.heard[prev] <= left && r.ts < left + LEAVING_NS;
+        // Who is delayed is queued anew by its waker, who leaves by its own CPU.
+        let leaving = done.cpu != r.cpu && done.cpu.ix() == prev && unheard;
+        let delayed = done.cpu == r.cpu && self.cpus[prev].hides(r.p.pid);
+        if leaving || delayed {
+            row.b |= MAY_STAY;
+        }
+        if self.pods && self.t.named.get(&r.p.pid) == Some(&Named::Unbound) {
+            row.b |= PREV_NOT_KNOWN;
+        }
+        row.wake_cpu = Some(prev as i64);
+        (row.curr_wakee_flips, row.wakee_flips) = (Some(w.least), Some(p.least));
+        row.flips_more = (w.most - w.least, p.most - p.least);
+        row.flips_of = (w.of, p.of);
+        Some(row)
+    }
+
+    /// The wakeup may be synchronous: not if it wakes a kernel thread or comes from one, from a
+    /// hard interrupt or from the idle task. A soft interrupt may hand over what a socket received.
+    fn may_be_sync(&self, r: &Row) -> bool {
+        let kernel = |pid: i64| self.t.named.contains_key(&pid);
+        let ours = r.curr_pid == 0 || kernel(r.curr_pid);
+        !kernel(r.p.pid)
+            && match r.flags {
+                Some(f) => !f.hard && (f.interrupt || !ours),
+                None => true,
+            }
+    }
+
+    pub(super) fn wakeup(&mut self, r: &Row) -> Row {
+        let c = self.cpu_of(r.a, r.rq_cpu);
+        let pid = r.p.pid;
+        self.cpus[c].update(r.ts, &self.tuning);
+        if r.kind == RowKind::WakeupNew {
+            self.cpus[c].enter_new(pid, r.p.prio, &self.tuning);
+            if r.p.is_fair() {
+                self.averages.fork(pid, r.p.prio, c, r.ts);
+            }
+            let parent = (r.curr_pid, if r.curr_pid == 0 { r.cpu.ix() } else { 0 });
+            let inherited = *self.flips.entry(parent).or_insert(Flips::unknown(r.curr_pid));
+            self.flips.insert((pid, 0), inherited);
+        } else if !self.on.contains_key(&pid) {
+            let slept = self.asleep.remove(&pid).map(|(home, v, drift, lag)| {
+                let f = &mut self.cpus[home];
+                if home != c {
+                    f.woken(pid);
+                }
+                let v = v.widened(f.drift - drift).plus(Span::at(f.origin.unwrap_or(0)));
+                (v.minus(f.min_vruntime), lag)
+            });
+            self.cpus[c].enter(pid, r.p.prio, slept, &self.tuning);
+            if r.p.is_fair() {
+                self.averages.enter(pid, r.p.prio, c, r.ts);
+            }
+        }
+        if self.cpus[c].is_queued(pid) {
+            self.on.insert(pid, c);
+        }
+        if r.cpu.ix() != c || !self.by_running(r) {
+            self.cpus[c].came_late(pid, r.ts);
+        }
+        if self.tuning.wakeup_ends_delay() {
+            let gone = self.cpus[c].may_have_picked();
+            self.take_off(r.ts, c, gone);
+        }
+        let mut row = self.plain(r, c);
+        row.clock_task = Some(self.cpus[c].clock(r.ts));
+        row.p = self.side(c, &r.p);
+        row.p.on_rq = true;
+        row
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::shadow::rows::trace::Flags;
+    use crate::shadow::tests::{rebuilt, rebuilt_as, row, switch, woken};
+    use vruntime_base::Cpu;
+
+    /// What the parent flipped before the recording is not known; its child has as many more.
+    #[test]
+    fn a_childs_unknown_flips_are_its_parents() {
+        let mut rows = vec![switch(10, 0, 9, 1, false)];
+        rows.push(row(20, 0, RowKind::WakeupNew, 2, 1));
+        rows.extend(woken(30, 0, 3, 1));
+        rows.push(switch(40, 0, 1, 2, false));
+        rows.extend(woken(50, 0, 4, 2));
+        let rows = rebuilt(rows, &[]);
+        let of = |pid| rows.iter().find(|r| r.kind == RowKind::SelectRq && r.p.pid == pid).unwrap();
+        assert_eq!((of(3).flips_of, of(4).flips_of), ((1, 3), (1, 4)));
+        assert!(of(3).flips_more.0 > 4000 && of(4).flips_more.0 > 4000);
+    }
+
+    /// 1 leaves CPU 0, and 9 wakes it from CPU 1, or an interrupt does from its own. CPU 0 may have
+    /// been heard of since.
+    #[test]
+    fn who_is_on_its_way_off_its_cpu_may_stay_there() {
+        let may_stay = |after: u64, cpu: u16, heard: bool| {
+            let mut rows = vec![switch(10, 0, 0, 1, false), switch(20, 1, 0, 9, false)];
+            rows.push(switch(1_000, 0, 1, 0, true));
+            rows.extend(heard.then(|| row(1_001, 0, RowKind::Waking, 8, 0)));
+            let curr = if cpu == 1 { 9 } else { 0 };
+            let [waking, wakeup] = woken(1_000 + after, cpu, 1, curr).map(|r| Row { a: 0, ..r });
+            rows.extend([waking, Row { cpu: Cpu(0), ..wakeup }]);
+            let rows = rebuilt(rows, &[]);
+            let choice = rows.iter().find(|r| r.kind == RowKind::SelectRq).unwrap();
+            choice.b & MAY_STAY != 0
+        };
+        assert!(may_stay(LEAVING_NS - 1, 1, false) && !may_stay(LEAVING_NS, 1, false));
+        assert!(!may_stay(10, 0, false) && !may_stay(10, 1, true));
+    }
+
+    /// Nothing is known of how far 1 and 2 have come. 1 sleeps beside 2: it may be delayed.
+    #[test]
+    fn who_may_be_delayed_may_stay() {
+        let may_stay = |kernel: &str| {
+            let mut rows = vec![switch(10, 0, 9, 0, true)];
+            rows.extend(woken(20, 0, 1, 0).into_iter().chain(woken(30, 0, 2, 0)));
+            rows.push(switch(40, 0, 0, 1, false));
+            rows.push(switch(1_000, 0, 1, 2, true));
+            rows.extend(woken(900_000, 0, 1, 2));
+            let rows = rebuilt_as(kernel, rows, &[]);
+            let choice = rows.iter().rfind(|r| r.kind == RowKind::SelectRq).unwrap();
+            choice.b & MAY_STAY != 0
+        };
+        assert!(may_stay("v6.12") && !may_stay("v6.1"));
+    }
+
+    #[test]
+    fn only_wakeups_of_programs_by_programs_or_soft_interrupts_may_be_synchronous() {
+        let none = Flags { need_resched: false, lazy: false, interrupt: false, hard: false };
+        let soft = Flags { interrupt: true, ..none };
+        let hard = Flags { hard: true, ..soft };
+        for (curr, pid, flags, may) in [
+            (1, 2, none, true),
+            (1, 2, soft, true),
+            (1, 2, hard, false),
+            (0, 2, none, false),
+            (0, 2, soft, true),
+            (9, 2, none, false),
+            (1, 9, soft, false),
+        ] {
+            let mut rows = vec![switch(10, 0, 5, curr, false)];
+            rows.extend(woken(30, 0, pid, curr).map(|r| Row { flags: Some(flags), ..r }));
+            let rows = rebuilt(rows, &[(9, Named::Kernel)]);
+            let choice = rows.iter().find(|r| r.kind == RowKind::SelectRq).unwrap();
+            assert_eq!(choice.b & SYNC_NOT_KNOWN != 0, may, "{curr} wakes {pid}, {flags:?}");
+        }
+    }
+}

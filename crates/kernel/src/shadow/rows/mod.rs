@@ -1,0 +1,13 @@
+//! What a recording holds: its rows, and how they belong together.
+//!
+//! | file | |
+//! |---|---|
+//! | `trace` | the rows that are replayed |
+//! | `neighbours` | the row before and after, on the same CPU |
+//! | `wakes` | the rows of one wakeup put together |
+//! | `searched` | what a choice could see, where the recording tells it |
+
+pub mod neighbours;
+pub mod searched;
+pub mod trace;
+pub mod wakes;

@@ -1,0 +1,207 @@
+//! What is known of the root load of a CPU at a moment: an interval.
+//!
+//! *What.* Rows show `load_avg` of a run queue as it stood then. Between rows only ticks (and the
+//! balancer) bring it up to date, towards the load weight on the queue, which is known; so the
+//! value lies between the last one seen and what full decay to now would give. Sleepers that
+//! were woken elsewhere are subtracted at the next update, whenever that is.
+//! *Equation.* L(t) = W + (L₀ − W)·y^(t/1.048576 ms), y^32 = 1/2.
+
+use crate::shadow::rows::trace::{Row, RowKind, Side, Trace};
+use vruntime_base::Cpu;
+use vruntime_sched::fair::pelt::average_after;
+
+#[derive(Clone, Copy, Debug)]
+struct Point {
+    ts: u64,
+    /// Lowest and highest, as all that follows.
+    load: (u64, u64),
+    weight: (u64, u64),
+}
+
+impl Point {
+    /// What it has become by `now` if it was brought up to date since, or what it was.
+    fn by(&self, now: u64) -> (u64, u64) {
+        let dt = now.saturating_sub(self.ts);
+        let lo = average_after(self.load.0, self.weight.0, dt).0;
+        let hi = average_after(self.load.1, self.weight.1, dt).1;
+        (self.load.0.min(lo), self.load.1.max(hi))
+    }
+}
+
+/// Known loads of all CPUs.
+#[derive(Clone, Debug)]
+pub struct Loads {
+    points: Vec<Vec<Point>>,
+    /// Load that may join (moved there) or leave (woken elsewhere): when, signed.
+    moves: Vec<Vec<(u64, i64)>>,
+    rebuilt: bool,
+}
+
+impl Loads {
+    /// Collects them.
+    pub fn new(t: &Trace) -> Loads {
+        let n = t.nr_cpus;
+        let mut s = Loads { points: vec![vec![]; n], moves: vec![vec![]; n], rebuilt: t.rebuilt };
+        for r in &t.rows {
+            let sides = [(r.rq_cpu, Some(&r.p)), (r.cpu, r.n.as_ref())];
+            // Rebuilt loads are known where an event brings them up to date.
+            let shows = match r.kind {
+                _ if !t.rebuilt => true,
+                _ => updates(t, r),
+            };
+            for (c, side) in sides.into_iter().filter(|_| shows) {
+                let Some(side) = side.filter(|s| s.tg == 0) else { continue };
+                let Side { cfs_load_avg: load, cfs_load_weight: weight, .. } = *side;
+                s.points[c.ix()].push(Point {
+                    ts: r.ts,
+                    load: (load, load + side.cfs_load_more),
+                    weight: (weight >> 10, (weight + side.cfs_weight_more) >> 10),
+                });
+            }
+            if t.exits(r) {
+                s.moves[r.cpu.ix()].push((r.ts, -((r.p.load_avg + r.p.load_more) as i64)));
+            }
+            if r.kind == RowKind::Migrate {
+                let load = (r.p.load_avg + r.p.load_more) as i64;
+                if t.in_wakeup(r) {
+                    s.moves[r.rq_cpu.ix()].push((r.ts, -load));
+                } else if (0..n as i64).contains(&r.b) {
+                    s.moves[r.b as usize].push((r.ts, load));
+                }
+            }
+        }
+        s
+    }
+
+    /// Lowest and highest value that a reader in `from ..= to` can have seen; `None`: no row
+    /// showed it before.
+    pub fn at(&self, c: Cpu, from: u64, to: u64) -> Option<(u64, u64)> {
+        let p = &self.points[c.ix()];
+        let end = p.partition_point(|x| x.ts <= to);
+        let inside = p[..end].partition_point(|x| x.ts < from);
+        if inside < end && !self.rebuilt {
+            let lo = p[inside..end].iter().map(|x| x.load.0).min()?;
+            let hi = p[inside..end].iter().map(|x| x.load.1).max()?;
+            return Some((lo, hi));
+        }
+        let last = p[..end].last()?;
+        let now = average_after(last.load.0, last.weight.0, to - last.ts);
+        let (mut lo, mut hi) = (last.load.0.min(now.0), last.load.0.max(now.1));
+        if self.rebuilt {
+            (lo, hi) = last.by(to);
+            for x in p[inside.saturating_sub(1)..end].windows(2) {
+                let (l, h) = x[0].by(x[1].ts);
+                (lo, hi) = (lo.min(l), hi.max(h));
+            }
+        }
+        let (out, joined) = moved(&self.moves[c.ix()], last.ts, to);
+        Some((lo.saturating_sub(out), hi + joined))
+    }
+
+    /// As [`Loads::at`] for a CPU that has had ticks since it was last seen, the last one `late` ns
+    /// ago at the most: what came before it has been brought up to date.
+    pub fn ticked(&self, c: Cpu, from: u64, to: u64, late: u64) -> Option<(u64, u64)> {
+        let (lo, hi) = self.at(c, from, to)?;
+        let last = *self.points[c.ix()].iter().rfind(|x| x.ts <= to)?;
+        if last.ts >= from {
+            return Some((lo, hi));
+        }
+        let passed = to - last.ts;
+        let after = |dt: u64| {
+            let least = average_after(last.load.0, last.weight.0, dt).0;
+            (least, average_after(last.load.1, last.weight.1, dt).1)
+        };
+        let (then, now) = (after(passed.saturating_sub(late)), after(passed));
+        // What joined or left meanwhile may count already, or not yet.
+        let (out, joined) = moved(&self.moves[c.ix()], last.ts, to);
+        let least = then.0.min(now.0).saturating_sub(out);
+        Some((lo.max(least), hi.min(then.1.max(now.1) + joined).max(lo)))
+    }
+
+    /// Lowest and highest root load seen on `c` in `from ..= to`, the last value before included.
+    pub fn seen(&self, c: Cpu, from: u64, to: u64) -> Option<(u64, u64)> {
+        let p = &self.points[c.ix()];
+        let end = p.partition_point(|x| x.ts <= to);
+        let start = p[..end].partition_point(|x| x.ts < from).saturating_sub(1);
+        let lo = p[start..end].iter().map(|x| x.load.0).min()?;
+        Some((lo, p[start..end].iter().map(|x| x.load.1).max()?))
+    }
+
+    /// Lowest and highest factor, in 1/4096, from the load of `c` at `now` to what it was within
+    /// the `jiffy` before. Of a rebuilt load both ends move alike.
+    pub fn refreshed(&self, c: Cpu, now: u64, jiffy: u64) -> Option<(u64, u64)> {
+        let p = &self.points[c.ix()];
+        let end = p.partition_point(|x| x.ts <= now);
+        let start = p[..end].partition_point(|x| x.ts < now.saturating_sub(jiffy));
+        let last = p[..end].last()?;
+        let (mut least, mut most) = (4096, 4096);
+        for run in [|x: (u64, u64)| x.0, |x: (u64, u64)| x.1] {
+            let weight = run(last.weight);
+            let then = average_after(run(last.load), weight, now.saturating_sub(last.ts));
+            let (a, b) = (then.0.min(run(last.load)), then.1.max(run(last.load)));
+            let all = p[start.saturating_sub(1)..end].iter().map(|x| run(x.load));
+            let (lo, hi) = (all.clone().min()?.min(a), all.max()?.max(b));
+            least = least.min(lo * 4096 / (b + 1));
+            most = most.max(hi * 4096 / (a + 1));
+        }
+        Some((least, most))
+    }
+}
+
+/// A row of a rebuilt trace shows averages that have just been brought up to date.
+pub fn updates(t: &Trace, r: &Row) -> bool {
+    match r.kind {
+        RowKind::Switch | RowKind::Wakeup | RowKind::WakeupNew | RowKind::Tick => true,
+        RowKind::Migrate => !t.in_wakeup(r),
+        _ => false,
+    }
+}
+
+/// Of `moves` (when, how much, signed): what left in `from ..= to`, and what joined.
+pub fn moved(moves: &[(u64, i64)], from: u64, to: u64) -> (u64, u64) {
+    let all = moves.iter().filter(|m| (from..=to).contains(&m.0));
+    all.fold((0, 0), |(out, joined), &(_, d)| match d {
+        ..0 => (out + d.unsigned_abs(), joined),
+        _ => (out, joined + d as u64),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// CPU 0 is busy with a load of 2000 when 7, which sleeps there and has 900 of it, is woken on
+    /// CPU 1. A tick later that has left, or is still to leave.
+    #[test]
+    fn a_tick_does_not_bring_back_what_was_woken_elsewhere() {
+        let side = Side { cfs_load_avg: 2000, cfs_load_weight: 2000 << 10, ..Side::default() };
+        let seen = Row { p: side, ..Row::new(0, Cpu(0), RowKind::Waking) };
+        let p = Side { pid: 7, load_avg: 900, tg: 1, ..Side::default() };
+        let moved = Row { p, a: 0, b: 1, ..Row::new(10, Cpu(1), RowKind::Migrate) };
+        let moved = Row { rq_cpu: Cpu(0), ..moved };
+        let tick = 4_000_000;
+        let after = |rows| {
+            let t = Trace { rows, nr_cpus: 2, ..Trace::default() };
+            Loads::new(&t).ticked(Cpu(0), 2 * tick, 2 * tick, tick)
+        };
+        assert_eq!(after(vec![seen.clone()]), Some((2000, 2000)));
+        assert_eq!(after(vec![seen, moved]), Some((1100, 2000)));
+    }
+
+    /// Rebuilt: the load of CPU 0, where a task of weight 1024 has run for long, was 1000 to 1024.
+    #[test]
+    fn a_tick_keeps_both_ends_of_a_rebuilt_load() {
+        let side = Side {
+            cfs_load_avg: 1000,
+            cfs_load_more: 24,
+            cfs_load_weight: 1024 << 10,
+            ..Side::default()
+        };
+        let rows = vec![Row { p: side, ..Row::new(0, Cpu(0), RowKind::Switch) }];
+        let t = Trace { rows, nr_cpus: 1, rebuilt: true, ..Trace::default() };
+        let tick = 4_000_000;
+        let at = 25 * tick;
+        // Of the 24 a seventh is left 91 segments later, at the last tick.
+        assert_eq!(Loads::new(&t).ticked(Cpu(0), at, at, tick), Some((1020, 1024)));
+    }
+}

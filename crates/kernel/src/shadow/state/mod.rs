@@ -1,0 +1,24 @@
+//! What is known of the kernel's state at a moment, from the rows so far or from all of them.
+//!
+//! | file | |
+//! |---|---|
+//! | `queues` | who is queued where, with what state |
+//! | `lists` | in which order the balancer goes through them |
+//! | `counts` | how many tasks a CPU had |
+//! | `loads`, `utilisation` | averages of a CPU, as intervals |
+//! | `idle` | which CPUs could be seen idle, and when |
+//! | `tasks` | a task beyond its rows: kernel thread, exiting, allowed CPUs |
+//! | `scan_limit` | what `nr_idle_scan` can be |
+//! | `manners` | who wakes whom synchronously |
+//! | `one_level` | whether all tasks compete on one level |
+
+pub mod counts;
+pub mod idle;
+pub mod lists;
+pub mod loads;
+pub mod manners;
+pub mod one_level;
+pub mod queues;
+pub mod scan_limit;
+pub mod tasks;
+pub mod utilisation;

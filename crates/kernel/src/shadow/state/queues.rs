@@ -1,0 +1,582 @@
+//! The run queues as the rows show them: who is queued where, with what state.
+//!
+//! *What.* Wakeups and switches show the entity they are about; a waiting entity does not change
+//! until a row shows it again, so the set of last-seen states is the queue. Moves by the balancer
+//! show the entity before it is placed on the new queue: its virtual time there is an interval
+//! (CFS) or not known (EEVDF).
+//! *Lost rows.* A switch from another task than the one that was switched to last: what happened to
+//! the queue since then is not known, and who waits there after it only as rows show it anew.
+//! *Departures.* D1: rows show the order in which the balancer detaches tasks; it attaches them in
+//! the reverse order. Moves to one CPU within a millisecond count as one go.
+//! *Running entity.* Its state at any `clock_task` follows from the last time it was seen:
+//! `exec_start = clock at pick + run time since`.
+
+use crate::shadow::rebuild::queue_frame::MOST_TASKS;
+use crate::shadow::rows::trace::{Row, RowKind, Side, Trace};
+use std::collections::{BTreeMap, BTreeSet};
+use vruntime_base::Cpu;
+use vruntime_sched::fair::pelt::{SEGMENT_NS, average_after, decay_load};
+use vruntime_sched::release::{FairKind, Release};
+
+/// Nothing is known of it: the ends are as far apart as the comparison allows.
+const UNKNOWN_VRUNTIME: (u64, u64) = (0, u64::MAX >> 2);
+/// Rows are missing between two switches.
+pub const LOST: &str = "what happened where rows were lost";
+const BATCH_NS: u64 = 1_000_000;
+
+/// An entity as last seen.
+#[derive(Clone, Copy, Debug)]
+pub struct Seen {
+    /// State.
+    pub side: Side,
+    /// Lowest and highest possible virtual runtime.
+    pub vruntime: (u64, u64),
+    /// Lag, slice and deadline are exact.
+    pub exact: bool,
+    /// Order of insertion into its queue.
+    pub seq: u64,
+    /// Rebuilt: it may have left, as it was in delayed dequeue.
+    pub maybe: bool,
+}
+
+/// Whether TIF_NEED_RESCHED of the running task is set.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum NeedResched {
+    /// No.
+    #[default]
+    No,
+    /// A row at this moment set it; a pass through `schedule` that kept the task would have
+    /// cleared it without a row.
+    SetAt(u64),
+}
+
+/// One CPU.
+#[derive(Clone, Debug, Default)]
+pub struct CpuState {
+    /// Running task; `None` before the first row on the CPU.
+    pub curr: Option<i64>,
+    /// Its state and the `clock_task` that it is of; `None`: not known.
+    pub running: Option<(Side, i64)>,
+    /// Moment of the last switch.
+    pub since: u64,
+    /// The next switch is not from `curr`.
+    pub lost: bool,
+    /// Queued fair tasks (the running one included), by pid.
+    pub queued: BTreeMap<i64, Seen>,
+    /// See [`NeedResched`].
+    pub need_resched: NeedResched,
+    /// When TIF_NEED_RESCHED_LAZY of the running task was set, if it was since the last switch.
+    pub lazy: Option<u64>,
+    /// CFS: those that are marked.
+    pub buddies: Buddies,
+    /// CFS, from a plain trace: marked if a preemption check asked, which no event tells.
+    pub perhaps: Buddies,
+    /// Moves to this CPU that the balancer makes in one go: last row, and order of the next one.
+    batch: (u64, u64),
+    /// By group: last `min_vruntime` of its queue here and when it was seen.
+    min_vruntime: BTreeMap<i64, (u64, u64)>,
+    nr: Option<i64>,
+    nr_more: i64,
+    moved_in: i64,
+    rt_util: u64,
+    rt_ts: u64,
+}
+
+/// Lowest and highest virtual runtime of a recorded state.
+pub fn span(s: &Side) -> (u64, u64) {
+    (s.vruntime.wrapping_sub(s.slop), s.vruntime.wrapping_add(s.slop))
+}
+
+impl CpuState {
+    /// See [`Queues::nr_unseen`].
+    pub fn nr_unseen(&self) -> u64 {
+        self.nr_more.clamp(0, MOST_TASKS) as u64
+    }
+}
+
+/// The entities that CFS marks: a preemption check two, `sched_yield` one.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Buddies {
+    /// The wakee.
+    pub next: Option<i64>,
+    /// Whom it preempts, if the queue is long.
+    pub last: Option<i64>,
+    /// Who yielded.
+    pub skip: Option<i64>,
+}
+
+impl Buddies {
+    /// Without `pid`, which was picked or has left.
+    fn without(self, pid: i64) -> Buddies {
+        let keep = |x: Option<i64>| x.filter(|&x| x != pid);
+        Buddies { next: keep(self.next), last: keep(self.last), skip: keep(self.skip) }
+    }
+    /// Where it marks nobody, those of `o`.
+    pub fn or(self, o: Buddies) -> Buddies {
+        let (next, last) = (self.next.or(o.next), self.last.or(o.last));
+        Buddies { next, last, skip: self.skip.or(o.skip) }
+    }
+}
+
+/// All CPUs.
+#[derive(Clone, Debug)]
+pub struct Queues {
+    /// By CPU number.
+    pub cpus: Vec<CpuState>,
+    seq: u64,
+    on: BTreeMap<i64, usize>,
+    idle_policy_seen: bool,
+    /// By CPU: switches after which rows are missing.
+    gaps: Vec<BTreeSet<u64>>,
+}
+
+/// By CPU: moments of the switches to a task that the next switch is not from.
+fn gaps(t: &Trace) -> Vec<BTreeSet<u64>> {
+    let mut gaps = vec![BTreeSet::new(); t.nr_cpus];
+    let mut last: Vec<Option<(u64, i64)>> = vec![None; t.nr_cpus];
+    for r in t.rows.iter().filter(|r| r.kind == RowKind::Switch) {
+        let c = r.cpu.ix();
+        let n = r.n.unwrap_or_default();
+        if let Some((ts, _)) = last[c].replace((r.ts, n.pid)).filter(|x| x.1 != r.p.pid) {
+            gaps[c].insert(ts);
+        }
+    }
+    gaps
+}
+
+impl Queues {
+    /// At the start of the recording.
+    pub fn new(t: &Trace) -> Queues {
+        let idle_policy = |s: &Side| s.pid != 0 && s.policy == 5;
+        Queues {
+            cpus: vec![CpuState::default(); t.nr_cpus],
+            seq: 0,
+            on: BTreeMap::new(),
+            idle_policy_seen: t
+                .rows
+                .iter()
+                .any(|r| idle_policy(&r.p) || r.n.as_ref().is_some_and(idle_policy)),
+            gaps: gaps(t),
+        }
+    }
+
+    /// Takes in a row.
+    pub fn apply(&mut self, t: &Trace, r: &Row) {
+        let rq = r.rq_cpu.ix();
+        if r.nr_running.is_some() {
+            (self.cpus[rq].nr, self.cpus[rq].nr_more) = (r.nr_running, r.nr_more);
+            self.cpus[rq].moved_in = 0;
+        }
+        self.cpus[rq].min_vruntime.insert(r.p.tg, (r.p.cfs_min_vruntime, r.ts));
+        if r.kind != RowKind::Switch {
+            let curr = &mut self.cpus[r.cpu.ix()].curr;
+            curr.get_or_insert(r.curr_pid);
+        }
+        match r.kind {
+            RowKind::Switch => self.switch(r),
+            RowKind::Wakeup | RowKind::WakeupNew if r.p.is_fair() && r.p.on_rq => {
+                self.put(rq, &r.p, span(&r.p), true);
+            }
+            RowKind::Waking if !r.p.on_rq => self.drop_task(r.p.pid),
+            RowKind::Migrate if !t.in_wakeup(r) => self.moved(r, t.rebuilt),
+            RowKind::NeedResched => self.need_resched(t, r),
+            // A call of exec shows its task, which runs.
+            RowKind::SelectRq if !t.rebuilt && r.p.on_rq => self.shows_running(r),
+            RowKind::Other | RowKind::Tick if t.rebuilt => self.told(r),
+            _ => {}
+        }
+    }
+
+    fn switch(&mut self, r: &Row) {
+        let c = r.cpu.ix();
+        let n = r.n.unwrap_or_default();
+        if self.cpus[c].lost {
+            self.forget(c);
+        }
+        if r.p.is_fair() && r.p.on_rq {
+            self.put(c, &r.p, span(&r.p), true);
+        } else {
+            self.drop_task(r.p.pid);
+        }
+        if n.is_fair() {
+            self.put(c, &n, span(&n), true);
+        }
+        let s = &mut self.cpus[c];
+        s.min_vruntime.insert(n.tg, (n.cfs_min_vruntime, r.ts));
+        if r.p.pid != 0 && (1..100).contains(&r.p.prio) {
+            let ran = r.ts.saturating_sub(s.since);
+            let segments = r.ts.saturating_sub(s.rt_ts) / SEGMENT_NS;
+            s.rt_util = decay_load(s.rt_util, segments) + ran;
+            s.rt_ts = r.ts;
+        }
+        s.curr = Some(n.pid);
+        s.lost = self.gaps[c].contains(&r.ts);
+        s.running = r.clock_task.map(|k| (n, k));
+        s.since = r.ts;
+        s.need_resched = NeedResched::No;
+        s.lazy = None;
+        s.buddies = s.buddies.without(n.pid);
+        if s.perhaps.next == Some(n.pid) && r.p.on_rq {
+            // It preempts: the check had asked.
+            s.buddies.last = s.perhaps.last.take().or(s.buddies.last);
+        }
+        s.perhaps = s.perhaps.without(n.pid);
+        // Delayed entities leave inside the pick, without a row.
+        if n.pid == 0 || n.tg == 0 {
+            let left = n.cfs_nr.max(0) as usize;
+            while s.queued.len() > left {
+                let Some((&pid, _)) = s.queued.iter().find(|q| q.1.side.sched_delayed) else {
+                    break;
+                };
+                s.queued.remove(&pid);
+                self.on.remove(&pid);
+            }
+        }
+    }
+
+    /// Who waits on `c` is not known.
+    fn forget(&mut self, c: usize) {
+        let s = &mut self.cpus[c];
+        (s.buddies, s.perhaps) = (Buddies::default(), Buddies::default());
+        for pid in std::mem::take(&mut s.queued).into_keys() {
+            self.on.remove(&pid);
+        }
+    }
+
+    /// A row of the kernel tells a virtual time without the queue's own, a rebuilt one with it.
+    fn moved(&mut self, r: &Row, rebuilt: bool) {
+        self.drop_task(r.p.pid);
+        let Some(to) = usize::try_from(r.b).ok().filter(|&b| b < self.cpus.len()) else { return };
+        self.cpus[to].moved_in += 1;
+        if !r.p.is_fair() {
+            return;
+        }
+        let (lo, ts) = self.cpus[to].min_vruntime.get(&r.p.tg).copied().unwrap_or((0, 0));
+        let idle = self.cpus[to].curr == Some(0);
+        let hi = if idle { lo } else { lo.wrapping_add(r.ts.saturating_sub(ts)) };
+        let at = |v: u64| r.p.vruntime.wrapping_add(v);
+        let range = match ts {
+            _ if rebuilt => span(&r.p),
+            0 => UNKNOWN_VRUNTIME,
+            _ => (at(lo), at(hi)),
+        };
+        self.put(to, &r.p, range, false);
+        // The balancer attaches what it detached last first (D1).
+        let (last, order) = self.cpus[to].batch;
+        let goes_on = order > 0 && r.ts.saturating_sub(last) < BATCH_NS;
+        let order = if goes_on { order - 1 } else { self.seq + 1000 };
+        self.seq = self.seq.max(order) + 1;
+        self.cpus[to].batch = (r.ts, order);
+        if let Some(s) = self.cpus[to].queued.get_mut(&r.p.pid) {
+            s.seq = order;
+        }
+    }
+
+    /// A row of a rebuilt trace. The running task was accounted: its state now is exact. Or a pick
+    /// took a delayed one off, or may have, or told something of one that waits.
+    fn told(&mut self, r: &Row) {
+        let c = r.rq_cpu.ix();
+        let s = &mut self.cpus[c];
+        if !r.p.on_rq {
+            return self.drop_task(r.p.pid);
+        }
+        if let (true, Some(clock)) = (s.curr == Some(r.p.pid), r.clock_task) {
+            s.running = Some((Side { prio: s.running.map_or(120, |x| x.0.prio), ..r.p }, clock));
+        } else if s.curr != Some(r.p.pid) {
+            self.put(c, &r.p, span(&r.p), true);
+            if let Some(s) = self.cpus[c].queued.get_mut(&r.p.pid) {
+                s.maybe = r.p.sched_delayed;
+            }
+        }
+    }
+
+    fn need_resched(&mut self, t: &Trace, r: &Row) {
+        let s = &mut self.cpus[r.rq_cpu.ix()];
+        let clears = r.cpu == r.rq_cpu && t.has_frame(r, "__schedule") && !t.in_interrupt(r);
+        if t.is_lazy(r) {
+            s.lazy = (!clears).then_some(r.ts);
+        } else {
+            s.need_resched = if clears { NeedResched::No } else { NeedResched::SetAt(r.ts) };
+        }
+        if s.curr == Some(r.p.pid) && t.has_frame(r, "task_tick_fair") {
+            s.buddies = s.buddies.without(r.p.pid);
+        }
+        self.shows_running(r);
+    }
+
+    /// If the task of `r` runs, this is its state now.
+    fn shows_running(&mut self, r: &Row) {
+        let s = &mut self.cpus[r.rq_cpu.ix()];
+        if s.curr != Some(r.p.pid) || r.p.pid == 0 {
+            return;
+        }
+        if let Some((side, clock)) = &mut s.running {
+            *clock += r.p.sum_exec.wrapping_sub(side.sum_exec) as i64;
+            *side = r.p;
+        }
+    }
+
+    fn put(&mut self, cpu: usize, side: &Side, vruntime: (u64, u64), exact: bool) {
+        let old = match self.on.insert(side.pid, cpu) {
+            Some(c) if c != cpu => self.cpus[c].queued.remove(&side.pid).and(None),
+            _ => self.cpus[cpu].queued.get(&side.pid).map(|s: &Seen| s.seq),
+        };
+        self.seq += 1;
+        let running = self.cpus[cpu].curr == Some(side.pid);
+        let seq = old.filter(|_| !running).unwrap_or(self.seq);
+        let seen = Seen { side: *side, vruntime, exact, seq, maybe: false };
+        self.cpus[cpu].queued.insert(side.pid, seen);
+    }
+
+    fn drop_task(&mut self, pid: i64) {
+        if let Some(c) = self.on.remove(&pid) {
+            let s = &mut self.cpus[c];
+            s.queued.remove(&pid);
+            s.buddies = s.buddies.without(pid);
+            s.perhaps = s.perhaps.without(pid);
+        }
+    }
+
+    /// `sched_idle_cpu(c)`.
+    pub fn sched_idle(&self, c: Cpu) -> Option<bool> {
+        let s = &self.cpus[c.ix()];
+        let curr_is_other = s.running.is_some_and(|(n, _)| n.pid != 0 && n.policy != 5);
+        (!self.idle_policy_seen || curr_is_other).then_some(false)
+    }
+
+    /// Lowest and highest `nr_running` of `c` that a placement between `waking` and `select` can
+    /// have read.
+    pub fn nr_running(&self, c: Cpu, select: &Row, waking: &Row) -> (u64, u64) {
+        let s = &self.cpus[c.ix()];
+        let mut seen = vec![];
+        for r in [select, waking] {
+            if r.rq_cpu == c {
+                seen.extend(r.nr_running);
+                seen.extend(r.nr_running.map(|n| n + r.nr_more));
+            }
+        }
+        if seen.is_empty() {
+            seen.extend(s.nr);
+            seen.extend(s.nr.map(|n| n + s.nr_more + s.moved_in));
+        }
+        let lo = seen.iter().min().copied().unwrap_or(0).max(0) as u64;
+        (lo, seen.iter().max().map_or(MOST_TASKS as u64, |&n| n.max(0) as u64))
+    }
+
+    /// Rebuilt: tasks on `c` that may be in delayed dequeue.
+    pub fn nr_hidden(&self, c: Cpu) -> u64 {
+        Some(self.cpus[c.ix()].nr_more).filter(|&n| n < MOST_TASKS).unwrap_or(0) as u64
+    }
+
+    /// Rebuilt: tasks on `c` that are known to be in delayed dequeue.
+    pub fn nr_surely_delayed(&self, c: Cpu) -> u64 {
+        let delayed = |q: &&Seen| q.side.sched_delayed && !q.maybe;
+        self.cpus[c.ix()].queued.values().filter(delayed).count() as u64
+    }
+
+    /// Rebuilt: tasks on `c` that no row has shown, or that may be in delayed dequeue, at the most.
+    pub fn nr_unseen(&self, c: Cpu) -> u64 {
+        self.cpus[c.ix()].nr_unseen()
+    }
+
+    /// Lowest and highest number of delayed tasks queued on `c`. A pick takes them off without a
+    /// row; it may have since a reschedule was asked for, or fewer tasks than we know of are left.
+    pub fn nr_delayed(&self, c: Cpu) -> (u64, u64) {
+        let s = &self.cpus[c.ix()];
+        let n = s.queued.values().filter(|q| q.side.sched_delayed).count() as u64;
+        let asked = s.need_resched != NeedResched::No || s.lazy.is_some();
+        let others = s.queued.len() as u64 - n;
+        let left = s.nr.filter(|_| !asked).map_or(0, |nr| nr.max(0) as u64).saturating_sub(others);
+        (n.min(left), n)
+    }
+
+    /// Lowest and highest `capacity_of(c)`: full, less what real-time tasks may have used.
+    pub fn capacity(&self, c: Cpu, now: u64) -> (u64, u64) {
+        let s = &self.cpus[c.ix()];
+        let used = decay_load(s.rt_util, now.saturating_sub(s.rt_ts) / SEGMENT_NS);
+        (1024 - (used * 1024 / 47_742_000).min(1023), 1024)
+    }
+
+    /// Lowest and highest load average of the task running on `c`, and its group.
+    pub fn curr_load(&self, c: Cpu, now: u64) -> Option<((u64, u64), i64)> {
+        let s = &self.cpus[c.ix()];
+        let (side, _) = s.running?;
+        let (lo, hi) = (side.load_avg, side.load_avg + side.load_more);
+        let grown = |load| average_after(load, side.weight >> 10, now.saturating_sub(s.since));
+        Some(((lo.min(grown(lo).0), hi.max(grown(hi).1)), side.tg))
+    }
+}
+
+impl Queues {
+    /// Takes in, before the pick of the switch `r`, what a call of `sched_yield` has marked.
+    pub fn yielded(&mut self, t: &Trace, r: &Row, k: &Release) {
+        if k.fair == FairKind::Cfs && t.yields(r) {
+            let s = &mut self.cpus[r.cpu.ix()];
+            s.buddies = Buddies { skip: Some(r.p.pid), ..s.buddies.without(r.p.pid) };
+        }
+    }
+
+    /// Takes in what the kernel's own preemption check did (the `resched_curr` rows `asked` of
+    /// the activation `r`, or what a plain trace tells of it): CFS marks buddies.
+    pub fn preempted(&mut self, t: &Trace, r: &Row, asked: &[usize], k: &Release) {
+        let checked = asked.iter().any(|&i| {
+            t.stack(&t.rows[i]).iter().take(3).any(|f| f.starts_with("check_preempt_wakeup"))
+        });
+        let s = &mut self.cpus[r.rq_cpu.ix()];
+        if k.fair != FairKind::Cfs {
+            return;
+        }
+        let last = s.curr.filter(|_| k.last_buddy && r.p.cfs_nr >= 8);
+        let marks = Buddies { next: Some(r.p.pid), last, skip: None };
+        let both_fair = r.p.is_fair()
+            && s.running.is_some_and(|(n, _)| n.is_fair() && ![0, r.p.pid].contains(&n.pid));
+        let asked = match r.asked {
+            _ if !t.rebuilt => Some(checked),
+            _ if !both_fair || r.due == Some(true) => Some(false),
+            asked => asked,
+        };
+        match asked {
+            Some(true) => s.buddies = marks.or(s.buddies),
+            Some(false) => {}
+            None => s.perhaps = marks,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use vruntime_formats::kernel_file::kernel;
+
+    /// 2 wakes up on CPU 0, where 1 runs, `nr` are queued and the check asked or not.
+    fn after_wakeup(nr: i64, asked: Option<bool>, due: bool) -> CpuState {
+        let t = Trace { rebuilt: true, nr_cpus: 1, ..Trace::default() };
+        let mut q = Queues::new(&t);
+        let side = |pid| Side { pid, prio: 120, on_rq: true, cfs_nr: nr, ..Side::default() };
+        (q.cpus[0].curr, q.cpus[0].running) = (Some(1), Some((side(1), 0)));
+        let wakeup = Row::new(10, Cpu(0), RowKind::Wakeup);
+        let wakeup = Row { p: side(2), asked, due: Some(due), ..wakeup };
+        q.preempted(&t, &wakeup, &[], &kernel("v6.1").unwrap().release);
+        q.cpus.swap_remove(0)
+    }
+
+    /// 1 runs and 2 waits; then 2 goes to sleep and 3 runs. That 2 was switched to is `there` or
+    /// lost: whether 1 waits is known or not. Whether rows are missing before that, and who waits.
+    #[test]
+    fn who_waits_where_a_switch_is_lost_is_not_known() {
+        let side = |pid| Side { pid, prio: 120, on_rq: true, cfs_nr: 3, ..Side::default() };
+        let switch = |ts, p, to| {
+            let n = Some(side(to)).filter(|n| n.pid != 0);
+            Row { p, n, ..Row::new(ts, Cpu(0), RowKind::Switch) }
+        };
+        let wakeup = |ts, pid| Row { p: side(pid), ..Row::new(ts, Cpu(0), RowKind::Wakeup) };
+        let after = |there: bool| {
+            let sleeps = Side { on_rq: false, ..side(2) };
+            let mut rows = vec![switch(10, Side::default(), 1), wakeup(20, 2), wakeup(30, 3)];
+            rows.extend(there.then(|| switch(40, side(1), 2)));
+            rows.push(switch(50, sleeps, 3));
+            let t = Trace { rows, nr_cpus: 1, ..Trace::default() };
+            let mut q = Queues::new(&t);
+            let mut lost = false;
+            for r in &t.rows {
+                lost = q.cpus[0].lost;
+                q.apply(&t, r);
+            }
+            assert!(!q.cpus[0].lost);
+            (lost, q.cpus[0].queued.keys().copied().collect::<Vec<_>>())
+        };
+        assert_eq!(after(true), (false, vec![1, 3]));
+        assert_eq!(after(false), (true, vec![3]));
+    }
+
+    #[test]
+    fn who_may_be_there_or_not_is_not_surely_delayed() {
+        let mut q = Queues::new(&Trace { rebuilt: true, nr_cpus: 1, ..Trace::default() });
+        for (pid, sched_delayed, maybe) in [(1, false, false), (2, true, false), (3, true, true)] {
+            q.put(0, &Side { pid, sched_delayed, ..Side::default() }, (0, 0), true);
+            q.cpus[0].queued.get_mut(&pid).unwrap().maybe = maybe;
+        }
+        assert_eq!(q.nr_surely_delayed(Cpu(0)), 1);
+    }
+
+    /// The kernel takes the queue's own virtual time out of that of a task on its way; a rebuilt
+    /// row does not, and says how far off it may be.
+    #[test]
+    fn a_rebuilt_row_of_a_move_says_where_the_task_is() {
+        let moved = |rebuilt: bool| {
+            let t = Trace { rebuilt, nr_cpus: 2, ..Trace::default() };
+            let mut q = Queues::new(&t);
+            (q.cpus[1].min_vruntime, q.cpus[1].curr) = ([(0, (5_000, 7))].into(), Some(0));
+            let side = Side { pid: 2, prio: 120, vruntime: 300, slop: 20, ..Side::default() };
+            let p = Side { on_rq: true, ..side };
+            q.apply(&t, &Row { p, a: 0, b: 1, ..Row::new(10, Cpu(0), RowKind::Migrate) });
+            q.cpus[1].queued[&2].vruntime
+        };
+        assert_eq!((moved(false), moved(true)), ((5_300, 5_300), (280, 320)));
+    }
+
+    /// The queue of a group has a virtual time of its own: 9000 there, 5000 at the root.
+    #[test]
+    fn a_move_within_a_group_adds_the_virtual_time_of_the_group() {
+        let moved = |tg: i64| {
+            let t = Trace { nr_cpus: 2, ..Trace::default() };
+            let mut q = Queues::new(&t);
+            q.cpus[1].curr = Some(0);
+            q.cpus[1].min_vruntime = [(0, (5_000, 7)), (1, (9_000, 7))].into();
+            let p = Side { pid: 2, prio: 120, vruntime: 300, on_rq: true, tg, ..Side::default() };
+            q.apply(&t, &Row { p, a: 0, b: 1, ..Row::new(10, Cpu(0), RowKind::Migrate) });
+            q.cpus[1].queued[&2].vruntime
+        };
+        assert_eq!([0, 1].map(moved), [(5_300, 5_300), (9_300, 9_300)]);
+        assert_eq!(moved(2), UNKNOWN_VRUNTIME);
+    }
+
+    /// 1 runs and is reniced; its call of exec, 5 us of run time later, shows that.
+    #[test]
+    fn a_call_of_exec_shows_the_running_task() {
+        let t = Trace { nr_cpus: 1, ..Trace::default() };
+        let mut q = Queues::new(&t);
+        let p = Side { pid: 1, prio: 120, on_rq: true, sum_exec: 10_000, ..Side::default() };
+        (q.cpus[0].curr, q.cpus[0].running) = (Some(1), Some((p, 700)));
+        let later = Side { prio: 125, sum_exec: 15_000, ..p };
+        q.apply(&t, &Row { p: later, ..Row::new(9, Cpu(0), RowKind::SelectRq) });
+        assert_eq!(q.cpus[0].running, Some((later, 5_700)));
+    }
+
+    /// 1 yields to 2 and is skipped until it is picked; preempted, it is not.
+    #[test]
+    fn who_yields_is_skipped_until_it_is_picked() {
+        let side = |pid| Side { pid, prio: 120, on_rq: true, cfs_nr: 2, ..Side::default() };
+        let switch = |from, to, stack| {
+            let n = Some(side(to));
+            Row { p: side(from), n, stack, ..Row::new(9, Cpu(0), RowKind::Switch) }
+        };
+        let stacks = vec![vec!["schedule".to_owned(), "__do_sys_sched_yield".to_owned()]];
+        let t = Trace { stacks, nr_cpus: 1, ..Trace::default() };
+        let k = kernel("v6.1").unwrap().release;
+        let mut q = Queues::new(&t);
+        let mut skips = |r| {
+            q.yielded(&t, &r, &k);
+            let before = q.cpus[0].buddies.skip;
+            q.apply(&t, &r);
+            (before, q.cpus[0].buddies.skip)
+        };
+        assert_eq!(skips(switch(1, 2, Some(0))), (Some(1), Some(1)));
+        assert_eq!(skips(switch(2, 1, None)), (Some(1), None));
+    }
+
+    #[test]
+    fn a_plain_trace_tells_buddies_by_the_answer() {
+        let none = Buddies::default();
+        let both = Buddies { next: Some(2), last: Some(1), ..none };
+        assert_eq!(after_wakeup(8, Some(true), false).buddies, both);
+        let short = after_wakeup(7, Some(true), false);
+        assert_eq!(short.buddies, Buddies { last: None, ..both }, "nobody is kept in mind");
+        for s in [after_wakeup(8, Some(false), false), after_wakeup(8, None, true)] {
+            assert_eq!((s.buddies, s.perhaps), (none, none));
+        }
+        let s = after_wakeup(8, None, false);
+        assert_eq!((s.buddies, s.perhaps), (none, both));
+        assert_eq!(both.without(2), Buddies { next: None, ..both });
+    }
+}
