@@ -129,7 +129,7 @@ pub(in crate::shadow) fn placement(
     let waking = own.and_then(|w| f.wakes.list[w].waking).map_or(r, |i| &f.trace.rows[i]);
     let prev = r.wake_cpu.unwrap_or(-1);
     let event = format!("is woken by task {}; it last ran on CPU {prev}", r.curr_pid);
-    let mut e = found.take(r, "placement", r.p.pid, event, format!("CPU {}", r.a))?;
+    let mut e = found.take(r, "placement", r.p.pid, event, format!("CPU {}", r.task_cpu()))?;
     let idle = |c: Cpu| f.idle.at(c, waking.ts, r.ts, own);
     let mut near = vec![];
     if let Some(prev) = usize::try_from(prev).ok().filter(|&c| c < f.trace.nr_cpus) {
@@ -181,7 +181,7 @@ pub(in crate::shadow) fn idlest(
         true => ("placement_fork", format!("is forked by task {} on CPU {}", r.curr_pid, r.cpu)),
         false => ("placement_exec", format!("calls exec on CPU {}", r.cpu)),
     };
-    let mut e = found.take(r, kind, r.p.pid, event, format!("CPU {}", r.a))?;
+    let mut e = found.take(r, kind, r.p.pid, event, format!("CPU {}", r.task_cpu()))?;
     e.state = state;
     Some(e)
 }
@@ -328,13 +328,13 @@ pub(in crate::shadow) fn moved(t: &Trace, r: &Row, q: &Queues) -> Option<Explain
         kind: "move",
         task: r.p.pid,
         event: format!("is moved by CPU {}, on which task {} runs", r.cpu, r.curr_pid),
-        kernel: format!("from CPU {} to CPU {}", r.a, r.b),
+        kernel: format!("from CPU {} to CPU {}", r.src_cpu(), r.dst_cpu()),
         ours: None,
         rule: path.map(str::to_owned),
         unknown,
         state: vec![
-            entry(format!("CPU {} (from)", r.a), tasks(r.a)),
-            entry(format!("CPU {} (to)", r.b), tasks(r.b)),
+            entry(format!("CPU {} (from)", r.src_cpu()), tasks(r.src_cpu())),
+            entry(format!("CPU {} (to)", r.dst_cpu()), tasks(r.dst_cpu())),
         ],
     })
 }

@@ -21,7 +21,7 @@ use crate::shadow::question::choice::{Choice, OwnPart};
 use crate::shadow::question::known::{Asker, explore};
 use crate::shadow::question::moment::{CpuThen, Ground};
 use crate::shadow::rows::neighbours::previous_rows;
-use crate::shadow::rows::trace::{Row, RowKind, Trace};
+use crate::shadow::rows::trace::{Row, RowKind, Trace, WF_FORK};
 use crate::shadow::state::queues::Queues;
 use crate::shadow::state::tasks::Allowed;
 use vruntime_base::{Cpu, CpuMask};
@@ -137,7 +137,7 @@ impl<'a> Idlest<'a> {
         let missing = o.all.iter().find_map(|x| x.0.err());
         match o.guess {
             Ok(ours) if o.determined && missing.is_none() => {
-                let kernel = Cpu(r.a as u16);
+                let kernel = Cpu(r.task_cpu() as u16);
                 let agrees = ours.cpu == kernel;
                 result.count(agrees, kernel != r.cpu, ours.rule.name);
                 if !agrees {
@@ -283,8 +283,7 @@ impl<'a> Idlest<'a> {
 
 /// The choice `r` is for a new task.
 pub fn is_fork(r: &Row) -> bool {
-    const WF_FORK: i64 = 0x4;
-    r.b & WF_FORK != 0
+    r.wake_flags() & WF_FORK != 0
 }
 
 /// What was known, by group of the highest domain: name and value.

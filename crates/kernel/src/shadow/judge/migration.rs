@@ -154,7 +154,7 @@ impl<'a> Migrations<'a> {
     fn on(&self, b: &Batch) -> Cpu {
         let r = &self.f.trace.rows[b.rows[0]];
         match b.path {
-            Path::Balance(BalanceKind::Nohz) | Path::Active => Cpu(r.b as u16),
+            Path::Balance(BalanceKind::Nohz) | Path::Active => Cpu(r.dst_cpu() as u16),
             Path::Balance(_) | Path::Unknown => r.cpu,
         }
     }
@@ -162,7 +162,7 @@ impl<'a> Migrations<'a> {
     /// The domain that was balanced.
     fn slot(&self, b: &Batch) -> Option<usize> {
         let d = self.f.domains;
-        let src = Cpu(self.f.trace.rows[b.rows[0]].a as u16);
+        let src = Cpu(self.f.trace.rows[b.rows[0]].src_cpu() as u16);
         d.slots(self.on(b)).find(|&s| d.at(s).span.has(src))
     }
 
@@ -198,7 +198,7 @@ impl<'a> Migrations<'a> {
     fn compare(&mut self, b: &Batch, m: &Moment, q: &Queues) {
         let t = self.f.trace;
         let r = &t.rows[b.rows[0]];
-        let src = Cpu(r.a as u16);
+        let src = Cpu(r.src_cpu() as u16);
         let question = |k: &mut Asker| match b.path {
             Path::Active => self.ground.borrow_mut().push(k, m, src, self.queue(src, b, q)),
             _ => self.ground.borrow_mut().pull(k, m, |c| self.queue(c, b, q)),
@@ -249,7 +249,7 @@ impl<'a> Migrations<'a> {
                 line: r.line,
                 kind,
                 task: r.p.pid,
-                expected: format!("{expected} to CPU {}", r.b),
+                expected: format!("{expected} to CPU {}", r.dst_cpu()),
                 got,
                 rule,
                 state: self.state_text(m, b, q),
@@ -329,7 +329,7 @@ impl<'a> Migrations<'a> {
         Moment {
             pass: LonePass { kind, on, slot, idle },
             cpus,
-            source: sd.group_of(Cpu(r.a as u16)),
+            source: sd.group_of(Cpu(r.src_cpu() as u16)),
             marked,
             failed,
             source_only: false,
@@ -412,7 +412,7 @@ impl<'a> Migrations<'a> {
         if b.path == Path::Active && q.nr_unseen(c) > 0 {
             return Err(CONTENT);
         }
-        let nr = match c.ix() == r.a as usize && r.p.tg == 0 && !t.rebuilt {
+        let nr = match c.ix() == r.src_cpu() as usize && r.p.tg == 0 && !t.rebuilt {
             true => Some(r.p.cfs_nr + 1),
             false => {
                 let before = r.ts.saturating_sub(1);
@@ -424,7 +424,7 @@ impl<'a> Migrations<'a> {
         }
         let order = self.lists.tail_first(c.ix(), s).ok_or(ORDER)?;
         let clock = match self.clocks[c.ix()] {
-            _ if c.ix() == r.a as usize => r.clock_task,
+            _ if c.ix() == r.src_cpu() as usize => r.clock_task,
             Some((ts, clock)) => Some(clock + r.ts.saturating_sub(ts) as i64),
             None => None,
         };
@@ -568,7 +568,7 @@ impl<'a> Migrations<'a> {
             IdleType::Newidle => "a CPU about to go idle",
         };
         let mut s = format!("{} for {by}, CPUs by group: {};", sd.name, groups.join(" "));
-        let src = Cpu(self.f.trace.rows[b.rows[0]].a as u16);
+        let src = Cpu(self.f.trace.rows[b.rows[0]].src_cpu() as u16);
         s += " queue, tail first:";
         match self.queue(src, b, q) {
             Ok(l) => {
@@ -631,12 +631,13 @@ fn batches(t: &Trace, prev: &[Option<usize>]) -> BTreeMap<usize, Batch> {
             continue;
         };
         let known = |c: i64| (0..t.nr_cpus as i64).contains(&c);
-        if !known(r.a) || !known(r.b) {
+        if !known(r.src_cpu()) || !known(r.dst_cpu()) {
             continue;
         }
         if let Some(b) = open[c].and_then(|first| all.get_mut(&first)) {
             let first = &t.rows[b.rows[0]];
-            if b.path == path && (first.a, first.b) == (r.a, r.b) && path != Path::Active {
+            let same = first.src_cpu() == r.src_cpu() && first.dst_cpu() == r.dst_cpu();
+            if b.path == path && same && path != Path::Active {
                 b.rows.push(i);
                 continue;
             }
@@ -645,9 +646,9 @@ fn batches(t: &Trace, prev: &[Option<usize>]) -> BTreeMap<usize, Batch> {
         while let Some(p) = prev[detaches].filter(|&p| is_detaching(t, &t.rows[p])) {
             detaches = p;
         }
-        let again =
-            pulled[c].contains(&r.b) && !matches!(path, Path::Balance(BalanceKind::Newidle));
-        pulled[c].push(r.b);
+        let again = pulled[c].contains(&r.dst_cpu())
+            && !matches!(path, Path::Balance(BalanceKind::Newidle));
+        pulled[c].push(r.dst_cpu());
         open[c] = Some(i);
         all.insert(i, Batch { path, rows: vec![i], detaches, again });
     }

@@ -13,7 +13,9 @@ use super::result::{Disagreement, KindResult, Outcome};
 use crate::shadow::question::known::names::{IDLE, SCHED_IDLE};
 use crate::shadow::question::known::{Asker, Assumed, Outcomes, Unknown, explore};
 use crate::shadow::rows::searched::Searched;
-use crate::shadow::rows::trace::{MAY_STAY, PREV_NOT_KNOWN, Row, RowKind, SYNC_NOT_KNOWN, Trace};
+use crate::shadow::rows::trace::{
+    MAY_STAY, PREV_NOT_KNOWN, Row, RowKind, SYNC_NOT_KNOWN, Trace, WF_SYNC, WF_TTWU,
+};
 use crate::shadow::rows::wakes::Wakes;
 use crate::shadow::state::idle::Idleness;
 use crate::shadow::state::loads::Loads;
@@ -35,12 +37,10 @@ const AFFINITY: &str = "allowed CPUs of the wakee";
 const CORES: &str = "has_idle_cores";
 const SYNC: &str = "whether the wakeup is synchronous";
 const STAYS: &str = "whether the wakee had left its CPU and its queue";
-const WF_SYNC: i64 = 0x10;
-const WF_TTWU: i64 = 0x08;
 
 /// The choice of row `r` is for a fork or an exec.
 pub fn is_slow(r: &Row) -> bool {
-    r.b & WF_TTWU == 0
+    r.wake_flags() & WF_TTWU == 0
 }
 
 /// What the whole recording tells.
@@ -133,16 +133,16 @@ impl<'a> Placements<'a> {
             self.fast.miss(&["waking row of this wakeup"]);
             return;
         };
-        if r.b & PREV_NOT_KNOWN != 0 {
+        if r.wake_flags() & PREV_NOT_KNOWN != 0 {
             self.fast.miss(&["wake_cpu of a worker that is not bound"]);
             return;
         }
-        let sync = r.b & WF_SYNC != 0 && !f.tasks.waker_exits(f.trace, waking);
+        let sync = r.wake_flags() & WF_SYNC != 0 && !f.tasks.waker_exits(f.trace, waking);
         let q = WakeQuery { this_cpu: r.cpu, prev: Cpu(prev as u16), sync };
-        let told = (r.b & SYNC_NOT_KNOWN == 0).then_some(sync);
+        let told = (r.wake_flags() & SYNC_NOT_KNOWN == 0).then_some(sync);
         let question = |k: &mut Asker, told: Option<bool>| -> Decision {
             let stays = Unknown { name: STAYS, of: r.p.pid };
-            let stays = r.b & MAY_STAY != 0 && k.truth(stays, None, false);
+            let stays = r.wake_flags() & MAY_STAY != 0 && k.truth(stays, None, false);
             let u = Unknown { name: SYNC, of: 0 };
             let q = WakeQuery { sync: k.truth(u, told, false), ..q };
             let mut v = View { p: self, k, waking, select: r, own, queues };
@@ -159,7 +159,7 @@ impl<'a> Placements<'a> {
         };
         let same = |a: &Decision, b: &Decision| a.choice == b.choice;
         let mut o = explore(|k| question(k, told), same);
-        let kernel = Cpu(r.a as u16);
+        let kernel = Cpu(r.task_cpu() as u16);
         let habit = self.manners.of(f.trace, r.curr_pid, r.p.pid);
         let shown = told.is_none().then(|| shown_sync(&o.all, kernel)).flatten();
         if told.is_none() && !o.determined && habit.is_some() {

@@ -102,8 +102,8 @@ impl<'a> Ticks<'a> {
             RowKind::Wakeup | RowKind::WakeupNew if alone => p.crowded = r.clock_task,
             // The moment of an arrival by the balancer is not known.
             RowKind::Migrate if alone => {
-                if let Some(to) = usize::try_from(r.b).ok().and_then(|b| self.picked.get_mut(b)) {
-                    to.crowded = None;
+                if let Some(to) = r.dst_ix(self.picked.len()) {
+                    self.picked[to].crowded = None;
                 }
             }
             _ => {}

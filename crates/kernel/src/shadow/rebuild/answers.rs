@@ -111,7 +111,7 @@ pub fn infer(t: &mut Trace) {
             cpus.iter_mut().filter(|s| s.curr.0 == r.p.pid).for_each(|s| s.curr.1 = true);
         }
         let s = &mut cpus[r.cpu.ix()];
-        let stays = r.b == 0 && r.p.pid != 0;
+        let stays = r.prev_state() == 0 && r.p.pid != 0;
         let yields = stays && s.own == Some(false) && s.curr == (r.p.pid, false);
         if r.kind == RowKind::Switch && yields {
             t.rows[i].due = Some(false);
@@ -177,7 +177,7 @@ fn switch(t: &mut Trace, cpus: &mut [Sight], i: usize, complete: bool) {
     let r = &t.rows[i];
     let s = &mut cpus[r.cpu.ix()];
     let (prev, next) = (r.p.pid, r.n.map_or(0, |n| n.pid));
-    let preempted = r.b == 0 && r.due != Some(false);
+    let preempted = r.prev_state() == 0 && r.due != Some(false);
     let open = std::mem::take(&mut s.open);
     *s = Sight { set: Some(false), curr: (next, false), idle: next == 0, ..Sight::default() };
     if prev == 0 {

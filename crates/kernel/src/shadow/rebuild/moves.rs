@@ -99,7 +99,7 @@ fn is_soft(f: Flags) -> bool {
 fn mover(t: &Trace, next: &[Option<usize>], woken: &BTreeMap<i64, usize>, i: usize) -> Mover {
     let r = &t.rows[i];
     let (Some(flags), true) = (r.flags, r.p.is_fair()) else { return Mover::Unknown };
-    let to_itself = r.b == i64::from(r.cpu.0);
+    let to_itself = r.dst_cpu() == i64::from(r.cpu.0);
     let stopper = t.named.get(&r.curr_pid) == Some(&Named::Stopper);
     if is_soft(flags) {
         // Who runs keeps the CPU from balancing for others.
@@ -113,14 +113,16 @@ fn mover(t: &Trace, next: &[Option<usize>], woken: &BTreeMap<i64, usize>, i: usi
     if flags.interrupt {
         return Mover::Unknown;
     }
-    if stopper && r.a == i64::from(r.cpu.0) {
+    if stopper && r.src_cpu() == i64::from(r.cpu.0) {
         let Some(&by) = woken.get(&r.curr_pid) else { return Mover::Unknown };
         let waker = &t.rows[by];
         return match waker.flags {
             Some(f) if is_soft(f) => Mover::Active,
             Some(f) if f.hard => Mover::Unknown,
             _ if waker.curr_pid == r.p.pid => Mover::Own,
-            _ if r.b == i64::from(waker.cpu.0) && goes_to_sleep(t, next, by) => Mover::Active,
+            _ if r.dst_cpu() == i64::from(waker.cpu.0) && goes_to_sleep(t, next, by) => {
+                Mover::Active
+            }
             _ => Mover::Unknown,
         };
     }
@@ -135,10 +137,10 @@ fn goes_to_sleep(t: &Trace, next: &[Option<usize>], i: usize) -> bool {
     while let Some(j) = at {
         let r: &Row = &t.rows[j];
         let interrupt = r.flags.is_some_and(|f| f.interrupt);
-        let pulls = r.kind == RowKind::Migrate && r.b == i64::from(r.cpu.0);
+        let pulls = r.kind == RowKind::Migrate && r.dst_cpu() == i64::from(r.cpu.0);
         let stopper = t.named.get(&r.p.pid) == Some(&Named::Stopper);
         match r.kind {
-            RowKind::Switch => return r.p.pid == of.curr_pid && r.b != 0,
+            RowKind::Switch => return r.p.pid == of.curr_pid && r.prev_state() != 0,
             _ if interrupt || pulls || stopper => at = next[j],
             _ => return false,
         }

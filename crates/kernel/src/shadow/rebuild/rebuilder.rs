@@ -278,7 +278,7 @@ impl Rebuilder<'_> {
             f.ensure(r.p.pid, r.p.prio, &self.tuning);
             f.settle(r.p.pid);
         }
-        let stays = r.p.pid != 0 && self.t.stays(r);
+        let stays = r.p.pid != 0 && r.stays();
         if r.p.is_fair() && !left_early && !self.on.contains_key(&r.p.pid) {
             self.averages.enter(r.p.pid, r.p.prio, c, r.ts);
         }
@@ -286,7 +286,7 @@ impl Rebuilder<'_> {
         if yields {
             self.cpus[c].may_yield(r.p.pid, &self.tuning);
         }
-        let t = match r.b & SPECIAL_STATES {
+        let t = match r.prev_state() & SPECIAL_STATES {
             0 => self.tuning,
             _ => self.tuning.without_delay(),
         };
@@ -443,7 +443,7 @@ impl Rebuilder<'_> {
     fn migrate(&mut self, i: usize, next: u64) -> Row {
         let r = &self.t.rows[i];
         self.note_stopper(r);
-        let (from, to) = (self.cpu_of(r.a, r.rq_cpu), self.cpu_of(r.b, r.rq_cpu));
+        let (from, to) = (self.cpu_of(r.src_cpu(), r.rq_cpu), self.cpu_of(r.dst_cpu(), r.rq_cpu));
         let mover = self.movers.get(&i).copied().unwrap_or(Mover::Unknown);
         let chain = Mover::ALL.iter().position(|&m| m == mover);
         let stack = chain.map(|at| self.t.stacks.len() + at);
@@ -487,7 +487,7 @@ impl Rebuilder<'_> {
     }
 
     fn need_resched(&mut self, r: &Row) -> Row {
-        let c = self.cpu_of(r.a, r.rq_cpu);
+        let c = self.cpu_of(r.task_cpu(), r.rq_cpu);
         self.cpus[c].update(r.ts, &self.tuning);
         let mut row = self.plain(r, c);
         row.p = self.side(c, &r.p);

@@ -12,7 +12,9 @@
 
 use super::queue_frame::Span;
 use super::rebuilder::Rebuilder;
-use crate::shadow::rows::trace::{MAY_STAY, Named, PREV_NOT_KNOWN, Row, RowKind, SYNC_NOT_KNOWN};
+use crate::shadow::rows::trace::{
+    MAY_STAY, Named, PREV_NOT_KNOWN, Row, RowKind, SYNC_NOT_KNOWN, WF_TTWU,
+};
 
 /// A task may be on its CPU for so long after the row that shows it leave, unless the next one does
 /// something there.
@@ -66,7 +68,7 @@ impl Rebuilder<'_> {
     }
 
     pub(super) fn waking(&mut self, r: &Row) -> Row {
-        let at = self.cpu_of(r.a, r.rq_cpu);
+        let at = self.cpu_of(r.task_cpu(), r.rq_cpu);
         if r.p.is_fair() && !self.on.contains_key(&r.p.pid) {
             self.averages.asleep(r.p.pid, r.p.prio, at);
         }
@@ -97,7 +99,7 @@ impl Rebuilder<'_> {
         let done = rest
             .clone()
             .find(|x| x.p.pid == r.p.pid && matches!(x.kind, RowKind::Wakeup | RowKind::Waking))?;
-        let prev = self.cpu_of(r.a, r.rq_cpu);
+        let prev = self.cpu_of(r.task_cpu(), r.rq_cpu);
         let waker = (r.curr_pid, if r.curr_pid == 0 { r.cpu.ix() } else { 0 });
         let w = self.flips.entry(waker).or_insert(Flips::unknown(r.curr_pid));
         w.record(r.p.pid, r.ts);
@@ -107,8 +109,8 @@ impl Rebuilder<'_> {
         row.kind = RowKind::SelectRq;
         // Not a row of the recording: nothing else on the CPU lies between.
         row.ts = next.min(done.ts);
-        row.a = done.a;
-        row.b = 8 | if self.may_be_sync(r) { SYNC_NOT_KNOWN } else { 0 };
+        row.a = done.task_cpu();
+        row.b = WF_TTWU | if self.may_be_sync(r) { SYNC_NOT_KNOWN } else { 0 };
         let left = self.left_at.get(&r.p.pid).copied().unwrap_or(0);
         let unheard = self.heard[prev] <= left && r.ts < left + LEAVING_NS;
         // Who is delayed is queued anew by its waker, who leaves by its own CPU.
@@ -140,7 +142,7 @@ impl Rebuilder<'_> {
     }
 
     pub(super) fn wakeup(&mut self, r: &Row) -> Row {
-        let c = self.cpu_of(r.a, r.rq_cpu);
+        let c = self.cpu_of(r.task_cpu(), r.rq_cpu);
         let pid = r.p.pid;
         self.cpus[c].update(r.ts, &self.tuning);
         if r.kind == RowKind::WakeupNew {
@@ -217,7 +219,7 @@ mod tests {
             rows.extend([waking, Row { cpu: Cpu(0), ..wakeup }]);
             let rows = rebuilt(rows, &[]);
             let choice = rows.iter().find(|r| r.kind == RowKind::SelectRq).unwrap();
-            choice.b & MAY_STAY != 0
+            choice.wake_flags() & MAY_STAY != 0
         };
         assert!(may_stay(LEAVING_NS - 1, 1, false) && !may_stay(LEAVING_NS, 1, false));
         assert!(!may_stay(10, 0, false) && !may_stay(10, 1, true));
@@ -234,7 +236,7 @@ mod tests {
             rows.extend(woken(900_000, 0, 1, 2));
             let rows = rebuilt_as(kernel, rows, &[]);
             let choice = rows.iter().rfind(|r| r.kind == RowKind::SelectRq).unwrap();
-            choice.b & MAY_STAY != 0
+            choice.wake_flags() & MAY_STAY != 0
         };
         assert!(may_stay("v6.12") && !may_stay("v6.1"));
     }
@@ -257,7 +259,8 @@ mod tests {
             rows.extend(woken(30, 0, pid, curr).map(|r| Row { flags: Some(flags), ..r }));
             let rows = rebuilt(rows, &[(9, Named::Kernel)]);
             let choice = rows.iter().find(|r| r.kind == RowKind::SelectRq).unwrap();
-            assert_eq!(choice.b & SYNC_NOT_KNOWN != 0, may, "{curr} wakes {pid}, {flags:?}");
+            let not_known = choice.wake_flags() & SYNC_NOT_KNOWN != 0;
+            assert_eq!(not_known, may, "{curr} wakes {pid}, {flags:?}");
         }
     }
 }

@@ -20,7 +20,13 @@ const PREEMPTED: i64 = 0x100;
 /// Flag of a running task: a kernel thread.
 pub(in crate::shadow) const PF_KTHREAD: i64 = 0x20_0000;
 
-/// Bit of `Row::b` of a `select_rq` row: whether the wakeup is synchronous is not known.
+/// Flags of a wakeup ([`Row::wake_flags`]): the choice is for a new task.
+pub const WF_FORK: i64 = 0x4;
+/// … for a task that is woken.
+pub const WF_TTWU: i64 = 0x8;
+/// … and the waker is about to sleep.
+pub const WF_SYNC: i64 = 0x10;
+/// Of a rebuilt choice, beside them: whether the wakeup is synchronous is not known.
 pub const SYNC_NOT_KNOWN: i64 = 1 << 32;
 /// The same: whether the wakee's `wake_cpu` is where it last ran.
 pub const PREV_NOT_KNOWN: i64 = 1 << 33;
@@ -195,7 +201,8 @@ pub struct Row {
     pub kind: RowKind,
     /// Task running there (switch: the task switched from).
     pub curr_pid: i64,
-    /// First argument: see the README of the recordings.
+    /// First argument. What the two are depends on the kind: read them by [`Row::src_cpu`] and the
+    /// methods beside it.
     pub a: i64,
     /// Second argument.
     pub b: i64,
@@ -286,6 +293,39 @@ impl Row {
             due: None,
             line: 0,
         }
+    }
+    /// Move: the CPU that the task leaves.
+    pub fn src_cpu(&self) -> i64 {
+        self.a
+    }
+    /// Move: the CPU that it goes to.
+    pub fn dst_cpu(&self) -> i64 {
+        self.b
+    }
+    /// The same, if it is one of the first `nr_cpus`.
+    pub fn dst_ix(&self, nr_cpus: usize) -> Option<usize> {
+        usize::try_from(self.b).ok().filter(|&to| to < nr_cpus)
+    }
+    /// Wakeup: the task's CPU, in a choice the one that was chosen.
+    pub fn task_cpu(&self) -> i64 {
+        self.a
+    }
+    /// Choice: why a CPU is wanted ([`WF_FORK`] and the constants beside it).
+    pub fn wake_flags(&self) -> i64 {
+        self.b
+    }
+    /// Switch: the state of the task switched from, raw; 0 if it can still run.
+    pub fn prev_state(&self) -> i64 {
+        self.b
+    }
+    /// Switch: it was preempted, as the event itself says.
+    pub fn preempted(&self) -> bool {
+        self.a != 0
+    }
+    /// Switch: the task switched from could run on.
+    pub fn stays(&self) -> bool {
+        let state = self.prev_state();
+        state == 0 || self.preempted() || state & PREEMPTED != 0
     }
 }
 
@@ -410,12 +450,8 @@ impl Trace {
     /// The task of `r` is switched from for the last time: a row of the kernel's state shows
     /// TASK_DEAD, a plain trace only that it is a zombie.
     pub fn exits(&self, r: &Row) -> bool {
-        let over = r.b & (TASK_DEAD | EXIT_STATES) != 0;
-        r.kind == RowKind::Switch && over && !self.stays(r) && r.p.is_fair()
-    }
-    /// The task of the switch `r` is switched from, but could run on.
-    pub fn stays(&self, r: &Row) -> bool {
-        r.b == 0 || r.a != 0 || r.b & PREEMPTED != 0
+        let over = r.prev_state() & (TASK_DEAD | EXIT_STATES) != 0;
+        r.kind == RowKind::Switch && over && !r.stays() && r.p.is_fair()
     }
     /// The call chain shows a wakeup (as opposed to a move by the balancer or the stopper).
     pub fn in_wakeup(&self, r: &Row) -> bool {

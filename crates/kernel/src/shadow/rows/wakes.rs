@@ -1,6 +1,6 @@
 //! Wakeups, put together from their rows: who woke whom, where it was put, when it was activated.
 
-use super::trace::{RowKind, Trace};
+use super::trace::{RowKind, Trace, WF_FORK, WF_TTWU};
 use std::collections::BTreeMap;
 use vruntime_base::Cpu;
 
@@ -39,7 +39,9 @@ impl Wakes {
                 RowKind::Waking => {
                     open.insert(r.p.pid, (Some(i), None));
                 }
-                RowKind::SelectRq if r.b & 0xc != 0 => open.entry(r.p.pid).or_default().1 = Some(i),
+                RowKind::SelectRq if r.wake_flags() & (WF_FORK | WF_TTWU) != 0 => {
+                    open.entry(r.p.pid).or_default().1 = Some(i)
+                }
                 RowKind::Wakeup | RowKind::WakeupNew => {
                     let (waking, select) = open.remove(&r.p.pid).unwrap_or_default();
                     let first = select.or(waking);

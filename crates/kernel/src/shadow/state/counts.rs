@@ -72,7 +72,7 @@ impl Counts {
                 RowKind::Switch => pulls[r.cpu.ix()] = None,
                 RowKind::Migrate if balances => {
                     pulls[r.cpu.ix()].get_or_insert(r.ts);
-                    if let Some(to) = usize::try_from(r.b).ok().filter(|&c| c < t.nr_cpus) {
+                    if let Some(to) = r.dst_ix(t.nr_cpus) {
                         let hi = attached(t, next, i).map_or(r.ts + tail, |n| t.rows[n].ts);
                         let last = s.points[to].last().map_or(Count::default(), |p| p.count);
                         let fair = last.fair + i64::from(r.p.is_fair());
@@ -137,11 +137,10 @@ impl Counts {
 
 /// The row after the tasks that `i` and the rows of its batch have moved were put on their queue.
 fn attached(t: &Trace, next: &[Option<usize>], i: usize) -> Option<usize> {
-    let (a, b) = (t.rows[i].a, t.rows[i].b);
+    let ends = |r: &Row| (r.src_cpu(), r.dst_cpu());
+    let same = |r: &Row| r.kind == RowKind::Migrate && ends(r) == ends(&t.rows[i]);
     let mut n = next[i]?;
-    while is_detaching(t, &t.rows[n])
-        || (t.rows[n].kind == RowKind::Migrate && (t.rows[n].a, t.rows[n].b) == (a, b))
-    {
+    while is_detaching(t, &t.rows[n]) || same(&t.rows[n]) {
         n = next[n]?;
     }
     Some(n)

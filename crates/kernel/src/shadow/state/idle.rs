@@ -113,8 +113,10 @@ impl Idleness {
             claims.push(Claim { lo, hi, end, wake: Some(i) });
         }
         for (i, r) in t.rows.iter().enumerate() {
-            if r.kind == RowKind::Migrate && !t.in_wakeup(r) && (0..n as i64).contains(&r.b) {
-                let c = r.b as usize;
+            if r.kind == RowKind::Migrate
+                && !t.in_wakeup(r)
+                && let Some(c) = r.dst_ix(n)
+            {
                 let hi = next[i].map_or(r.ts + slack, |x| t.rows[x].ts);
                 s.claims[c].push(Claim { lo: r.ts, hi, end: ends(c, r.ts), wake: None });
             }

@@ -74,7 +74,7 @@ impl Lists {
                 }
             }
             RowKind::Waking if !r.p.on_rq => self.remove(r.p.pid),
-            RowKind::SelectRq if r.b & MAY_STAY != 0 => {
+            RowKind::SelectRq if r.wake_flags() & MAY_STAY != 0 => {
                 self.unordered.insert(r.p.pid);
             }
             RowKind::Migrate => {
@@ -95,16 +95,16 @@ impl Lists {
             list.rotate_left(at);
         }
         self.remove(r.p.pid);
-        let Some(to) = usize::try_from(r.b).ok().filter(|&b| b < self.cpus.len()) else { return };
+        let Some(to) = r.dst_ix(self.cpus.len()) else { return };
         if !r.p.is_fair() {
             return;
         }
         // The last one taken off is put on first.
         let n = match self.batch {
-            Some((a, b, n)) if (a, b) == (r.a, r.b) => n,
+            Some((a, b, n)) if (a, b) == (r.src_cpu(), r.dst_cpu()) => n,
             _ => 0,
         };
-        self.batch = Some((r.a, r.b, n + 1));
+        self.batch = Some((r.src_cpu(), r.dst_cpu(), n + 1));
         let list = &mut self.cpus[to];
         let at = list.len().saturating_sub(n);
         list.insert(at, r.p.pid);

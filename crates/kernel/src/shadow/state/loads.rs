@@ -65,8 +65,8 @@ impl Loads {
                 let load = (r.p.load_avg + r.p.load_more) as i64;
                 if t.in_wakeup(r) {
                     s.moves[r.rq_cpu.ix()].push((r.ts, -load));
-                } else if (0..n as i64).contains(&r.b) {
-                    s.moves[r.b as usize].push((r.ts, load));
+                } else if let Some(to) = r.dst_ix(n) {
+                    s.moves[to].push((r.ts, load));
                 }
             }
         }

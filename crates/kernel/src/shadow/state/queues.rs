@@ -246,7 +246,7 @@ impl Queues {
     /// A row of the kernel tells a virtual time without the queue's own, a rebuilt one with it.
     fn moved(&mut self, r: &Row, rebuilt: bool) {
         self.drop_task(r.p.pid);
-        let Some(to) = usize::try_from(r.b).ok().filter(|&b| b < self.cpus.len()) else { return };
+        let Some(to) = r.dst_ix(self.cpus.len()) else { return };
         self.cpus[to].moved_in += 1;
         if !r.p.is_fair() {
             return;

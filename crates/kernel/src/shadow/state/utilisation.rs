@@ -85,8 +85,8 @@ impl Utilisation {
                 let util = (r.p.util_avg + r.p.util_more) as i64;
                 if t.in_wakeup(r) {
                     s.moves[r.rq_cpu.ix()].push((r.ts, -util));
-                } else if (0..n as i64).contains(&r.b) {
-                    s.moves[r.b as usize].push((r.ts, util));
+                } else if let Some(to) = r.dst_ix(n) {
+                    s.moves[to].push((r.ts, util));
                 }
             }
         }
