@@ -32,6 +32,33 @@ pub struct RunSpec {
     pub schedstat: bool,
 }
 
+/// A full run that has not ended after this much simulated time is given up, if nothing else is
+/// said.
+pub const FULL_LIMIT: Ns = Ns(600_000_000_000);
+
+impl RunSpec {
+    /// The whole benchmark up to [`FULL_LIMIT`], with seed 1, on the model as it is; no checks, no
+    /// timeline, no schedstat. What differs stands before it:
+    /// `RunSpec { seed: 2, ..RunSpec::new(machine, release, workload) }`.
+    pub fn new(
+        machine: impl Into<Arc<MachineSpec>>,
+        release: impl Into<Arc<Release>>,
+        workload: Arc<dyn Workload>,
+    ) -> RunSpec {
+        RunSpec {
+            machine: machine.into(),
+            release: release.into(),
+            workload,
+            seed: 1,
+            sampling: Sampling::Full { limit: FULL_LIMIT },
+            checks: false,
+            variation: Variation::default(),
+            timeline: 0,
+            schedstat: false,
+        }
+    }
+}
+
 /// How much of the benchmark is simulated.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Sampling {

@@ -58,21 +58,18 @@ impl Scheduler for Looks {
 #[test]
 fn recent_used_cpu_of_a_new_task_is_where_it_was_forked() {
     let spec = RunSpec {
-        machine: Arc::new(machine_file::builtin_machine("uma-8").unwrap()),
-        release: Arc::new(kernel_file::kernel("v6.1").unwrap().release),
-        workload: Arc::new(Messaging {
-            groups: 2,
-            fds: 10,
-            loops: 1,
-            bytes: 100,
-            kind: ChannelKind::Pipe,
-        }),
-        seed: 1,
         sampling: Sampling::Full { limit: Ns::from_ms(1_000) },
-        checks: false,
-        variation: Default::default(),
-        timeline: 0,
-        schedstat: false,
+        ..RunSpec::new(
+            machine_file::builtin_machine("uma-8").unwrap(),
+            kernel_file::kernel("v6.1").unwrap().release,
+            Arc::new(Messaging {
+                groups: 2,
+                fds: 10,
+                loops: 1,
+                bytes: 100,
+                kind: ChannelKind::Pipe,
+            }),
+        )
     };
     let elsewhere = Arc::new(AtomicU32::new(0));
     run_with(&spec, &|topo| Box::new(Looks { rr: Rr::new(topo), elsewhere: elsewhere.clone() }))

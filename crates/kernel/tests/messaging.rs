@@ -14,21 +14,12 @@ fn every_message_arrives() {
         for kernel in ["v6.1", "v6.12", "v6.1+scheduler=rr"] {
             for kind in [ChannelKind::Pipe, ChannelKind::UnixStream] {
                 let spec = RunSpec {
-                    machine: Arc::new(machine_file::builtin_machine(machine).unwrap()),
-                    release: Arc::new(kernel_file::kernel(kernel).unwrap().release),
-                    workload: Arc::new(Messaging {
-                        groups: 3,
-                        fds: 10,
-                        loops: 300,
-                        bytes: 100,
-                        kind,
-                    }),
-                    seed: 1,
-                    sampling: Sampling::Full { limit: Ns::from_ms(60_000) },
                     checks: true,
-                    variation: Default::default(),
-                    timeline: 0,
-                    schedstat: false,
+                    ..RunSpec::new(
+                        machine_file::builtin_machine(machine).unwrap(),
+                        kernel_file::kernel(kernel).unwrap().release,
+                        Arc::new(Messaging { groups: 3, fds: 10, loops: 300, bytes: 100, kind }),
+                    )
                 };
                 let at = format!("{machine} {kernel} {kind:?}");
                 let r = run(&spec).unwrap();
@@ -50,15 +41,12 @@ fn nobody_who_sleeps_for_a_mutex_is_forgotten() {
     for release in ["v6.1+hz=1000", "v6.12"] {
         let (kind, window) = (ChannelKind::Pipe, Ns::from_ms(200));
         let spec = RunSpec {
-            machine: Arc::new(machine_file::builtin_machine("numa-48").unwrap()),
-            release: Arc::new(kernel_file::kernel(release).unwrap().release),
-            workload: Arc::new(Messaging { groups: 20, fds: 20, loops: 20_000, bytes: 100, kind }),
-            seed: 1,
             sampling: Sampling::Window { warmup: Ns::from_ms(100), window },
-            checks: false,
-            variation: Default::default(),
-            timeline: 0,
-            schedstat: false,
+            ..RunSpec::new(
+                machine_file::builtin_machine("numa-48").unwrap(),
+                kernel_file::kernel(release).unwrap().release,
+                Arc::new(Messaging { groups: 20, fds: 20, loops: 20_000, bytes: 100, kind }),
+            )
         };
         let r = run(&spec).unwrap();
         assert!(r.groups.iter().all(|g| g.at_window_end > 1_000), "{release}");
@@ -71,15 +59,12 @@ fn a_benchmark_that_ends_in_the_warm_up_is_measured_whole() {
     let with = |sampling| {
         let kind = ChannelKind::Pipe;
         let spec = RunSpec {
-            machine: Arc::new(machine_file::builtin_machine("uma-2").unwrap()),
-            release: Arc::new(kernel_file::kernel("v6.1").unwrap().release),
-            workload: Arc::new(Messaging { groups: 1, fds: 10, loops: 300, bytes: 100, kind }),
-            seed: 1,
             sampling,
-            checks: false,
-            variation: Default::default(),
-            timeline: 0,
-            schedstat: false,
+            ..RunSpec::new(
+                machine_file::builtin_machine("uma-2").unwrap(),
+                kernel_file::kernel("v6.1").unwrap().release,
+                Arc::new(Messaging { groups: 1, fds: 10, loops: 300, bytes: 100, kind }),
+            )
         };
         run(&spec).unwrap()
     };

@@ -3,28 +3,24 @@
 //! The noise is the model's own. A twin of this test with worse, made-up noise is beside `compare`.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use vruntime_base::Ns;
+use vruntime_formats::kernel_file;
 use vruntime_formats::machine_file::builtin_machine;
 use vruntime_kernel::record::{RunRecord, RunSpec, Sampling};
 use vruntime_kernel::simulate::run;
 use vruntime_measure::{Comparison, Sig, compare};
 
-const KERNELS: [&str; 2] =
-    [include_str!("../../../kernels/v6.1.toml"), include_str!("../../../kernels/v6.12.toml")];
+const KERNELS: [&str; 2] = ["v6.1", "v6.12"];
 
 /// Those runs of `n` seeds from `first` on that come to their end.
 fn runs(machine: &str, command: &str, kernel: &str, first: u64, n: u64) -> Vec<RunRecord> {
     let mut spec = RunSpec {
-        machine: Arc::new(builtin_machine(machine).unwrap()),
-        release: Arc::new(toml::from_str(kernel).unwrap()),
-        workload: vruntime_workload::parse(command).unwrap(),
-        seed: 0,
         sampling: Sampling::Full { limit: Ns::from_ms(2_000) },
-        checks: false,
-        variation: Default::default(),
-        timeline: 0,
-        schedstat: false,
+        ..RunSpec::new(
+            builtin_machine(machine).unwrap(),
+            kernel_file::kernel(kernel).unwrap().release,
+            vruntime_workload::parse(command).unwrap(),
+        )
     };
     let mut of_seed = |seed| {
         spec.seed = seed;

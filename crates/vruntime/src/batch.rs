@@ -80,15 +80,17 @@ impl Batch {
 
     fn spec(&self, kernel: &KernelChoice, seed: u64) -> RunSpec {
         RunSpec {
-            machine: Arc::clone(&self.machine),
-            release: Arc::new(kernel.release.clone()),
-            workload: Arc::clone(&self.workload),
             seed: seed.wrapping_add(kernel.seed_offset),
             sampling: self.sampling,
             variation: self.variation.clone(),
             timeline: self.timeline,
             schedstat: self.schedstat,
             checks: self.checks,
+            ..RunSpec::new(
+                Arc::clone(&self.machine),
+                kernel.release.clone(),
+                Arc::clone(&self.workload),
+            )
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::batch::run_specs;
 use crate::cli::StudyArgs;
-use crate::commands::{FULL_LIMIT, workload as workload_of};
+use crate::commands::workload as workload_of;
 use crate::failure::{Done, Failure};
 use crate::interrupt;
 use crate::machine_choice::machine;
@@ -14,7 +14,7 @@ use vruntime_formats::study_file::{
     Case, Effect as Published, Effort, Fitted, FittedCosts, PublishedRow, Span, Study, TimeFrom,
 };
 use vruntime_kernel::program::{Shortened, Workload};
-use vruntime_kernel::record::{RunRecord, RunSpec, Sampling, Variation};
+use vruntime_kernel::record::{FULL_LIMIT, RunRecord, RunSpec, Sampling, Variation};
 use vruntime_machine::MachineSpec;
 use vruntime_machine::costs::CostRow;
 use vruntime_measure::message_time::message_time;
@@ -88,15 +88,14 @@ impl Lab<'_> {
             let Part { workload, sampling, whole, part } = part(workload, effort)?;
             loops.push((whole, part));
             specs.extend((1..=effort.seeds).map(|seed| RunSpec {
-                machine: Arc::clone(&self.machines[machine]),
-                release: Arc::clone(&release),
-                workload: Arc::clone(&workload),
                 seed: seed.wrapping_add(choice.seed_offset),
                 sampling,
-                checks: false,
                 variation: variation.clone(),
-                timeline: 0,
-                schedstat: false,
+                ..RunSpec::new(
+                    Arc::clone(&self.machines[machine]),
+                    Arc::clone(&release),
+                    Arc::clone(&workload),
+                )
             }));
         }
         // What is wrong stands in the study, not on the command line.

@@ -1,6 +1,5 @@
 //! Does anything grow with simulated time? In its own process, because it counts allocations.
 
-use std::sync::Arc;
 use vruntime::base::Ns;
 use vruntime::bench::{CountingAllocator, allocations};
 use vruntime::formats::{kernel_file::kernel, machine_file::builtin_machine};
@@ -13,15 +12,12 @@ static ALLOCATOR: CountingAllocator = CountingAllocator;
 /// Allocations and events of a run with this window.
 fn count(machine: &str, release: &str, workload: &str, window_ms: u64) -> (u64, u64) {
     let spec = RunSpec {
-        machine: Arc::new(builtin_machine(machine).unwrap()),
-        release: Arc::new(kernel(release).unwrap().release),
-        workload: vruntime::workload::parse(workload).unwrap(),
-        seed: 1,
         sampling: Sampling::Window { warmup: Ns::from_ms(100), window: Ns::from_ms(window_ms) },
-        variation: Default::default(),
-        timeline: 0,
-        schedstat: false,
-        checks: false,
+        ..RunSpec::new(
+            builtin_machine(machine).unwrap(),
+            kernel(release).unwrap().release,
+            vruntime::workload::parse(workload).unwrap(),
+        )
     };
     let before = allocations();
     let record = run(&spec).unwrap();

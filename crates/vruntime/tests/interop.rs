@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io::BufWriter;
 use std::process::Command;
-use std::sync::{Arc, OnceLock};
+use std::sync::OnceLock;
 use tempfile::TempDir;
 use vruntime::base::{EventKind, Ns, TaskId, Timeline};
 use vruntime::formats::kernel_file::kernel;
@@ -28,15 +28,13 @@ fn sample() -> &'static Sample {
     static SAMPLE: OnceLock<Sample> = OnceLock::new();
     SAMPLE.get_or_init(|| {
         let spec = RunSpec {
-            machine: Arc::new(builtin_machine("numa-48").unwrap()),
-            release: Arc::new(kernel("v6.12").unwrap().release),
-            workload: vruntime::workload::parse("hackbench -g 2 -l 60").unwrap(),
-            seed: 1,
             sampling: Sampling::Full { limit: Ns::from_ms(5_000) },
-            variation: Default::default(),
-            checks: false,
             timeline: 1_000_000,
-            schedstat: false,
+            ..RunSpec::new(
+                builtin_machine("numa-48").unwrap(),
+                kernel("v6.12").unwrap().release,
+                vruntime::workload::parse("hackbench -g 2 -l 60").unwrap(),
+            )
         };
         let timeline = run(&spec).unwrap().timeline;
         let dir = tempfile::tempdir().unwrap();

@@ -3,7 +3,6 @@
 
 mod scenario;
 
-use std::sync::Arc;
 use vruntime::base::{Func, Ns, Resource};
 use vruntime::formats::kernel_file::kernel;
 use vruntime::kernel::record::{Knockout, RunRecord, RunSpec, Sampling, Variation};
@@ -14,15 +13,14 @@ const HACKBENCH: &str = "hackbench -g 8 -f 4 --pipe --threads -l 2500 -s 100";
 
 fn spec(machine: &str, expression: &str, workload: &str, variation: Variation) -> RunSpec {
     RunSpec {
-        machine: Arc::new(scenario::machine(machine)),
-        release: Arc::new(kernel(expression).unwrap().release),
-        workload: parse(workload).unwrap(),
-        seed: 1,
         sampling: Sampling::Full { limit: Ns::from_ms(20_000) },
         checks: true,
         variation,
-        timeline: 0,
-        schedstat: false,
+        ..RunSpec::new(
+            scenario::machine(machine),
+            kernel(expression).unwrap().release,
+            parse(workload).unwrap(),
+        )
     }
 }
 

@@ -3,7 +3,6 @@
 
 mod scenario;
 
-use std::sync::Arc;
 use vruntime::base::{Func, Ns, Resource};
 use vruntime::formats::kernel_file::kernel;
 use vruntime::formats::machine_file::builtin_machine;
@@ -18,19 +17,17 @@ const SEEDS: std::ops::RangeInclusive<u64> = 1..=3;
 fn runs(machine: &MachineSpec, groups: u32, queue: &str, without: &[Knockout]) -> Vec<RunRecord> {
     let of_seed = |seed| {
         let spec = RunSpec {
-            machine: Arc::new(machine.clone()),
-            release: Arc::new(kernel(&format!("v6.5+ttwu_queue={queue}")).unwrap().release),
-            workload: parse(&format!("hackbench -g {groups} -f 10 --pipe --threads -l 100000"))
-                .unwrap(),
             seed,
             sampling: Sampling::Window { warmup: Ns::from_ms(30), window: Ns::from_ms(40) },
-            checks: false,
             variation: Variation {
                 without: without.iter().copied().collect(),
                 ..Variation::default()
             },
-            timeline: 0,
-            schedstat: false,
+            ..RunSpec::new(
+                machine.clone(),
+                kernel(&format!("v6.5+ttwu_queue={queue}")).unwrap().release,
+                parse(&format!("hackbench -g {groups} -f 10 --pipe --threads -l 100000")).unwrap(),
+            )
         };
         run(&spec).unwrap()
     };
@@ -113,15 +110,12 @@ fn without_contention_the_kernels_tie() {
 #[test]
 fn who_is_preempted_by_a_wakeup_does_not_pay_for_the_way_out() {
     let record = run(&RunSpec {
-        machine: Arc::new(builtin_machine("uma-2").unwrap()),
-        release: Arc::new(kernel("v6.18.44").unwrap().release),
-        workload: parse("taskset -c 0 perf bench sched pipe -l 5000").unwrap(),
-        seed: 1,
         sampling: Sampling::Full { limit: Ns::from_ms(10_000) },
-        checks: false,
-        variation: Variation::default(),
-        timeline: 0,
-        schedstat: false,
+        ..RunSpec::new(
+            builtin_machine("uma-2").unwrap(),
+            kernel("v6.18.44").unwrap().release,
+            parse("taskset -c 0 perf bench sched pipe -l 5000").unwrap(),
+        )
     })
     .unwrap();
     let c = &record.counters;
@@ -137,15 +131,12 @@ fn buffers_that_left_the_cache_take_longer_to_receive() {
         let mut machine = builtin_machine("uma-2").unwrap();
         (machine.caches.l2_kib, machine.caches.llc_mib) = (l2_kib, 64);
         let record = run(&RunSpec {
-            machine: Arc::new(machine),
-            release: Arc::new(kernel("v6.5").unwrap().release),
-            workload: parse("taskset -c 0 perf bench sched messaging -g 1 -l 100000").unwrap(),
-            seed: 1,
             sampling: Sampling::Window { warmup: Ns::from_ms(50), window: Ns::from_ms(100) },
-            checks: false,
-            variation: Variation::default(),
-            timeline: 0,
-            schedstat: false,
+            ..RunSpec::new(
+                machine,
+                kernel("v6.5").unwrap().release,
+                parse("taskset -c 0 perf bench sched messaging -g 1 -l 100000").unwrap(),
+            )
         })
         .unwrap();
         let own = record.cpu_time.iter().filter(|e| e.0 == Func::UnixRecv);

@@ -48,15 +48,13 @@ fn runs_are_the_same_on_any_number_of_threads_and_again() {
 fn what_looks_on_changes_nothing() {
     for workload in ["hackbench -g 2 -f 4 -l 40", "sleeper 3 20000 100 10"] {
         let spec = RunSpec {
-            machine: Arc::new(builtin_machine("uma-8").unwrap()),
-            release: Arc::new(kernel("v6.12").unwrap().release),
-            workload: vruntime::workload::parse(workload).unwrap(),
             seed: 3,
             sampling: Sampling::Full { limit: Ns::from_ms(5_000) },
-            checks: false,
-            variation: Default::default(),
-            timeline: 0,
-            schedstat: false,
+            ..RunSpec::new(
+                builtin_machine("uma-8").unwrap(),
+                kernel("v6.12").unwrap().release,
+                vruntime::workload::parse(workload).unwrap(),
+            )
         };
         let plain = run(&spec).unwrap();
         let watched = RunSpec { checks: true, timeline: 1_000_000, ..spec.clone() };
@@ -76,15 +74,13 @@ fn what_looks_on_changes_nothing() {
 #[track_caller]
 fn golden(machine: &str, release: &str, workload: &str, expected: Expect) {
     let record = run(&RunSpec {
-        machine: Arc::new(builtin_machine(machine).unwrap()),
-        release: Arc::new(kernel(release).unwrap().release),
-        workload: vruntime::workload::parse(workload).unwrap(),
-        seed: 1,
         sampling: Sampling::Full { limit: Ns::from_ms(5_000) },
         checks: true,
-        variation: Default::default(),
-        timeline: 0,
-        schedstat: false,
+        ..RunSpec::new(
+            builtin_machine(machine).unwrap(),
+            kernel(release).unwrap().release,
+            vruntime::workload::parse(workload).unwrap(),
+        )
     })
     .unwrap();
     let c = &record.counters;

@@ -168,16 +168,13 @@ fn drawn(number: u64) -> RunSpec {
     let machine = d.machine();
     let release = kernel(&d.kernel()).unwrap().release;
     let nr_cpus = vruntime::machine::Machine::new(&machine).unwrap().topo.nr_cpus();
+    let workload = d.workload(nr_cpus as u64);
     RunSpec {
-        workload: d.workload(nr_cpus as u64),
-        machine: Arc::new(machine),
-        release: Arc::new(release),
         seed: number,
         sampling: Sampling::Full { limit: Ns::from_ms(20_000) },
         checks: true,
         variation: d.variation(),
-        timeline: 0,
-        schedstat: false,
+        ..RunSpec::new(machine, release, workload)
     }
 }
 
@@ -287,15 +284,13 @@ fn a_wrong_policy_is_caught() {
         (Fault::DropsWakeup, "spin 4 20", "not complete"),
     ] {
         let spec = RunSpec {
-            machine: Arc::new(scenario::machine("1x4x1")),
-            release: Arc::new(kernel("v6.1").unwrap().release),
-            workload: vruntime::workload::parse(command).unwrap(),
-            seed: 1,
             sampling: Sampling::Full { limit: Ns::from_ms(3_000) },
             checks: true,
-            variation: Default::default(),
-            timeline: 0,
-            schedstat: false,
+            ..RunSpec::new(
+                scenario::machine("1x4x1"),
+                kernel("v6.1").unwrap().release,
+                vruntime::workload::parse(command).unwrap(),
+            )
         };
         let go = |s: &RunSpec| run_with(s, &move |topo| Box::new(Canary::new(topo, fault)));
         let found = findings(&spec, go);

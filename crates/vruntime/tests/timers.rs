@@ -4,11 +4,10 @@ mod scenario;
 
 use expect_test::expect;
 use scenario::check;
-use std::sync::Arc;
 use vruntime::base::Ns;
 use vruntime::formats::{kernel_file::kernel, machine_file::builtin_machine};
 use vruntime::kernel::program::Latency;
-use vruntime::kernel::record::{RunSpec, Sampling};
+use vruntime::kernel::record::RunSpec;
 use vruntime::kernel::simulate::run;
 
 /// Both may be 3.5 ms late. A's CPU has nothing else to do: A wakes at 6 + 3.5 ms. On B's CPU H
@@ -52,15 +51,12 @@ fn a_sleeper_wakes_with_the_first_interrupt_within_its_slack() {
 /// The latencies that `words` measures on `machine`, from its start to its end.
 fn cyclictest(machine: &str, kernel_name: &str, words: &str) -> Vec<Latency> {
     let r = run(&RunSpec {
-        machine: Arc::new(builtin_machine(machine).unwrap()),
-        release: Arc::new(kernel(kernel_name).unwrap().release),
-        workload: vruntime::workload::parse(&format!("cyclictest {words}")).unwrap(),
-        seed: 1,
-        sampling: Sampling::Full { limit: Ns::from_ms(60_000) },
         checks: true,
-        variation: Default::default(),
-        timeline: 0,
-        schedstat: false,
+        ..RunSpec::new(
+            builtin_machine(machine).unwrap(),
+            kernel(kernel_name).unwrap().release,
+            vruntime::workload::parse(&format!("cyclictest {words}")).unwrap(),
+        )
     })
     .unwrap();
     assert!(r.complete);

@@ -1,7 +1,7 @@
 //! Does every workload do on the model what its tool would have done?
 
-use std::sync::Arc;
 use vruntime_base::{Func, Ns};
+use vruntime_formats::kernel_file::kernel;
 use vruntime_formats::machine_file::builtin_machine;
 use vruntime_kernel::record::{RunRecord, RunSpec, Sampling};
 use vruntime_kernel::simulate::run;
@@ -12,17 +12,14 @@ fn whole(command: &str) -> RunRecord {
 }
 
 fn sampled(command: &str, sampling: Sampling) -> RunRecord {
-    let kernel = include_str!("../../../kernels/v6.1.toml");
     let spec = RunSpec {
-        machine: Arc::new(builtin_machine("uma-2").unwrap()),
-        release: Arc::new(toml::from_str(kernel).unwrap()),
-        workload: vruntime_workload::parse(command).unwrap(),
-        seed: 1,
         sampling,
         checks: true,
-        variation: Default::default(),
-        timeline: 0,
-        schedstat: false,
+        ..RunSpec::new(
+            builtin_machine("uma-2").unwrap(),
+            kernel("v6.1").unwrap().release,
+            vruntime_workload::parse(command).unwrap(),
+        )
     };
     run(&spec).unwrap()
 }

@@ -1,7 +1,6 @@
 //! The cases: hackbench on pipes, from 2 CPUs to 1,024, and with half of 384 CPUs idle.
 
 use crate::failure::Failure;
-use std::sync::Arc;
 use vruntime_base::Ns;
 use vruntime_formats::kernel_file::kernel;
 use vruntime_formats::machine_file::builtin_machine;
@@ -97,15 +96,8 @@ impl Case {
         let workload =
             vruntime_workload::parse(&command).map_err(|e| Failure::Usage(e.to_string()))?;
         Ok(RunSpec {
-            machine: Arc::new(machine),
-            release: Arc::new(choice.release),
-            workload,
-            seed: 1,
             sampling: Sampling::Window { warmup: self.warmup, window },
-            variation: Default::default(),
-            timeline: 0,
-            schedstat: false,
-            checks: false,
+            ..RunSpec::new(machine, choice.release, workload)
         })
     }
 }

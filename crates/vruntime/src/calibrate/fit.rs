@@ -94,15 +94,8 @@ pub fn fit(spec: &MachineSpec, measured: f64) -> Option<Fit> {
 /// The model's round trip, ns.
 fn modelled(spec: &MachineSpec, release: &Arc<Release>) -> Option<f64> {
     let record = run(&RunSpec {
-        machine: Arc::new(spec.clone()),
-        release: Arc::clone(release),
-        workload: vruntime_workload::parse(PING_PONG).ok()?,
-        seed: 1,
         sampling: Sampling::Window { warmup: Ns::from_ms(5), window: Ns::from_ms(20) },
-        variation: Default::default(),
-        timeline: 0,
-        schedstat: false,
-        checks: false,
+        ..RunSpec::new(spec.clone(), Arc::clone(release), vruntime_workload::parse(PING_PONG).ok()?)
     })
     .ok()?;
     let span = record.window.1.saturating_sub(record.window.0).0 as f64;

@@ -63,9 +63,6 @@ pub fn explanation(
     let (mut unit, given_up) = (None, RefCell::new(BTreeSet::new()));
     let mut run = |points: &[Point], counting| -> Result<Vec<f64>, Failure> {
         let spec = |p: &Point| RunSpec {
-            machine: Arc::clone(&batch.machine),
-            release: Arc::new(p.release.clone()),
-            workload: Arc::clone(&batch.workload),
             seed: p.seed,
             sampling: batch.sampling,
             checks: batch.checks,
@@ -74,8 +71,11 @@ pub fn explanation(
                 extra: p.extra.clone(),
                 draw: None,
             },
-            timeline: 0,
-            schedstat: false,
+            ..RunSpec::new(
+                Arc::clone(&batch.machine),
+                p.release.clone(),
+                Arc::clone(&batch.workload),
+            )
         };
         let specs: Vec<RunSpec> = points.iter().map(spec).collect();
         let keys = specs.iter().map(key).collect::<Result<Vec<_>, _>>()?;

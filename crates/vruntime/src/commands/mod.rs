@@ -21,12 +21,9 @@ use std::sync::Arc;
 use vruntime_base::Ns;
 use vruntime_formats::kernel_file::kernel;
 use vruntime_kernel::program::Workload;
-use vruntime_kernel::record::{Sampling, Variation};
+use vruntime_kernel::record::{FULL_LIMIT, Sampling, Variation};
 use vruntime_machine::MachineSpec;
 use vruntime_report::numbers::duration;
-
-/// A full run that has not ended after this much simulated time is given up.
-pub(crate) const FULL_LIMIT: Ns = Ns(600_000_000_000);
 
 /// The workload that a command line names.
 pub(crate) fn workload(command: &str) -> Result<Arc<dyn Workload>, Failure> {

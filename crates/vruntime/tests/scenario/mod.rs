@@ -141,15 +141,15 @@ impl Scenario {
 
     pub fn record(self) -> RunRecord {
         let spec = RunSpec {
-            machine: Arc::new(self.machine),
-            release: Arc::new(self.release),
-            workload: Arc::new(Script { tasks: self.tasks, main: false }),
-            seed: 1,
             sampling: Sampling::Full { limit: self.length },
             checks: true,
-            variation: Default::default(),
             timeline: 100_000,
             schedstat: true,
+            ..RunSpec::new(
+                self.machine,
+                self.release,
+                Arc::new(Script { tasks: self.tasks, main: false }),
+            )
         };
         let record = run(&spec).unwrap();
         let checks = record.checks.unwrap();
