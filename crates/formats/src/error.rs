@@ -2,7 +2,48 @@
 
 use std::path::{Path, PathBuf};
 
-/// A file that cannot be used at all. Damage that leaves something to read is a [`Diagnostic`].
+/// A kernel, a machine or a study that cannot be used.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum FileError {
+    /// The command line names none, or changes it to what it cannot be.
+    #[error("{0}")]
+    Usage(String),
+    /// The file cannot be read.
+    #[error("{}: {source}", path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// What the system says.
+        source: std::io::Error,
+    },
+    /// The file says something else than it should.
+    #[error("{origin}{}: {message}", line.map(|l| format!(":{l}")).unwrap_or_default())]
+    Content {
+        /// The file, or a name inside the program.
+        origin: String,
+        /// Line, from 1, where it is known.
+        line: Option<usize>,
+        /// What was read and what was expected.
+        message: String,
+    },
+}
+
+impl FileError {
+    /// True if the command line is wrong, false if a file is.
+    pub fn is_usage(&self) -> bool {
+        matches!(self, FileError::Usage(_))
+    }
+    pub(crate) fn read(path: &Path, source: std::io::Error) -> FileError {
+        FileError::Read { path: path.into(), source }
+    }
+    pub(crate) fn content(origin: &str, line: Option<usize>, message: impl ToString) -> FileError {
+        FileError::Content { origin: origin.into(), line, message: message.to_string() }
+    }
+}
+
+/// A recording that cannot be used at all. Damage that leaves something to read is a
+/// [`Diagnostic`].
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum FormatError {

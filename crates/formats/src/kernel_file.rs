@@ -10,10 +10,10 @@
 //! `+name` is true, `-name` false, `name=value` anything; comma, `+` and `-` separate. A `-` inside
 //! a value (`kthread_stacking=in-task`) separates only if a field name follows it.
 
-use crate::text_file::{key_before, line_of};
+use crate::error::FileError;
+use crate::text_file::{self, key_before, line_of};
 use serde::Deserialize;
-use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use toml::{Table, Value};
 use vruntime_machine::{hint, nearest_name};
 use vruntime_sched::limits;
@@ -68,80 +68,8 @@ pub struct KernelChoice {
     pub notes: Vec<String>,
 }
 
-/// Why a kernel expression gives no kernel.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum KernelError {
-    /// No kernel of that name inside the program.
-    #[error("no kernel named `{name}`{}; there are: {}; a file ends in .toml",
-        hint(.nearest.as_deref()),
-        names())]
-    UnknownKernel {
-        /// The name.
-        name: String,
-        /// The nearest name that exists.
-        nearest: Option<String>,
-    },
-    /// An override of a field that does not exist.
-    #[error("kernel `{expression}`: no feature or tunable named `{name}`{}; `vruntime list \
-        features` shows all", hint(.nearest.as_deref()))]
-    UnknownField {
-        /// The whole expression.
-        expression: String,
-        /// The name.
-        name: String,
-        /// The nearest name that exists.
-        nearest: Option<String>,
-    },
-    /// A separator without an override, or a field that is set twice.
-    #[error("kernel `{expression}`: {what}")]
-    Expression {
-        /// The whole expression.
-        expression: String,
-        /// What is wrong with it.
-        what: String,
-    },
-    /// An override that its field cannot take.
-    #[error("kernel `{expression}`: {name} = `{found}`, expected {expected}")]
-    Value {
-        /// The whole expression.
-        expression: String,
-        /// The field.
-        name: String,
-        /// What was given.
-        found: String,
-        /// What it takes.
-        expected: String,
-    },
-    /// The file could not be read.
-    #[error("{}: {source}", path.display())]
-    Read {
-        /// The file.
-        path: PathBuf,
-        /// What the system says.
-        source: io::Error,
-    },
-    /// The text is not TOML, or not a kernel.
-    #[error("{origin}{}: {message}", line.map(|l| format!(":{l}")).unwrap_or_default())]
-    Toml {
-        /// The file, or the name of a kernel inside the program.
-        origin: String,
-        /// Line, from 1, where it is known.
-        line: Option<usize>,
-        /// What was read and what was expected.
-        message: String,
-    },
-}
-
 fn names() -> String {
     KERNELS.iter().map(|&(name, _)| name).collect::<Vec<_>>().join(", ")
-}
-
-impl KernelError {
-    /// True if the expression is wrong, false if a file is.
-    pub fn is_usage(&self) -> bool {
-        !matches!(self, KernelError::Read { .. } | KernelError::Toml { .. })
-    }
 }
 
 /// The kernels inside the program: name and TOML text, in order of name.
@@ -156,18 +84,17 @@ pub fn kernel_path(expression: &str) -> Option<&Path> {
 }
 
 /// The kernel that `expression` names, with its overrides.
-pub fn kernel(expression: &str) -> Result<KernelChoice, KernelError> {
+pub fn kernel(expression: &str) -> Result<KernelChoice, FileError> {
     let (base, overrides) = split_base(expression);
     if let Some(path) = kernel_path(expression) {
-        let text = crate::text_file::read(path)
-            .map_err(|source| KernelError::Read { path: path.into(), source })?;
-        return kernel_str(&text, base, expression, overrides);
+        return kernel_str(&text_file::read(path)?, base, expression, overrides);
     }
     let Some((name, text)) = KERNELS.iter().find(|(name, _)| *name == base) else {
-        return Err(KernelError::UnknownKernel {
-            name: base.into(),
-            nearest: nearest_name(base, KERNELS.iter().map(|&(n, _)| n)).map(String::from),
-        });
+        return Err(FileError::Usage(format!(
+            "no kernel named `{base}`{}; there are: {}; a file ends in .toml",
+            hint(nearest_name(base, KERNELS.iter().map(|&(n, _)| n))),
+            names()
+        )));
     };
     kernel_str(text, &format!("kernels/{name}.toml"), expression, overrides)
 }
@@ -178,7 +105,7 @@ pub fn kernel_str(
     origin: &str,
     expression: &str,
     overrides: &str,
-) -> Result<KernelChoice, KernelError> {
+) -> Result<KernelChoice, FileError> {
     let in_file = |e: toml::de::Error| {
         let line = e.span().map(|s| line_of(text, s.start));
         let mut message = with_nearest(e.message());
@@ -189,32 +116,25 @@ pub fn kernel_str(
         {
             message = format!("{key}: {message}");
         }
-        KernelError::Toml { origin: origin.into(), line, message }
+        FileError::content(origin, line, message)
     };
     let mut release: Release = toml::from_str(text).map_err(in_file)?;
-    limits::check(&release).map_err(|e| KernelError::Toml {
-        origin: origin.into(),
-        line: text.lines().position(|l| l.starts_with(e.name)).map(|at| at + 1),
-        message: format!("{} = `{}`, expected {}", e.name, e.found, e.expected()),
+    limits::check(&release).map_err(|e| {
+        let line = text.lines().position(|l| l.starts_with(e.name)).map(|at| at + 1);
+        let message = format!("{} = `{}`, expected {}", e.name, e.found, e.expected());
+        FileError::content(origin, line, message)
     })?;
     // Written out again, every field has its canonical type.
-    let mut table = Table::try_from(&release).map_err(|e| KernelError::Toml {
-        origin: origin.into(),
-        line: None,
-        message: e.to_string(),
-    })?;
+    let mut table = Table::try_from(&release).map_err(|e| FileError::content(origin, None, e))?;
     let mut seed_offset = 0;
-    let malformed = |what| KernelError::Expression { expression: expression.into(), what };
+    let malformed = |what: String| FileError::Usage(format!("kernel `{expression}`: {what}"));
     let items = split_overrides(overrides).map_err(&malformed)?;
     for (i, &(name, word)) in items.iter().enumerate() {
         if items[..i].iter().any(|&(earlier, _)| earlier == name) {
             return Err(malformed(format!("`{name}` is set twice")));
         }
-        let wrong = |found: &str, expected: String| KernelError::Value {
-            expression: expression.into(),
-            name: name.into(),
-            found: found.into(),
-            expected,
+        let wrong = |found: &str, expected: String| {
+            malformed(format!("{name} = `{found}`, expected {expected}"))
         };
         if name == SEED_OFFSET {
             seed_offset = word
@@ -223,11 +143,10 @@ pub fn kernel_str(
             continue;
         }
         let Some(old) = table.get(name).filter(|_| !IDENTITY.contains(&name)) else {
-            return Err(KernelError::UnknownField {
-                expression: expression.into(),
-                name: name.into(),
-                nearest: nearest_name(name, field_names()).map(String::from),
-            });
+            return Err(malformed(format!(
+                "no feature or tunable named `{name}`{}; `vruntime list features` shows all",
+                hint(nearest_name(name, field_names()))
+            )));
         };
         let range = limits::expected(&release, name);
         let expected = |said: String| wrong(word, range.clone().unwrap_or(said));

@@ -5,7 +5,7 @@
 //! | `kernel_file` | kernels and kernel expressions |
 //! | `machine_file` | machines and cost tables |
 //! | `study_file` | studies: published figures and the runs that reproduce them |
-//! | `error` | what is wrong with a recording, where, and what was expected |
+//! | `error` | what is wrong with a file, where, and what was expected |
 //! | `text` | text files, plain or `.xz`, whole or damaged |
 //! | `xz` | `.xz`, damaged files included |
 //! | `table` | a table of integers addressed by column name |

@@ -15,10 +15,11 @@ mod sysfs;
 pub use shape::FROM_A_TABLE;
 pub use sysfs::sysfs_machine;
 
+use crate::error::FileError;
 use crate::text_file::{self, key_before, line_of};
 use serde::Deserialize;
+use std::fmt::Display;
 use std::fs::File;
-use std::io;
 use std::path::{Path, PathBuf};
 use toml::{Table, Value};
 use vruntime_machine::{Arch, CostSpec, MachineSpec, SCHEMA, SpecError, hint, nearest_name};
@@ -34,63 +35,6 @@ const WHOLE: &str = "a whole number from 0 to 4294967295";
 /// Longest chain of `inherit`.
 const MAX_INHERIT: usize = 8;
 
-/// Why a machine could not be read.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum FileError {
-    /// The file could not be read at all.
-    #[error("{}: {source}", path.display())]
-    Read {
-        /// The file.
-        path: PathBuf,
-        /// What the system says.
-        source: io::Error,
-    },
-    /// The text is not TOML, or not a machine.
-    #[error("{origin}{}: {message}", line.map(|l| format!(":{l}")).unwrap_or_default())]
-    Toml {
-        /// The file, or the name of a table inside the program.
-        origin: String,
-        /// Line, from 1, where it is known.
-        line: Option<usize>,
-        /// What was read and what was expected.
-        message: String,
-    },
-    /// The description contradicts itself.
-    #[error("{origin}: {source}")]
-    Spec {
-        /// The file, or the name of a machine inside the program.
-        origin: String,
-        /// What is wrong.
-        source: SpecError,
-    },
-    /// A name that nothing has.
-    #[error("{origin}: no {kind} named `{name}`{}", hint(.nearest.as_deref()))]
-    Unknown {
-        /// Who names it.
-        origin: String,
-        /// "machine" or "cost table".
-        kind: &'static str,
-        /// The name.
-        name: String,
-        /// The nearest name that exists.
-        nearest: Option<String>,
-    },
-    /// A description by sysfs, hwloc or lscpu without what a machine needs.
-    #[error("{}{}: found {found}, expected {expected}", path.display(),
-        line.map(|l| format!(":{l}")).unwrap_or_default())]
-    Content {
-        /// The file, in a tree the one of the tree.
-        path: PathBuf,
-        /// Line, from 1, where it is known.
-        line: Option<usize>,
-        /// What was there.
-        found: String,
-        /// What should have been.
-        expected: String,
-    },
-}
-
 /// The machines inside the program: name and TOML text, in order of name.
 pub fn builtin() -> &'static [(&'static str, &'static str)] {
     MACHINES
@@ -98,13 +42,11 @@ pub fn builtin() -> &'static [(&'static str, &'static str)] {
 
 /// A machine inside the program by its name.
 pub fn builtin_machine(name: &str) -> Result<MachineSpec, FileError> {
-    let text = lookup(MACHINES, name).ok_or_else(|| FileError::Unknown {
-        origin: "built-in machines".into(),
-        kind: "machine",
-        name: name.into(),
-        nearest: nearest(MACHINES, name),
-    })?;
-    load_machine_str(text, name)
+    let unknown = || {
+        let message = format!("no machine named `{name}`{}", hint(nearest(MACHINES, name)));
+        FileError::content("built-in machines", None, message)
+    };
+    load_machine_str(lookup(MACHINES, name).ok_or_else(unknown)?, name)
 }
 
 /// The machine that a file or directory describes: TOML, hwloc's XML, `lscpu`'s JSON, a copy of
@@ -113,7 +55,7 @@ pub fn load_machine(path: &Path) -> Result<MachineSpec, FileError> {
     if path.is_dir() {
         return sysfs_machine(path);
     }
-    let file = File::open(path).map_err(|source| FileError::Read { path: path.into(), source })?;
+    let file = File::open(path).map_err(|e| FileError::read(path, e))?;
     let bytes = archive::read(path, file)?;
     if archive::is_tar(&bytes) {
         return sysfs::archived_machine(path, &bytes);
@@ -173,7 +115,7 @@ fn load(text: &str, origin: &str, costs_dir: Option<&Path>) -> Result<MachineSpe
     inherit(&mut table, origin, costs_dir, 0)?;
     let spec = MachineSpec::deserialize(Value::Table(table))
         .map_err(|e| explain(text, origin, &e.to_string()))?;
-    let wrong = |source| FileError::Spec { origin: origin.into(), source };
+    let wrong = |e: SpecError| FileError::content(origin, None, e);
     if spec.schema != SCHEMA {
         let found = format!("`{}`", spec.schema);
         return Err(wrong(SpecError::new("schema", found, SCHEMA)));
@@ -196,12 +138,12 @@ fn inherit(
         Some(Value::String(name)) => name,
         Some(other) => {
             let message = format!("inherit = {other}: expected the name of a cost table");
-            return Err(FileError::Toml { origin: origin.into(), line: None, message });
+            return Err(FileError::content(origin, None, message));
         }
     };
     if depth == MAX_INHERIT {
         let message = format!("inherit = \"{name}\": more than {MAX_INHERIT} tables in a chain");
-        return Err(FileError::Toml { origin: origin.into(), line: None, message });
+        return Err(FileError::content(origin, None, message));
     }
     let mut base = cost_table(&name, origin, costs_dir)?;
     inherit(&mut base, &name, costs_dir, depth + 1)?;
@@ -214,15 +156,11 @@ fn inherit(
 fn cost_table(name: &str, origin: &str, dir: Option<&Path>) -> Result<Table, FileError> {
     let beside = dir.map(|d| d.join(format!("{name}.toml"))).filter(|p| p.is_file());
     let (text, at) = match (&beside, lookup(COSTS, name)) {
-        (Some(path), _) => (read(path)?, path.display().to_string()),
+        (Some(path), _) => (text_file::read(path)?, path.display().to_string()),
         (None, Some(text)) => (text.to_string(), format!("costs/{name}")),
         (None, None) => {
-            return Err(FileError::Unknown {
-                origin: origin.into(),
-                kind: "cost table",
-                name: name.into(),
-                nearest: nearest(COSTS, name),
-            });
+            let message = format!("no cost table named `{name}`{}", hint(nearest(COSTS, name)));
+            return Err(FileError::content(origin, None, message));
         }
     };
     let mut table = parse(&text, &at)?;
@@ -230,8 +168,7 @@ fn cost_table(name: &str, origin: &str, dir: Option<&Path>) -> Result<Table, Fil
         Some(Value::String(s)) if s == COSTS_SCHEMA => Ok(table),
         found => {
             let found = found.map_or("nothing".into(), |v| v.to_string());
-            let source = SpecError::new("schema", found, COSTS_SCHEMA);
-            Err(FileError::Spec { origin: at, source })
+            Err(FileError::content(&at, None, SpecError::new("schema", found, COSTS_SCHEMA)))
         }
     }
 }
@@ -256,7 +193,7 @@ fn parse(text: &str, origin: &str) -> Result<Table, FileError> {
         if let Some(key) = key.filter(|_| message.ends_with("value was too large")) {
             message = format!("{key}: a number that is too large, expected {WHOLE}");
         }
-        FileError::Toml { origin: origin.into(), line, message }
+        FileError::content(origin, line, message)
     })
 }
 
@@ -287,7 +224,7 @@ fn explain(text: &str, origin: &str, message: &str) -> FileError {
         let what = what.replace("expected u32", &format!("expected {WHOLE}"));
         short = format!("{path}: {what}");
     }
-    FileError::Toml { origin: origin.into(), line, message: short }
+    FileError::content(origin, line, short)
 }
 
 /// The line in which the key `a.b.c` is set, or the nearest of its tables: `None` if the text has
@@ -331,20 +268,17 @@ fn stem(path: &Path) -> String {
 fn wrong(
     path: &Path,
     line: Option<usize>,
-    found: impl Into<String>,
-    expected: impl Into<String>,
+    found: impl Display,
+    expected: impl Display,
 ) -> FileError {
-    FileError::Content { path: path.into(), line, found: found.into(), expected: expected.into() }
-}
-
-fn read(path: &Path) -> Result<String, FileError> {
-    text_file::read(path).map_err(|source| FileError::Read { path: path.into(), source })
+    let message = format!("found {found}, expected {expected}");
+    FileError::content(&path.display().to_string(), line, message)
 }
 
 fn lookup(list: &[(&str, &'static str)], name: &str) -> Option<&'static str> {
     list.iter().find(|(n, _)| *n == name).map(|&(_, text)| text)
 }
 
-fn nearest(list: &[(&str, &str)], name: &str) -> Option<String> {
-    nearest_name(name, list.iter().map(|&(n, _)| n)).map(String::from)
+fn nearest(list: &[(&'static str, &str)], name: &str) -> Option<&'static str> {
+    nearest_name(name, list.iter().map(|&(n, _)| n))
 }

@@ -4,10 +4,11 @@
 //! A study names its cases (machine, workload, the kernels before and after), the published rows of
 //! each, how much to simulate, at most one fitted number a machine, and questions.
 
+use crate::error::FileError;
 use crate::text_file;
 use serde::Deserialize;
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use vruntime_machine::{hint, nearest_name};
 
 include!(concat!(env!("OUT_DIR"), "/studies.rs"));
@@ -259,75 +260,28 @@ impl Study {
     }
 }
 
-/// Why a study could not be read.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum StudyError {
-    /// No study of that name.
-    #[error("no study named `{name}`{}; `vruntime list studies` shows all",
-        hint(.nearest.as_deref()))]
-    Unknown {
-        /// The name.
-        name: String,
-        /// The nearest that exists.
-        nearest: Option<String>,
-    },
-    /// The file could not be read.
-    #[error("{}: {source}", path.display())]
-    Read {
-        /// The file.
-        path: PathBuf,
-        /// What the system says.
-        source: std::io::Error,
-    },
-    /// The text is not a study.
-    #[error("{origin}{}: {message}", line.map(|l| format!(":{l}")).unwrap_or_default())]
-    Toml {
-        /// File or name.
-        origin: String,
-        /// Line, from 1, where it is known.
-        line: Option<usize>,
-        /// What was read and what was expected.
-        message: String,
-    },
-}
-
-impl StudyError {
-    /// True if the command line is wrong, false if a file is.
-    pub fn is_usage(&self) -> bool {
-        matches!(self, StudyError::Unknown { .. })
-    }
-}
-
 /// The studies inside the program: name and TOML text, in order of name.
 pub fn builtin_studies() -> &'static [(&'static str, &'static str)] {
     STUDIES
 }
 
 /// The study `word`: a name or a TOML file.
-pub fn study(word: &str) -> Result<Study, StudyError> {
+pub fn study(word: &str) -> Result<Study, FileError> {
     if word.ends_with(".toml") {
-        let path = Path::new(word);
-        let text = text_file::read(path)
-            .map_err(|source| StudyError::Read { path: path.into(), source })?;
-        return study_str(&text, word);
+        return study_str(&text_file::read(Path::new(word))?, word);
     }
     match STUDIES.iter().find(|(name, _)| *name == word) {
         Some((name, text)) => study_str(text, &format!("studies/{name}.toml")),
-        None => Err(StudyError::Unknown {
-            name: word.into(),
-            nearest: nearest_name(word, STUDIES.iter().map(|&(n, _)| n)).map(String::from),
-        }),
+        None => Err(FileError::Usage(format!(
+            "no study named `{word}`{}; `vruntime list studies` shows all",
+            hint(nearest_name(word, STUDIES.iter().map(|&(n, _)| n)))
+        ))),
     }
 }
 
 /// The study in the TOML text of `origin`.
-pub fn study_str(text: &str, origin: &str) -> Result<Study, StudyError> {
-    let wrong = |line: Option<usize>, message: String| StudyError::Toml {
-        origin: origin.into(),
-        line,
-        message,
-    };
+pub fn study_str(text: &str, origin: &str) -> Result<Study, FileError> {
+    let wrong = |line, message: String| FileError::content(origin, line, message);
     let line_with = |word: &str| text.lines().position(|l| l.contains(word)).map(|at| at + 1);
     let mut s: Study = toml::from_str(text).map_err(|e| {
         wrong(e.span().map(|s| text_file::line_of(text, s.start)), e.message().trim().to_string())

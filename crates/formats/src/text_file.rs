@@ -1,5 +1,6 @@
 //! Small text files that a person wrote.
 
+use crate::error::FileError;
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
@@ -8,7 +9,11 @@ use std::path::Path;
 const MAX_MIB: u64 = 16;
 
 /// The text of `path`; an error if it is larger than any such file, as a device may be.
-pub(crate) fn read(path: &Path) -> io::Result<String> {
+pub(crate) fn read(path: &Path) -> Result<String, FileError> {
+    text(path).map_err(|source| FileError::read(path, source))
+}
+
+fn text(path: &Path) -> io::Result<String> {
     let wrong = |message: String| io::Error::new(io::ErrorKind::InvalidData, message);
     let mut bytes = Vec::new();
     let read = File::open(path)?.take((MAX_MIB << 20) + 1).read_to_end(&mut bytes)?;

@@ -4,8 +4,7 @@ use std::fmt;
 use std::fs::OpenOptions;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
-use vruntime_formats::kernel_file::KernelError;
-use vruntime_formats::machine_file::FileError;
+use vruntime_formats::error::FileError;
 
 /// Exit code: done.
 pub const DONE: u8 = 0;
@@ -147,14 +146,8 @@ impl fmt::Display for Failure {
     }
 }
 
-impl From<KernelError> for Failure {
-    fn from(e: KernelError) -> Failure {
-        if e.is_usage() { Failure::Usage(e.to_string()) } else { Failure::Input(e.to_string()) }
-    }
-}
-
 impl From<FileError> for Failure {
     fn from(e: FileError) -> Failure {
-        Failure::Input(e.to_string())
+        if e.is_usage() { Failure::Usage(e.to_string()) } else { Failure::Input(e.to_string()) }
     }
 }

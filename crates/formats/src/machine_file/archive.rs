@@ -1,6 +1,7 @@
 //! Tar archives, and files compressed with gzip, bzip2 or xz.
 
-use super::{FileError, wrong};
+use super::wrong;
+use crate::error::FileError;
 use std::io::{self, Read};
 use std::path::Path;
 
@@ -14,7 +15,7 @@ const MAX_FILE: u64 = 64 << 10;
 /// What `file` holds, decompressed if it is compressed; an error if it is larger than any such
 /// file, as a device may be.
 pub(super) fn read(path: &Path, file: impl Read) -> Result<Vec<u8>, FileError> {
-    let failed = |source| FileError::Read { path: path.into(), source };
+    let failed = |source| FileError::read(path, source);
     let packed = bounded(path, file, failed)?;
     let damaged = |kind: &'static str| {
         move |e| wrong(path, None, format!("{kind} data that cannot be unpacked ({e})"), WHOLE)

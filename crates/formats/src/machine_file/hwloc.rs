@@ -5,8 +5,10 @@
 //! highest first; NUMA nodes are memory children, so only their sets count, not their depth.
 
 use super::shape::{Cache, CpuShape, Node, Shape, source};
-use super::{FileError, arch_of, stem, wrong};
+use super::{arch_of, stem, wrong};
+use crate::error::FileError;
 use roxmltree::{Document, Node as Xml, ParsingOptions};
+use std::fmt::Display;
 use std::path::Path;
 use vruntime_base::{Cpu, CpuMask, MAX_CPUS};
 use vruntime_machine::{MachineSpec, node_reclaim_distance};
@@ -267,7 +269,7 @@ impl<'a> File<'a> {
     fn line(&self, x: Xml) -> usize {
         self.doc.text_pos_at(x.range().start).row as usize
     }
-    fn wrong(&self, x: Xml, found: impl Into<String>, expected: impl Into<String>) -> FileError {
+    fn wrong(&self, x: Xml, found: impl Display, expected: impl Display) -> FileError {
         wrong(self.path, Some(self.line(x)), found, expected)
     }
 }

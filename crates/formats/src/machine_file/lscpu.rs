@@ -8,7 +8,8 @@
 //! so.
 
 use super::shape::{Cache, CpuShape, Node, Shape, source};
-use super::{FileError, arch_of, stem, wrong};
+use super::{arch_of, stem, wrong};
+use crate::error::FileError;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -131,7 +132,7 @@ fn summary(path: &Path, lines: &[Value]) -> Result<Shape, FileError> {
     };
     let list = |name: &str, text: &str| {
         parse_cpulist(text, name)
-            .map_err(|source| FileError::Spec { origin: path.display().to_string(), source })
+            .map_err(|e| FileError::content(&path.display().to_string(), None, e))
     };
     let arch = arch_of(path, None, text("Architecture")?)?;
     let online = list("On-line CPU(s) list", text("On-line CPU(s) list")?)?;

@@ -4,7 +4,8 @@
 //! What they do not tell (costs, clock, page size) comes from `x86-server` or `power10` and says
 //! so in its sources; a calibration replaces it.
 
-use super::{FileError, inherit};
+use super::inherit;
+use crate::error::FileError;
 use serde::Deserialize;
 use std::path::Path;
 use toml::{Table, Value};
@@ -77,11 +78,8 @@ impl Shape {
         inherited.insert("inherit".into(), Value::String(table.into()));
         inherit(&mut inherited, origin, None, 0)?;
         let Inherited { path_permille, mut smt_speed, costs } =
-            Inherited::deserialize(Value::Table(inherited)).map_err(|e| FileError::Toml {
-                origin: format!("costs/{table}"),
-                line: None,
-                message: e.to_string(),
-            })?;
+            Inherited::deserialize(Value::Table(inherited))
+                .map_err(|e| FileError::content(&format!("costs/{table}"), None, e))?;
         let width = self.cpus.iter().map(|c| c.threads.weight()).max().unwrap_or(1);
         extend_speeds(&mut smt_speed, width);
         let mut sources = vec![source("topology, caches", origin)];
@@ -115,8 +113,7 @@ impl Shape {
             costs,
             sources,
         };
-        let wrong =
-            |source: SpecError| FileError::Spec { origin: path.display().to_string(), source };
+        let wrong = |e: SpecError| FileError::content(&path.display().to_string(), None, e);
         spec.check().map_err(wrong)?;
         spec.build_topology().map_err(wrong)?;
         Ok(spec)

@@ -4,7 +4,8 @@
 use super::archive;
 use super::lscpu::usual_kib;
 use super::shape::{Cache, CpuShape, Node, Shape, guest_halt, source};
-use super::{FileError, wrong};
+use super::wrong;
+use crate::error::FileError;
 use crate::text_file;
 use std::collections::BTreeMap;
 use std::fs;
@@ -182,13 +183,7 @@ impl Tree {
     }
     fn text(&self, at: &str) -> Result<String, FileError> {
         match &self.files {
-            Files::Below(root) => {
-                let path = root.join(at);
-                match text_file::read(&path) {
-                    Ok(text) => Ok(text.trim().to_string()),
-                    Err(source) => Err(FileError::Read { path, source }),
-                }
-            }
+            Files::Below(root) => Ok(text_file::read(&root.join(at))?.trim().to_string()),
             Files::Held(files) => match files.get(at) {
                 Some(text) => Ok(text.trim().to_string()),
                 None => Err(wrong(&self.path, None, format!("no {at}"), "what sysfs has there")),
@@ -201,7 +196,7 @@ impl Tree {
     fn cpulist(&self, at: &str) -> Result<CpuMask, FileError> {
         let text = self.text(at)?;
         parse_cpulist(&text, at)
-            .map_err(|source| FileError::Spec { origin: self.path.display().to_string(), source })
+            .map_err(|e| FileError::content(&self.path.display().to_string(), None, e))
     }
     /// The first of several names of a topology file.
     fn topology(&self, c: Cpu, names: &[&str]) -> Result<CpuMask, FileError> {

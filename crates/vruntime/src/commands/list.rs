@@ -80,7 +80,7 @@ fn items(what: What) -> Result<Vec<Item>, Failure> {
         What::Studies => {
             let mut items = Vec::new();
             for (name, _) in builtin_studies() {
-                let study = study(name).map_err(|e| Failure::Input(e.to_string()))?;
+                let study = study(name)?;
                 items.push((name.to_string(), study.title));
             }
             items

@@ -27,8 +27,7 @@ pub fn study(args: &StudyArgs) -> Result<Done, Failure> {
             form: Json { json: args.form.json },
         });
     }
-    let mut study = read_study(&args.name)
-        .map_err(|e| if e.is_usage() { Failure::Usage } else { Failure::Input }(e.to_string()))?;
+    let mut study = read_study(&args.name)?;
     if let Some(seeds) = args.seeds {
         for effort in [&mut study.full, &mut study.quick, &mut study.explain] {
             effort.seeds = seeds;
