@@ -1,10 +1,14 @@
-//! Durations on the command line: a decimal number with `ns`, `us`, `ms` or `s`.
+//! Durations on the command line: a decimal number with `ns`, `us`, `ms` or `s`, or `0`.
 
 use vruntime_base::Ns;
 
-/// `500ms`, `1.5s`, `250us`, `80ns`. Below a nanosecond nothing is left, so `0.5ns` is refused.
+/// `500ms`, `1.5s`, `250us`, `80ns`, `0`. Below a nanosecond nothing is left, so `0.5ns` is
+/// refused.
 pub fn parse(text: &str) -> Result<Ns, String> {
     let wrong = || format!("`{text}`: expected a number with ns, us, ms or s, as in 500ms");
+    if text == "0" {
+        return Ok(Ns::ZERO);
+    }
     let at = text.find(|c: char| !c.is_ascii_digit() && c != '.').ok_or_else(wrong)?;
     let (number, unit) = text.split_at(at);
     let unit: u64 = match unit {
@@ -43,9 +47,12 @@ mod tests {
         assert_eq!(parse("500ms"), Ok(Ns::from_ms(500)));
         assert_eq!(parse("1.25s"), Ok(Ns::from_ms(1_250)));
         assert_eq!(parse("0s"), Ok(Ns::ZERO));
+        assert_eq!(parse("0"), Ok(Ns::ZERO));
         for bad in [
             "",
             "5",
+            "00",
+            "0.0",
             "ms",
             "1m",
             "-1s",

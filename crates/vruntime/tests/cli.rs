@@ -100,7 +100,9 @@ fn unknown_names_are_usage_errors_with_the_nearest_name() {
 fn wrong_values_are_usage_errors() {
     let base = ["run", "-m", "uma-2", "-k", "v6.1", "-w", HACKBENCH];
     fails(&[&base[..], &["--window", "3"]].concat(), 2, &["ns, us, ms or s"]);
-    fails(&[&base[..], &["--window", "0s"]].concat(), 2, &["longer than 0"]);
+    for zero in [&["--window", "0s"][..], &["--window", "0"], &["--full", "--limit", "0"]] {
+        fails(&[&base[..], zero].concat(), 2, &["longer than 0"]);
+    }
     fails(&[&base[..], &["--seeds", "0"]].concat(), 2, &["--seeds"]);
     fails(&[&base[..], &["--seed", "1", "--seeds", "2"]].concat(), 2, &["--seed"]);
     let one = ["compare", "-m", "uma-2", "-k", "v6.1", "-w", HACKBENCH];

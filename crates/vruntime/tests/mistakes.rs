@@ -105,6 +105,38 @@ fn what_round_robin_ignores_is_noted() {
     assert_ne!(hash(",hz=1000").0, base);
 }
 
+/// Its counts are of its last moments. That is no mistake, so `-q` silences it.
+#[test]
+fn a_benchmark_that_ends_soon_after_its_warm_up_is_noted_once() {
+    let base = ["-m", "uma-2", "-w", PIPE, "-k", "v6.1"];
+    let said = |command: &str, more: &[&str]| {
+        let (code, out, error) = vruntime(&[&[command][..], &base, more].concat());
+        assert_eq!(code, 0, "{error}");
+        (out, error.lines().filter(|l| l.contains("warm-up")).map(String::from).collect::<Vec<_>>())
+    };
+    let time = |out: &str| {
+        let value: serde_json::Value = serde_json::from_str(out).unwrap();
+        (value["time_ns"].as_u64().unwrap(), value["counters"]["messages"].as_u64().unwrap())
+    };
+    let (out, whole) = said("run", &["--full", "--json"]);
+    let (ns, messages) = time(&out);
+    assert!(whole.is_empty(), "{whole:?}");
+    let warmup = format!("{}ns", ns - ns / 4);
+    let (out, notes) = said("run", &["--warmup", &warmup, "--json"]);
+    assert!(time(&out).1 < messages, "{out}");
+    let [note] = &notes[..] else { panic!("{notes:?}") };
+    assert!(note.starts_with("vruntime: note: the benchmark ended "), "{note}");
+    assert!(note.ends_with(": counts are of its tail; --warmup 0 counts all of it"), "{note}");
+    assert!(said("run", &["--warmup", &warmup, "-q"]).1.is_empty());
+    let two = ["-k", "v6.1+seed_offset=7", "--seeds", "2", "--warmup", &warmup];
+    let notes = said("compare", &two).1;
+    assert!(notes.len() == 1 && notes[0].contains(" in 4 of 4 runs the benchmark"), "{notes:?}");
+    let (out, notes) = said("run", &["--warmup", "0", "--json"]);
+    assert!(notes.is_empty() && time(&out) == (ns, messages), "{notes:?}");
+    let early = format!("{}ns", ns / 4);
+    assert!(said("run", &["--warmup", &early]).1.is_empty());
+}
+
 /// `-q` is for progress.
 #[test]
 fn warnings_are_not_silenced() {

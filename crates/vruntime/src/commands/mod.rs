@@ -12,7 +12,7 @@ pub mod trace;
 pub mod trace_convert;
 pub mod trace_stat;
 
-use crate::batch::Batch;
+use crate::batch::{Batch, Records};
 use crate::cli::Simulation;
 use crate::failure::Failure;
 use crate::machine_choice::machine;
@@ -21,7 +21,7 @@ use std::sync::Arc;
 use vruntime_base::Ns;
 use vruntime_formats::kernel_file::kernel;
 use vruntime_kernel::program::Workload;
-use vruntime_kernel::record::{FULL_LIMIT, Sampling, Variation};
+use vruntime_kernel::record::{FULL_LIMIT, RunRecord, Sampling, Variation};
 use vruntime_machine::MachineSpec;
 use vruntime_report::numbers::duration;
 
@@ -78,6 +78,27 @@ fn short_window(window: Ns, machine: &MachineSpec) -> Option<String> {
             duration(window.0)
         )
     })
+}
+
+/// What to know of runs whose counts are of the benchmark's last moments, because it ended within a
+/// second warm-up.
+fn note_tails(batch: &Batch, records: &Records) {
+    let Sampling::Window { warmup, .. } = batch.sampling else { return };
+    let runs: Vec<&RunRecord> = records.by_kernel.iter().flatten().collect();
+    let times = runs.iter().filter(|r| r.complete).filter_map(|r| r.time);
+    let after = times.filter_map(|time| time.0.checked_sub(warmup.0));
+    let short: Vec<u64> = after.filter(|&after| after < warmup.0).collect();
+    let Some(&soonest) = short.iter().min().filter(|_| !batch.quiet) else { return };
+    let (soonest, warmup) = (duration(soonest), duration(warmup.0));
+    let ended = match runs.len() {
+        1 => format!("the benchmark ended {soonest} after its warm-up of {warmup}"),
+        n => format!(
+            "in {} of {n} runs the benchmark ended soon after its warm-up of {warmup}, at the \
+             soonest {soonest}",
+            short.len()
+        ),
+    };
+    eprintln!("vruntime: note: {ended}: counts are of its tail; --warmup 0 counts all of it");
 }
 
 /// What `--without` leaves out.
