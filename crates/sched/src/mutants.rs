@@ -70,6 +70,7 @@ mutants! {
     lag_limit = LagLimit::OwnSlice => longterm::the_longest_slice_bounds_a_lag;
     loop_max_spares_pinned => passes::detach::pinned_tasks_use_up_the_scan;
     migrate_load_halved => passes::early::half_a_tasks_load_must_fit;
+    migrate_pelt_lag => groups::a_sleeper_that_leaves_an_idle_cpu_has_decayed;
     migrate_util_shifted => passes::detach::failures_shrink_the_utilisation_that_must_fit;
     new_task_util_scaled => groups::a_new_task_is_expected_to_use_half_of_what_is_left;
     newidle_failure_costs_more => passes::a_failure_costs_half_as_much_again_in_6_18;

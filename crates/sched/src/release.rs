@@ -337,6 +337,9 @@ release! {
     newidle_failure_costs_more: bool,
     /// Balancer statistics count tasks in delayed dequeue.
     balance_counts_delayed: bool,
+    /// A sleeper that leaves an idle CPU's queue takes its averages as they are by then, not as
+    /// that queue last saw them (6.0 on).
+    migrate_pelt_lag: bool,
     /// `tg->load_avg` is written at most once a millisecond per queue (6.7 on).
     tg_load_avg_ratelimit: bool,
     /// When group entities are reweighted.

@@ -520,7 +520,7 @@ impl Fair {
     /// `new_cpu`. `p.cpu` still is the old one.
     pub fn migrate_task_rq_fair(&mut self, cx: &mut Cx, p: TaskId, new_cpu: Cpu) {
         let t = &cx.sh.tasks[p.ix()];
-        let (se, tg, sleeps) = (t.se, t.tg, !t.on_rq);
+        let (se, tg, cpu, sleeps) = (t.se, t.tg, t.cpu, !t.on_rq);
         if sleeps {
             if !self.eevdf {
                 let e = &mut self.ses[se.ix()];
@@ -528,6 +528,10 @@ impl Fair {
                 e.vruntime = e.vruntime.plus(min.wrapping_neg());
             }
             self.remove_entity_load_avg(se);
+            // `migrate_se_pelt_lag`: an idle CPU's queue was last brought up to date before it.
+            if cx.sh.release.migrate_pelt_lag && cx.sh.curr_is_idle(cpu) {
+                self.decay_sleeper(se, cx.now);
+            }
         }
         self.ses[se.ix()].avg.last_update_time = Ns::ZERO;
         self.set_task_rq(se, tg, new_cpu);

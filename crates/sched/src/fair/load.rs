@@ -9,11 +9,11 @@
 //! `post_init_entity_util_avg`, `util_est_*`.
 //! **Equations.** New task: util = min(cap, cfs.util · w / (cfs.load + 1)), cap = (1024 −
 //! cfs.util)/2. Hierarchical load: h(child) = h(parent) · se.load / (parent.load + 1).
-//! **Departures.** D1: `migrate_se_pelt_lag` is left out: all CPUs' clocks are one clock, and what
-//! it estimates is the time since an idle CPU last updated. D2: utilisation changes do not drive a
-//! frequency governor. D3: irq, RT and thermal pressure have no averages.
+//! **Departures.** D1: utilisation changes do not drive a frequency governor. D2: irq, RT and
+//! thermal pressure have no averages.
 //! **Example.** A task that sleeps on CPU 0 is woken on CPU 1: its averages go to `removed` of CPU
-//! 0 and are subtracted there at the next tick; CPU 1 adds them at the enqueue.
+//! 0 and are subtracted there at the next update; CPU 1 adds them at the enqueue, from 6.0 on less
+//! what has decayed while CPU 0 was idle.
 
 use super::pelt::{self, MIN_DIVIDER};
 use super::weight::scale_load_down;
@@ -278,8 +278,14 @@ impl Fair {
 
     /// `sync_entity_load_avg`: ages a sleeping entity to the last update of its queue.
     pub fn sync_entity_load_avg(&mut self, se: SeId) {
+        let queue = self.cfs[self.ses[se.ix()].cfs_rq.ix()].avg.last_update_time;
+        self.decay_sleeper(se, queue);
+    }
+
+    /// `__update_load_avg_blocked_se`: brings the averages of an entity that is not queued to
+    /// `now`.
+    pub fn decay_sleeper(&mut self, se: SeId, now: Ns) {
         let e = &mut self.ses[se.ix()];
-        let now = self.cfs[e.cfs_rq.ix()].avg.last_update_time;
         if e.avg.last_update_time != Ns::ZERO && pelt::update_sum(now, &mut e.avg, 0, 0, false) {
             let w = e.load();
             pelt::update_avg(&mut e.avg, w);

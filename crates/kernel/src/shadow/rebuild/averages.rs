@@ -31,6 +31,8 @@ struct Run {
     tasks: Vec<Task>,
     /// Everything was as large as it can be.
     upper: bool,
+    /// CPUs that run nothing.
+    idle: Vec<bool>,
 }
 
 /// What the averages of a queue go to: load, runnable time, utilisation.
@@ -131,16 +133,20 @@ impl Run {
 
     /// Its averages leave its queue: at once, or, of a sleeper, when the queue next looks.
     fn detach(&mut self, k: &Release, se: SeId, now: Ns) {
-        if self.f.ses[se.ix()].avg.last_update_time == Ns::ZERO {
+        let e = &self.f.ses[se.ix()];
+        if e.avg.last_update_time == Ns::ZERO {
             return;
         }
-        // Where it slept may not have been brought up to date for long.
-        self.f.age(now, se);
-        if self.f.ses[se.ix()].on_rq {
+        let c = e.cfs_rq.ix();
+        if e.on_rq {
+            self.f.age(now, se);
             self.dequeue(k, se, now, false);
             self.f.detach_entity_load_avg(se);
         } else {
             self.f.remove_entity_load_avg(se);
+            if k.migrate_pelt_lag && self.idle[c] {
+                self.f.decay_sleeper(se, now);
+            }
         }
         self.f.ses[se.ix()].avg.last_update_time = Ns::ZERO;
     }
@@ -202,7 +208,7 @@ impl<'a> Averages<'a> {
                     saturate(&mut q.avg, MOST_LOAD, MOST_LOAD);
                 }
             }
-            Run { f, tasks: vec![], upper }
+            Run { f, tasks: vec![], upper, idle: vec![true; nr_cpus] }
         };
         let (ids, at, delayed) = (BTreeMap::new(), BTreeMap::new(), BTreeSet::new());
         let lately = vec![Lately::default(); nr_cpus];
@@ -384,6 +390,7 @@ impl<'a> Averages<'a> {
             }
         }
         for r in &mut self.runs {
+            r.idle[c] = pid == Some(0);
             let curr = r.f.cfs[c].curr;
             for se in [curr, next.unwrap_or(SeId::NONE)].into_iter().filter(|s| s.is_some()) {
                 r.f.age(Ns(now), se);
@@ -468,6 +475,7 @@ mod tests {
         assert!(told(&a, 0).into_iter().all(|s| near(s, 1024)), "{:?}", told(&a, 0));
         a.run(0, Some(7), start);
         a.leave(7, false, start);
+        a.run(0, Some(0), start);
         a.chosen(7, start + 32 * MS);
         a.enter(7, 120, 1, start + 32 * MS);
         assert!(told(&a, 1).into_iter().all(|s| near(s, 512)), "{:?}", told(&a, 1));

@@ -155,6 +155,26 @@ fn load_travels_with_a_woken_task() {
     assert_eq!((lab.sh.loads[0].load_avg, left), (0, false));
 }
 
+/// A task with load 1024 sleeps for 32 ms on a CPU that goes idle and is woken elsewhere with half of
+/// it from 6.0 on, and with all of it before; its queue takes off what it still counts.
+#[test]
+pub(crate) fn a_sleeper_that_leaves_an_idle_cpu_has_decayed() {
+    let woken = |release: Release| {
+        let mut lab = Lab::new(release, "uma-8");
+        let a = lab.spawn(Cpu(0), 0, TgId(0));
+        lab.schedule(Cpu(0));
+        run(&mut lab, &[Cpu(0)], 400);
+        lab.sleep(Cpu(0));
+        let load = lab.sh.loads[0].load_avg;
+        lab.pass(32 << 20);
+        lab.wake(a, Cpu(1));
+        assert_eq!(lab.linux.fair.cfs[0].removed.load_avg, load);
+        lab.sh.loads[1].load_avg
+    };
+    assert!((1000..=1024).contains(&woken(sample::v5_7())));
+    assert!((495..=515).contains(&woken(sample::v6_1())));
+}
+
 /// By hand: parent 1000 + group entity 500 of it, task 250 of the group's 400 + 1.
 #[test]
 fn hierarchical_load_is_a_share_of_a_share() {
