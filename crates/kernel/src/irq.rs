@@ -118,9 +118,7 @@ impl Sim {
     pub(crate) fn tick_with_lock(&mut self, c: Cpu, at: Ns) {
         self.update_rq_clock(c, at);
         let (work, cost) = self.hook(c, at, |s, cx| s.task_tick(cx, c));
-        let mut at = at + cost;
-        self.hold_rq(c, c, at);
-        at = self.carry_out_resched(c, at);
+        let mut at = self.unlock_rq(c, c, at + cost);
         if work.softirq {
             self.cpus[c.ix()].softirq = true;
         }

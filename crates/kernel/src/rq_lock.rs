@@ -131,6 +131,14 @@ impl Sim {
         }
     }
 
+    /// `c` is done with `rq` at `at` but for the reschedules that it asked for: who is told by an
+    /// interrupt is told under the lock. The lock is released at the time returned.
+    pub(crate) fn unlock_rq(&mut self, c: Cpu, rq: Cpu, at: Ns) -> Ns {
+        let at = self.carry_out_resched(c, at);
+        self.hold_rq(c, rq, at);
+        at
+    }
+
     /// `c` will release the lock of `rq` at `until`.
     pub(crate) fn hold_rq(&mut self, c: Cpu, rq: Cpu, until: Ns) {
         if self.without.has(Knockout::RqLock) {
@@ -143,5 +151,58 @@ impl Sim {
             self.cpus[waiter.ix()].op_end = at;
             self.arm(waiter);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::program::{Builder, Op, Program, Regs, RootTask, Workload};
+    use crate::record::RunSpec;
+    use crate::schedule::YIELDS;
+    use std::sync::Arc;
+    use vruntime_formats::{kernel_file, machine_file};
+
+    struct Nothing;
+    impl Program for Nothing {
+        fn next(&self, _: &mut Regs) -> Op {
+            Op::Exit
+        }
+    }
+    impl Workload for Nothing {
+        fn command_line(&self) -> String {
+            "true".into()
+        }
+        fn description(&self) -> &'static str {
+            "one task that exits"
+        }
+        fn build(&self, b: &mut Builder) {
+            let main = b.program(Nothing);
+            b.root(main, Regs::default(), RootTask::default());
+        }
+        fn result(&self, _: Ns) -> String {
+            String::new()
+        }
+    }
+
+    /// CPU 0 has put a task on CPU 1, which runs another, and asks it to reschedule: CPU 2 gets
+    /// the lock when the interrupt has been sent and the lock has come over.
+    #[test]
+    fn who_is_interrupted_is_so_under_the_lock() {
+        let machine = machine_file::builtin_machine("uma-8").unwrap();
+        let kernel = kernel_file::kernel("v6.1").unwrap().release;
+        let mut s = Sim::boot(&RunSpec::new(machine, kernel, Arc::new(Nothing))).unwrap();
+        let (by, on, next) = (Cpu(0), Cpu(1), Cpu(2));
+        let way = s.machine.transfer(by, next);
+        let free = |_: Cpu, _: Cpu| Ns::ZERO;
+        s.rq_locks[on.ix()].request(&mut s.rq_queue, by, s.now, free);
+        s.rq_locks[on.ix()].request(&mut s.rq_queue, next, s.now, free);
+        s.cpus[on.ix()].frames[0] = Frame::Task;
+        s.cpus[on.ix()].polling = false;
+        s.resched.push((on, &YIELDS));
+        let done = Ns(s.now.0 + 1_000);
+        let sent = done + Ns(u64::from(s.machine.costs.ipi_send));
+        assert_eq!((s.unlock_rq(by, on, done), s.stats.count.ipis), (sent, 1));
+        assert_eq!(s.cpus[next.ix()].op_end, Ns(sent.0 + vruntime_machine::HANDOVER * way.0));
     }
 }

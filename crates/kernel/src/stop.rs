@@ -90,8 +90,7 @@ impl Sim {
                 }
             }
         };
-        at = self.carry_out_resched(c, at);
-        self.hold_rq(c, c, at);
+        at = self.unlock_rq(c, c, at);
         let Some(p) = moving else {
             self.stop_done(c, at);
             return;
@@ -118,9 +117,7 @@ impl Sim {
                 s.wakeup_preempt(cx, to, p, WakeFlags::default());
             }
         });
-        let at = at + cost;
-        self.hold_rq(c, to, at);
-        let at = self.carry_out_resched(c, at);
+        let at = self.unlock_rq(c, to, at + cost);
         self.stop_done(c, at);
     }
 

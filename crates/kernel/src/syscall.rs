@@ -229,8 +229,7 @@ impl Sim {
             }
             _ => unreachable!("no change of a task"),
         };
-        let at = self.carry_out_resched(c, at + cost);
-        self.hold_rq(c, c, at);
+        let at = self.unlock_rq(c, c, at + cost);
         self.cpus[c.ix()].irqs_on(at);
         self.syscall_return(c, p, at);
     }

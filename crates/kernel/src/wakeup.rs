@@ -224,7 +224,7 @@ impl Sim {
         if !new {
             self.ttwu_stat(c, target);
         }
-        self.hold_rq(c, target, at);
+        let at = self.unlock_rq(c, target, at);
         self.wake_done(c, at);
     }
 
@@ -312,7 +312,7 @@ impl Sim {
         if self.sh.release.ttwu_runnable_full {
             self.sh.rqs[target.ix()].update_avg_idle(at);
         }
-        self.hold_rq(c, target, at);
+        let at = self.unlock_rq(c, target, at);
         self.wake_done(c, at);
     }
 
@@ -343,8 +343,7 @@ impl Sim {
         // Keeps the capacity; nothing can have been pushed while this event was handled.
         self.cpus[c.ix()].wake_list = list;
         self.sh.rqs[c.ix()].ttwu_pending = false;
-        self.hold_rq(c, c, at);
-        let at = self.carry_out_resched(c, at);
+        let at = self.unlock_rq(c, c, at);
         self.flush_done(c, at);
     }
 
