@@ -111,28 +111,29 @@ fn golden_hackbench_on_cfs() {
         "v6.1",
         "hackbench -g 2 -f 4 --pipe --threads -l 2000",
         expect![[r#"
-            time 15160 us
-            switches 14284, voluntary 7986, involuntary 1862; migrations 642
-            wakeups 8023, local 1027, queued 4513; ipis 1068; messages 64000
-                25 switch: blocks: no room to write
-              7935 switch: blocks: nothing to read
-                 3 switch: blocks: pipe mutex
-                 7 switch: blocks: waits for a child
+            time 18210 us
+            switches 29124, voluntary 17433, involuntary 6392; migrations 860
+            wakeups 17487, local 4222, queued 5547; ipis 2895; messages 64000
+                62 switch: blocks: no room to write
+             17338 switch: blocks: nothing to read
+                 5 switch: blocks: pipe mutex
+                12 switch: blocks: waits for a child
                 16 switch: exits
-              4436 switch: idle: task woken
-              1862 switch: wakeup: vruntime beyond granularity
-                57 placement: idle CPU in scan
-                28 placement: prev idle
-                 5 placement: recent_used_cpu idle
-              1540 placement: target (no scan)
-              1995 placement: target (nothing idle)
-                 1 placement: target (scan limit)
-              3883 placement: target idle
-                57 migration: idle CPU in scan
-                17 migration: newidle balance, MC
-                 5 migration: recent_used_cpu idle
-                52 migration: target (no scan)
-               511 migration: target (nothing idle)
+              5299 switch: idle: task woken
+              6392 switch: wakeup: vruntime beyond granularity
+                36 placement: idle CPU in scan
+                 5 placement: prev idle
+                 3 placement: recent_used_cpu idle
+              7319 placement: target (no scan)
+              3709 placement: target (nothing idle)
+              1212 placement: target (scan limit)
+              4552 placement: target idle
+                36 migration: idle CPU in scan
+                21 migration: newidle balance, MC
+                 3 migration: recent_used_cpu idle
+                 4 migration: target (no scan)
+               795 migration: target (nothing idle)
+                 1 migration: target (scan limit)
         "#]],
     );
 }
@@ -144,26 +145,26 @@ fn golden_hackbench_on_eevdf() {
         "v6.12",
         "hackbench -g 2 -f 4 --pipe --threads -l 2000",
         expect![[r#"
-            time 9181 us
-            switches 2806, voluntary 1592, involuntary 907; migrations 421
-            wakeups 1596, local 782, queued 334; ipis 415; messages 64000
-               330 switch: blocks: no room to write
-              1237 switch: blocks: nothing to read
+            time 9185 us
+            switches 2655, voluntary 1461, involuntary 869; migrations 521
+            wakeups 1462, local 771, queued 360; ipis 303; messages 64000
+               247 switch: blocks: no room to write
+              1189 switch: blocks: nothing to read
                  9 switch: blocks: waits for a child
                 16 switch: exits
-               307 switch: idle: task woken
-               907 switch: wakeup: wakee is picked
-                25 placement: idle CPU in scan
-                53 placement: prev idle
-                 1 placement: recent_used_cpu idle
-               107 placement: target (no scan)
-               872 placement: target (nothing idle)
-                51 placement: target idle
-                25 migration: idle CPU in scan
+               325 switch: idle: task woken
+               869 switch: wakeup: wakee is picked
+                22 placement: idle CPU in scan
+                97 placement: prev idle
+                 3 placement: recent_used_cpu idle
+                85 placement: target (no scan)
+               842 placement: target (nothing idle)
+                61 placement: target idle
+                22 migration: idle CPU in scan
                 26 migration: newidle balance, MC
-                 1 migration: recent_used_cpu idle
-                26 migration: target (no scan)
-               343 migration: target (nothing idle)
+                 3 migration: recent_used_cpu idle
+                12 migration: target (no scan)
+               458 migration: target (nothing idle)
         "#]],
     );
 }
