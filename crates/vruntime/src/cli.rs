@@ -64,7 +64,7 @@ pub struct Workers {
     #[arg(short = 'j', long, value_name = "N", default_value_t = 0, allow_hyphen_values = true,
           value_parser = whole(0..=4096))]
     pub threads: u64,
-    /// No progress bar, no note that a benchmark ended soon after its warm-up
+    /// No progress bar
     #[arg(short, long)]
     pub quiet: bool,
 }

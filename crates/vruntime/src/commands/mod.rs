@@ -88,7 +88,7 @@ fn note_tails(batch: &Batch, records: &Records) {
     let times = runs.iter().filter(|r| r.complete).filter_map(|r| r.time);
     let after = times.filter_map(|time| time.0.checked_sub(warmup.0));
     let short: Vec<u64> = after.filter(|&after| after < warmup.0).collect();
-    let Some(&soonest) = short.iter().min().filter(|_| !batch.quiet) else { return };
+    let Some(&soonest) = short.iter().min() else { return };
     let (soonest, warmup) = (duration(soonest), duration(warmup.0));
     let ended = match runs.len() {
         1 => format!("the benchmark ended {soonest} after its warm-up of {warmup}"),
