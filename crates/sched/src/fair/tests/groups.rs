@@ -155,8 +155,8 @@ fn load_travels_with_a_woken_task() {
     assert_eq!((lab.sh.loads[0].load_avg, left), (0, false));
 }
 
-/// A task with load 1024 sleeps for 32 ms on a CPU that goes idle and is woken elsewhere with half of
-/// it from 6.0 on, and with all of it before; its queue takes off what it still counts.
+/// A task with load 1024 sleeps for 32 ms on a CPU that goes idle and is woken elsewhere: with half
+/// of it from 6.0 on, with all of it before. Its queue takes off what it still counts.
 #[test]
 pub(crate) fn a_sleeper_that_leaves_an_idle_cpu_has_decayed() {
     let woken = |release: Release| {
