@@ -2,12 +2,13 @@
 //!
 //! *What.* What `write` and `read` do to the ring, and the state that mutex and wait queues keep.
 //! Whom they wake is decided in `pipe_ops`.
-//! *Source.* Linux fs/pipe.c (`pipe_write`, `pipe_read`), 5.6 to 6.13.
-//! *Equations.* A ring of 16 slots of a page each; a write that is no multiple of a page is
-//! appended to the last slot if it fits there whole; otherwise it takes a new slot. 40 messages of
-//! 100 bytes fill a slot of 4 KiB, 640 a pipe.
-//! *Departures.* D1: a write of more than a page is split at page borders without appending its
-//! tail to the last slot. D2: copying never faults.
+//! *Source.* Linux fs/pipe.c (`pipe_write`, `pipe_read`), 5.6 to 6.18.
+//! *Equations.* A ring of 16 slots of a page each. When a write begins, what it has beyond whole
+//! pages is appended to the last slot if all of that fits there; the rest takes new slots, and so
+//! does all of a write that has waited for room. 40 messages of 100 bytes fill a slot of 4 KiB, 640
+//! a pipe; 16 writers that had to wait fill it with 16.
+//! *Departures.* D1: copying never faults. D2: who writes may have 16 slots: root, or a user with
+//! less than 16,384 pages in pipes (others get two).
 //! *Example.* Pages of 4 KiB: a write of 4000 bytes takes a new slot, 96 more are appended to it, 1
 //! more takes the next slot.
 
@@ -114,17 +115,18 @@ impl Pipe {
             _ => false,
         }
     }
-    /// Stores up to `bytes`; returns how many went in and how many new slots they took.
+    /// Stores up to `bytes`, of a write that `begins` or has waited for room; returns how many went
+    /// in and how many new slots they took.
     #[inline]
-    pub fn write(&mut self, mut bytes: u32) -> (u32, u32) {
+    pub fn write(&mut self, mut bytes: u32, begins: bool) -> (u32, u32) {
         let page = 1 << self.page_shift;
         let wanted = bytes;
         let mut new_slots = 0;
         let odd = bytes % page;
-        if odd != 0 && !self.is_empty() && bytes < page && self.last_end + odd <= page {
+        if begins && odd != 0 && !self.is_empty() && self.last_end + odd <= page {
             self.left[(self.head as usize - 1) % PIPE_SLOTS] += odd;
             self.last_end += odd;
-            return (wanted, 0);
+            bytes -= odd;
         }
         while bytes > 0 && !self.is_full() {
             let n = bytes.min(page);
@@ -181,24 +183,24 @@ mod tests {
         let mut slots = 0;
         for i in 0..640 {
             assert!(!p.is_full() || i > 600, "full after {i}");
-            let (n, new) = p.write(100);
+            let (n, new) = p.write(100, true);
             assert_eq!(n, 100);
             slots += new;
         }
         assert_eq!(slots, 16);
-        assert_eq!(p.write(100), (0, 0));
+        assert_eq!(p.write(100, true), (0, 0));
         // The 40th read frees the first slot, and room for 40 more appears.
         for i in 1..=40 {
             assert_eq!(p.read(100), (100, i == 40));
         }
         assert!(!p.is_full());
-        assert_eq!(p.write(100), (100, 1));
+        assert_eq!(p.write(100, true), (100, 1));
     }
 
     #[test]
     fn big_pages_and_short_reads() {
         let mut p = Pipe::new(65536, 0);
-        assert_eq!(p.write(100_000), (100_000, 2));
+        assert_eq!(p.write(100_000, true), (100_000, 2));
         assert_eq!(p.read(70_000), (70_000, true));
         assert_eq!(p.read(70_000), (30_000, true));
         assert!(p.is_empty());
@@ -208,9 +210,9 @@ mod tests {
     #[test]
     fn the_ring_goes_round_for_ever() {
         let mut p = Pipe::new(4096, 0);
-        p.write(4096);
+        p.write(4096, true);
         for i in 0..200_000 {
-            assert_eq!(p.write(4096 + i % 2), (4096 + i % 2, 1 + i % 2));
+            assert_eq!(p.write(4096 + i % 2, true), (4096 + i % 2, 1 + i % 2));
             assert_eq!(p.read(4096 + i % 2), (4096 + i % 2, true), "page {i}");
         }
         assert!(p.holds_less_than(4097) && !p.holds_less_than(4096));
@@ -219,8 +221,31 @@ mod tests {
     #[test]
     fn a_full_last_page_takes_a_new_slot() {
         let mut p = Pipe::new(4096, 0);
-        assert_eq!(p.write(4000), (4000, 1));
-        assert_eq!(p.write(96), (96, 0));
-        assert_eq!(p.write(1), (1, 1));
+        assert_eq!(p.write(4000, true), (4000, 1));
+        assert_eq!(p.write(96, true), (96, 0));
+        assert_eq!(p.write(1, true), (1, 1));
+    }
+
+    #[test]
+    fn what_is_beyond_whole_pages_goes_to_the_last_slot() {
+        let mut p = Pipe::new(4096, 0);
+        p.write(100, true);
+        assert_eq!(p.write(4096 + 50, true), (4146, 1));
+        // 150 and 4096.
+        assert_eq!((p.read(150), p.read(4096)), ((150, true), (4096, true)));
+    }
+
+    /// A full pipe: each read of 40 messages frees a slot, for one writer that has waited. Who comes
+    /// then appends to what that one wrote.
+    #[test]
+    fn who_has_waited_takes_a_slot_of_its_own() {
+        let mut p = Pipe::new(4096, 0);
+        (0..640).for_each(|_| assert_eq!(p.write(100, true).0, 100));
+        for _ in 0..2 {
+            (0..40).for_each(|_| assert_eq!(p.read(100).0, 100));
+            assert_eq!(p.write(100, false), (100, 1));
+            assert_eq!(p.write(100, false), (0, 0));
+        }
+        assert_eq!(p.write(100, true), (100, 0));
     }
 }

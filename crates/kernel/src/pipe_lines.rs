@@ -134,7 +134,7 @@ mod tests {
 
     fn write(p: &mut Pipe, c: Cpu) -> u64 {
         let waits = p.fetch_for_write(c, &COSTS, sixty).0;
-        assert_eq!(p.write(100).0, 100);
+        assert_eq!(p.write(100, true).0, 100);
         waits
     }
 

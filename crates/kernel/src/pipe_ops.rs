@@ -478,7 +478,7 @@ impl Hot<'_> {
             let want = bytes - self.k.done;
             let was_empty = pipe.is_empty();
             let lines = pipe.fetch_for_write(c, costs, transfer);
-            let (n, new_slots) = pipe.write(want);
+            let (n, new_slots) = pipe.write(want, !self.k.wake_next);
             self.k.done += n;
             self.k.was_edge = was_empty;
             self.k.step = Step::WriteUnlocked;
