@@ -34,6 +34,7 @@ pub(crate) fn blank_ktask(program: ProgramId, regs: Regs, parent: TaskId) -> KTa
         wait_next: TaskId::NONE,
         exclusive: false,
         wake_next: false,
+        sched_migrated: false,
         was_edge: false,
         again: false,
         multi_threaded: false,

@@ -183,6 +183,7 @@ impl Sim {
             self.stats.wakeup_latency.record(at.saturating_sub(k.woken_at));
             k.woken_at = Ns::ZERO;
         }
+        self.stats.count.cpu_migrations += u64::from(std::mem::take(&mut k.sched_migrated));
         let waited = at.saturating_sub(k.runnable_since);
         self.stats.sched_delay.record(waited);
         let cpu = &mut self.stats.cpus[c.ix()];

@@ -116,6 +116,8 @@ pub struct KTask {
     pub multi_threaded: bool,
     /// Waits exclusively.
     pub exclusive: bool,
+    /// It has changed its CPU and has not run since: `sched_migrated`.
+    pub sched_migrated: bool,
     /// Time left of the interrupted operation before `step`, at full speed.
     pub remaining: Ns,
     /// Of `remaining`, the ns at its end that are the entry into the kernel.
