@@ -18,7 +18,7 @@ use crate::variation::Knockout;
 use vruntime_base::{Cpu, Event, EventKind, Func, Ns, Resource, TaskId};
 use vruntime_sched::release::{TtwuListOrder, TtwuPendingClear, TtwuPendingSeen};
 use vruntime_sched::scheduler::{EnqueueFlags, WakeFlags};
-use vruntime_sched::task::TaskState;
+use vruntime_sched::task::{Policy, TaskState};
 use vruntime_sched::ttwu_queue::ttwu_queue_cond;
 
 /// How often a waker that spins for `p->on_cpu` looks again, in the model.
@@ -181,8 +181,13 @@ impl Sim {
     /// See [`vruntime_sched::ttwu_queue`].
     #[inline]
     fn wants_wake_list(&self, c: Cpu, target: Cpu, on_cpu: bool) -> bool {
+        let k = &self.sh.release;
+        if k.ttwu_stop_direct && self.sh.tasks[self.cpus[c.ix()].wake.p.ix()].policy == Policy::Stop
+        {
+            return false;
+        }
         let nr_running = self.sh.loads[target.ix()].nr_running;
-        ttwu_queue_cond(&self.sh.release, &self.sh.domains, c, target, nr_running, on_cpu)
+        ttwu_queue_cond(k, &self.sh.domains, c, target, nr_running, on_cpu)
     }
 
     /// `__ttwu_queue_wakelist`: the wakee goes on the target's list; the target is told if the

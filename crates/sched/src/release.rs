@@ -226,6 +226,8 @@ release! {
     ttwu_queue: TtwuQueue,
     /// Which wakeups within a group do so as well: `never`, `on-cpu`, `nothing-running`.
     ttwu_queue_within: TtwuQueueWithin,
+    /// A stopper never goes on a wake list (6.12 on).
+    ttwu_stop_direct: bool,
     /// Order of the wake list: `fifo` or `lifo`.
     ttwu_list_order: TtwuListOrder,
     /// When `ttwu_pending` is cleared.
@@ -265,10 +267,14 @@ release! {
     recent_used_on_hit: bool,
     /// Search the cluster (shared L2) before the LLC (6.7 on).
     cluster_scan: bool,
+    /// CPUs of an L2 cache are a domain of their own on x86 (5.16 on).
+    cluster_level: bool,
     /// `find_idlest_group` sums only the CPUs the task may use (long-term back-port).
     idlest_group_allowed_only: bool,
     /// Utilisation estimate.
     util_est: bool,
+    /// The estimate of a task that sleeps is updated before its utilisation is (6.12 on).
+    util_est_first: bool,
     /// Utilisation estimate: one value per task, which waiting tasks keep (6.8 on).
     util_est_single: bool,
     /// Choosing a queue to pull utilisation from, `runnable_avg` counts if larger (6.5 on).

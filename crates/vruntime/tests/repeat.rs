@@ -111,29 +111,28 @@ fn golden_hackbench_on_cfs() {
         "v6.1",
         "hackbench -g 2 -f 4 --pipe --threads -l 2000",
         expect![[r#"
-            time 18210 us
-            switches 29124, voluntary 17433, involuntary 6392; migrations 860
-            wakeups 17487, local 4222, queued 5547; ipis 2895; messages 64000
-                62 switch: blocks: no room to write
-             17338 switch: blocks: nothing to read
-                 5 switch: blocks: pipe mutex
-                12 switch: blocks: waits for a child
+            time 16605 us
+            switches 25150, voluntary 16285, involuntary 5066; migrations 803
+            wakeups 16326, local 3148, queued 4479; ipis 2733; messages 64000
+                42 switch: blocks: no room to write
+             16213 switch: blocks: nothing to read
+                 3 switch: blocks: pipe mutex
+                11 switch: blocks: waits for a child
                 16 switch: exits
-              5299 switch: idle: task woken
-              6392 switch: wakeup: vruntime beyond granularity
-                36 placement: idle CPU in scan
-                 5 placement: prev idle
-                 3 placement: recent_used_cpu idle
-              7319 placement: target (no scan)
-              3709 placement: target (nothing idle)
-              1212 placement: target (scan limit)
-              4552 placement: target idle
-                36 migration: idle CPU in scan
-                21 migration: newidle balance, MC
-                 3 migration: recent_used_cpu idle
-                 4 migration: target (no scan)
-               795 migration: target (nothing idle)
-                 1 migration: target (scan limit)
+              3799 switch: idle: task woken
+              5066 switch: wakeup: vruntime beyond granularity
+                92 placement: idle CPU in scan
+                 8 placement: prev idle
+                 9 placement: recent_used_cpu idle
+              7462 placement: target (no scan)
+              4168 placement: target (nothing idle)
+               960 placement: target (scan limit)
+              2751 placement: target idle
+                92 migration: idle CPU in scan
+                28 migration: newidle balance, MC
+                 9 migration: recent_used_cpu idle
+                 3 migration: target (no scan)
+               691 migration: target (nothing idle)
         "#]],
     );
 }
@@ -145,26 +144,27 @@ fn golden_hackbench_on_eevdf() {
         "v6.12",
         "hackbench -g 2 -f 4 --pipe --threads -l 2000",
         expect![[r#"
-            time 9185 us
-            switches 2655, voluntary 1461, involuntary 869; migrations 521
-            wakeups 1462, local 771, queued 360; ipis 303; messages 64000
-               247 switch: blocks: no room to write
-              1189 switch: blocks: nothing to read
-                 9 switch: blocks: waits for a child
+            time 8805 us
+            switches 2811, voluntary 1590, involuntary 961; migrations 467
+            wakeups 1598, local 664, queued 288; ipis 479; messages 64000
+               121 switch: blocks: no room to write
+              1445 switch: blocks: nothing to read
+                 1 switch: blocks: pipe mutex
+                 7 switch: blocks: waits for a child
                 16 switch: exits
-               325 switch: idle: task woken
-               869 switch: wakeup: wakee is picked
-                22 placement: idle CPU in scan
-                97 placement: prev idle
-                 3 placement: recent_used_cpu idle
-                85 placement: target (no scan)
-               842 placement: target (nothing idle)
-                61 placement: target idle
-                22 migration: idle CPU in scan
-                26 migration: newidle balance, MC
-                 3 migration: recent_used_cpu idle
-                12 migration: target (no scan)
-               458 migration: target (nothing idle)
+               260 switch: idle: task woken
+               961 switch: wakeup: wakee is picked
+                21 placement: idle CPU in scan
+                33 placement: prev idle
+                 1 placement: recent_used_cpu idle
+               292 placement: target (no scan)
+               802 placement: target (nothing idle)
+                71 placement: target idle
+                21 migration: idle CPU in scan
+                14 migration: newidle balance, MC
+                 1 migration: recent_used_cpu idle
+                93 migration: target (no scan)
+               345 migration: target (nothing idle)
         "#]],
     );
 }

@@ -138,7 +138,9 @@ fn levels(topo: &Topology, k: &Release) -> Vec<Level> {
     let mut v = vec![level("SMT", Kind::Smt, smt)];
     match topo.arch() {
         Arch::X86 => {
-            v.push(level("CLS", Kind::L2, cluster));
+            if k.cluster_level {
+                v.push(level("CLS", Kind::L2, cluster));
+            }
             v.push(level("MC", Kind::Llc, llc));
             // With several nodes in a package, x86 leaves this level out.
             if !package_holds_several_nodes(topo) {

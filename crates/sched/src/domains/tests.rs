@@ -1,7 +1,7 @@
 //! Domains of real machines, by hand from the rules in the [module text](super).
 
 use super::*;
-use crate::sample::{regular, v6_1, v6_12};
+use crate::sample::{regular, v5_7, v6_1, v6_12};
 use vruntime_machine::{Arch, Masks, Numbering, Regular, Topology, TopologySpec};
 
 fn imbs(d: &Domains, c: Cpu) -> Vec<u32> {
@@ -118,7 +118,7 @@ fn clusters() -> Topology {
 }
 
 #[test]
-fn clusters_are_known_from_6_7_on() {
+fn clusters_are_a_level_from_5_16_on_and_known_from_6_7_on() {
     let d = Domains::build(&clusters(), &v6_12());
     assert_eq!(d.describe(Cpu(0)), "CLS 4, MC 16");
     assert!(d.cluster_active());
@@ -127,6 +127,7 @@ fn clusters_are_known_from_6_7_on() {
     let d = Domains::build(&clusters(), &v6_1());
     assert_eq!(d.describe(Cpu(0)), "CLS 4, MC 16");
     assert!(!d.cluster_active() && d.share_cluster(Cpu(3), Cpu(4)));
+    assert_eq!(Domains::build(&clusters(), &v5_7()).describe(Cpu(0)), "MC 16");
 }
 
 #[test]

@@ -154,7 +154,7 @@ impl Fair {
         if flags.sleep || !self.ses[se.ix()].sched_delayed {
             self.util_est_dequeue(cx.sh, cpu, p);
         }
-        let early = cx.sh.release.util_est_single;
+        let early = cx.sh.release.util_est_first;
         if early && flags.sleep {
             self.util_est_update(cx.sh, p);
         }

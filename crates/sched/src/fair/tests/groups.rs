@@ -252,6 +252,27 @@ pub(crate) fn the_estimate_of_a_task_that_had_to_wait() {
     }
 }
 
+/// A task sleeps 10 ms after its last update: 6.12 takes its utilisation as it was then, 6.10 as it
+/// is.
+#[test]
+pub(crate) fn the_estimate_before_or_after_the_last_stretch() {
+    for (first, release) in [(false, sample::v6_1()), (true, sample::v6_12())] {
+        let release = Release { util_est_single: true, ..release };
+        assert_eq!(release.util_est_first, first);
+        let mut lab = Lab::new(release, "uma-8");
+        let p = lab.spawn(Cpu(0), 0, TgId(0));
+        lab.schedule(Cpu(0));
+        lab.pass(10 * MS);
+        lab.tick(Cpu(0));
+        let before = lab.se(p).avg.util_avg;
+        lab.pass(10 * MS);
+        lab.sleep(Cpu(0));
+        let after = lab.se(p).avg.util_avg;
+        assert!(after > before + 50, "{before} {after}");
+        assert_eq!(lab.sh.tasks[p.ix()].util_est_ewma, if first { before } else { after });
+    }
+}
+
 /// The running task goes to another group and stays the running one: its entity, its load and the
 /// counts of all queues go along, and the CPU is asked to choose again.
 #[test]
