@@ -235,8 +235,8 @@ mod tests {
         assert_eq!((p.read(150), p.read(4096)), ((150, true), (4096, true)));
     }
 
-    /// A full pipe: each read of 40 messages frees a slot, for one writer that has waited. Who comes
-    /// then appends to what that one wrote.
+    /// A full pipe: each read of 40 messages frees a slot, for one writer that has waited. Who
+    /// comes then appends to what that one wrote.
     #[test]
     fn who_has_waited_takes_a_slot_of_its_own() {
         let mut p = Pipe::new(4096, 0);

@@ -16,6 +16,7 @@ use crate::rq_lock::Under;
 use crate::sim::Sim;
 use crate::variation::Knockout;
 use vruntime_base::{Cpu, Event, EventKind, Func, Ns, Resource, TaskId};
+use vruntime_sched::cx::Shared;
 use vruntime_sched::release::{TtwuListOrder, TtwuPendingClear, TtwuPendingSeen};
 use vruntime_sched::scheduler::{EnqueueFlags, WakeFlags};
 use vruntime_sched::task::{Policy, TaskState};
@@ -181,13 +182,10 @@ impl Sim {
     /// See [`vruntime_sched::ttwu_queue`].
     #[inline]
     fn wants_wake_list(&self, c: Cpu, target: Cpu, on_cpu: bool) -> bool {
-        let k = &self.sh.release;
-        if k.ttwu_stop_direct && self.sh.tasks[self.cpus[c.ix()].wake.p.ix()].policy == Policy::Stop
-        {
-            return false;
-        }
-        let nr_running = self.sh.loads[target.ix()].nr_running;
-        ttwu_queue_cond(k, &self.sh.domains, c, target, nr_running, on_cpu)
+        let Shared { release, domains, tasks, loads, .. } = &self.sh;
+        let stopper = tasks[self.cpus[c.ix()].wake.p.ix()].policy == Policy::Stop;
+        let nr_running = loads[target.ix()].nr_running;
+        ttwu_queue_cond(release, domains, c, target, stopper, nr_running, on_cpu)
     }
 
     /// `__ttwu_queue_wakelist`: the wakee goes on the target's list; the target is told if the

@@ -94,6 +94,7 @@ mutants! {
     tg_load_avg_ratelimit => groups::the_ratelimit_limits_writes_not_reads;
     threads_never_hot => passes::early::a_task_is_hot_on_its_core_too;
     util_est_first => groups::the_estimate_before_or_after_the_last_stretch;
+    ttwu_stop_direct => crate::ttwu_queue::tests::since_6_12_a_stopper_is_never_queued;
     util_boosted_by_runnable => find::runnable_time_boosts_the_choice_of_the_queue_from_6_5_on;
     util_est => stats::utilisation_of_a_cpu;
     util_imbalance_in_llc => find::inside_the_cache_5_x_moves_utilisation;

@@ -155,18 +155,19 @@ impl TtwuQueue {
     }
 }
 
-/// `ttwu_queue_cond`: the wakee goes on the wake list of `target`. `on_cpu`: it is still being
-/// switched out there.
+/// `ttwu_queue_cond`: the wakee goes on the wake list of `target`. `stopper`: it is a stopper;
+/// `on_cpu`: it is still being switched out there.
 #[inline]
 pub fn ttwu_queue_cond(
     k: &Release,
     d: &Domains,
     waker: Cpu,
     target: Cpu,
+    stopper: bool,
     nr_running: u32,
     on_cpu: bool,
 ) -> bool {
-    if k.ttwu_queue == TtwuQueue::None {
+    if k.ttwu_queue == TtwuQueue::None || stopper && k.ttwu_stop_direct {
         return false;
     }
     if !d.share_ttwu_group(waker, target) {
@@ -180,9 +181,9 @@ pub fn ttwu_queue_cond(
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
-    use crate::sample::v6_1;
+    use crate::sample::{v6_1, v6_12};
     use vruntime_machine::{Arch, Numbering, Regular, TopologySpec};
 
     /// Two LLCs of 8 CPUs: 0-3 and 8-11, 4-7 and 12-15; siblings are n and n + 8, as on machines
@@ -237,7 +238,7 @@ mod tests {
     #[track_caller]
     fn check(k: &Release, waker: u16, target: u16, nr_running: u32, on_cpu: bool, queued: bool) {
         let d = Domains::build(&topo(), k);
-        let got = ttwu_queue_cond(k, &d, Cpu(waker), Cpu(target), nr_running, on_cpu);
+        let got = ttwu_queue_cond(k, &d, Cpu(waker), Cpu(target), false, nr_running, on_cpu);
         assert_eq!(got, queued, "{}: {waker} wakes for {target}, {nr_running} there", k.ttwu_queue);
     }
 
@@ -270,6 +271,16 @@ mod tests {
         k.ttwu_queue_within = TtwuQueueWithin::Never;
         check(&k, 0, 1, 0, true, false);
         check(&k, 0, 4, 0, false, true);
+    }
+
+    /// From one cache to another.
+    #[test]
+    pub(crate) fn since_6_12_a_stopper_is_never_queued() {
+        for (k, queued) in [(v6_1(), true), (v6_12(), false)] {
+            let d = Domains::build(&topo(), &k);
+            let queues = |stopper| ttwu_queue_cond(&k, &d, Cpu(0), Cpu(4), stopper, 1, false);
+            assert_eq!((queues(true), queues(false)), (queued, true));
+        }
     }
 
     #[test]
