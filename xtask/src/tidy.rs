@@ -53,6 +53,7 @@ const MECHANISMS: &[&str] = &[
     "crates/kernel/src/idle.rs",
     "crates/kernel/src/irq.rs",
     "crates/kernel/src/pipe.rs",
+    "crates/kernel/src/pipe_mutex.rs",
     "crates/kernel/src/pipe_ops.rs",
     "crates/kernel/src/schedule.rs",
     "crates/kernel/src/smt.rs",

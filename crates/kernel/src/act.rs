@@ -1,6 +1,6 @@
 //! Dispatch: what acts on a CPU when its operation has ended.
 
-use crate::frame::{Frame, Rest};
+use crate::frame::{Frame, Rest, irq};
 use crate::sim::Sim;
 use vruntime_base::{Cause, Cpu, Func, Ns, Resource};
 
@@ -64,39 +64,48 @@ impl Sim {
         if target == c {
             return at;
         }
-        self.notify(c, target, at, crate::frame::irq::RESCHED)
+        self.notify(c, target, at, irq::RESCHED)
     }
 
     /// `target` shall look at its flags (and its wake list): by a store if it polls in idle, else
     /// by an interrupt. Returns when `c` has done its part.
     pub(crate) fn notify(&mut self, c: Cpu, target: Cpu, at: Ns, bits: u8) -> Ns {
-        let t = target.ix();
-        match self.cpus[t].frames[0] {
-            Frame::Idle if self.cpus[t].polling => {
-                self.sh.rqs[t].need_resched = true;
-                if self.cpus[t].level == 0 {
-                    let seen = at + self.transfer(c, target);
-                    self.leave_idle(target, seen);
-                }
-                return at;
+        if self.polls(target) {
+            self.sh.rqs[target.ix()].need_resched = true;
+            if self.cpus[target.ix()].is_stopped() {
+                let seen = at + self.transfer(c, target);
+                self.leave_idle(target, seen);
             }
-            // It polls until it has left the idle loop, interrupts in between or not.
-            Frame::EnterIdle | Frame::IdleExit => {
-                self.sh.rqs[t].need_resched = true;
-                return at;
-            }
-            _ => {}
+            return at;
         }
+        self.interrupt_cpu(c, target, at, bits)
+    }
+
+    /// It looks at its flags in idle: until it has left the idle loop, interrupts in between or
+    /// not.
+    pub(crate) fn polls(&self, c: Cpu) -> bool {
+        let cpu = &self.cpus[c.ix()];
+        match cpu.frames[0] {
+            Frame::Idle => cpu.polling,
+            Frame::EnterIdle | Frame::IdleExit => true,
+            _ => false,
+        }
+    }
+
+    /// `c` sends `target` an interrupt at `at`. Returns when it has done so.
+    pub(crate) fn interrupt_cpu(&mut self, c: Cpu, target: Cpu, at: Ns, bits: u8) -> Ns {
         self.stats.count.ipis += 1;
         let sent = at + self.work(c, vruntime_base::Func::Ipi, self.machine.costs.ipi_send);
         let arrives = sent + self.machine.ipi(c, target);
-        let cpu = &mut self.cpus[t];
+        let cpu = &mut self.cpus[target.ix()];
         cpu.ipi_bits |= bits;
         if arrives < cpu.ipi_at {
             cpu.ipi_at = arrives;
             cpu.update_irq();
         }
-        self.preempt_at_exit(target);
+        if bits == irq::RESCHED {
+            self.preempt_at_exit(target);
+        }
         self.arm(target);
         sent
     }

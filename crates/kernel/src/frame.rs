@@ -174,6 +174,8 @@ pub struct CpuSim {
     pub softirq: bool,
     /// For the tickless CPUs too.
     pub nohz_kick: bool,
+    /// It was told to do so while it polled.
+    pub kicked: bool,
     /// Since when the CPU is idle.
     pub idle_since: Ns,
     /// Until when its idle time is booked.
@@ -241,6 +243,7 @@ impl CpuSim {
             after_wake: [Frame::Task; 3],
             softirq: false,
             nohz_kick: false,
+            kicked: false,
             idle_since: Ns::ZERO,
             idle_booked: Ns::ZERO,
             idle_state: 0,

@@ -8,7 +8,7 @@
 //! *Equations.* Expected idle time: moving average of past idle periods, weight 1/8; the deepest
 //! state whose target residency does not exceed it; the tick stops if it exceeds a tick.
 //! *Departures.* D1: the menu governor's correction factors and timers are replaced by the average.
-//! D2: a CPU that was kicked only to balance goes straight back.
+//! D2: a CPU that was interrupted only to balance goes straight back.
 //! *Example.* A CPU idle for 2 µs again and again expects 2 µs: it stops in C1 with its tick on and
 //! comes back within C1's exit latency.
 

@@ -15,6 +15,7 @@ use crate::rq_lock::Under;
 use crate::sim::Sim;
 use crate::task::{Step, WaitsFor};
 use vruntime_base::{Cpu, Func, Ns, Resource, Stream, TaskId};
+use vruntime_sched::release::NohzKick;
 
 impl Sim {
     /// An interrupt is due on `c` now.
@@ -127,25 +128,20 @@ impl Sim {
                 self.cpus[c.ix()].nohz_kick = true;
                 self.cpus[c.ix()].softirq = true;
             } else {
-                at = self.notify_kick(c, ilb, at);
+                at = self.kick(c, ilb, at);
             }
         }
         self.irq_exit(c, at);
     }
 
-    /// A nohz kick always interrupts: it has to raise a softirq there.
-    fn notify_kick(&mut self, c: Cpu, ilb: Cpu, at: Ns) -> Ns {
-        self.stats.count.ipis += 1;
-        let sent = at + self.work(c, Func::Ipi, self.machine.costs.ipi_send);
-        let arrives = sent + self.machine.ipi(c, ilb);
-        let cpu = &mut self.cpus[ilb.ix()];
-        cpu.ipi_bits |= irq::NOHZ_KICK;
-        if arrives < cpu.ipi_at {
-            cpu.ipi_at = arrives;
-            cpu.update_irq();
+    /// `kick_ilb`: `ilb` shall balance for the tickless CPUs. Returns when `c` has done its part.
+    fn kick(&mut self, c: Cpu, ilb: Cpu, at: Ns) -> Ns {
+        let polls = self.polls(ilb);
+        if polls && self.sh.release.nohz_kick != NohzKick::Interrupt {
+            self.cpus[ilb.ix()].kicked = true;
+            return self.notify(c, ilb, at, irq::NOHZ_KICK);
         }
-        self.arm(ilb);
-        sent
+        self.interrupt_cpu(c, ilb, at, irq::NOHZ_KICK)
     }
 
     /// The interrupt returns at `at` to whatever it interrupted.
@@ -162,6 +158,19 @@ impl Sim {
         }
         self.sh.rqs[c.ix()].in_interrupt = below == 1;
         self.return_to(c, below, at);
+    }
+
+    /// The idle loop of `c` runs softirqs at `at`, then calls `schedule()`.
+    pub(crate) fn softirq_in_idle(&mut self, c: Cpu, at: Ns) {
+        self.sh.rqs[c.ix()].in_interrupt = true;
+        let cpu = &mut self.cpus[c.ix()];
+        debug_assert!(cpu.level == 0 && cpu.mutex.is_none() && cpu.spin.is_none());
+        cpu.frames[0] = Frame::Schedule;
+        (cpu.saved[0], cpu.suspended_at[0]) = (Ns::ZERO, at);
+        cpu.level = 1;
+        cpu.in_softirq = true;
+        cpu.irqs_on(at);
+        self.begin_softirq(c, at);
     }
 
     /// Softirqs are done: back to the task or the idle loop.
@@ -251,6 +260,45 @@ impl Sim {
             let d = t.saturating_sub(cpu.spin_since);
             cpu.spin_since = t.max(cpu.spin_since);
             self.sh.ledger.book(c, Func::MutexLock, Resource::PipeMutex, d);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sample::sim;
+
+    /// CPU 0 kicks CPU 1, which is idle: whether that took an interrupt, and what CPU 1 does next
+    /// when it has seen it.
+    fn kick(kernel: &str, polling: bool) -> (u64, u8, Frame) {
+        let mut s = sim(kernel);
+        s.cpus[1].polling = polling;
+        s.kick(Cpu(0), Cpu(1), s.now);
+        let ipis = s.stats.count.ipis;
+        if ipis > 0 {
+            s.now = s.cpus[1].ipi_at;
+            s.interrupt(Cpu(1));
+        } else {
+            while matches!(s.cpus[1].frames[0], Frame::IdleExit | Frame::Flush) {
+                s.now = s.cpus[1].op_end;
+                s.act(Cpu(1));
+            }
+        }
+        let cpu = &s.cpus[1];
+        (ipis, cpu.level, cpu.frames[0])
+    }
+
+    /// The softirq runs on top of the idle loop either way. Who was told by a store reschedules
+    /// after it, from idle to idle if there is nothing; who was interrupted stays in idle.
+    #[test]
+    fn a_polling_cpu_is_kicked_without_an_interrupt_from_5_8_on() {
+        for kernel in ["v5.7", "v6.5", "v6.12"] {
+            assert_eq!(kick(kernel, false), (1, 1, Frame::Idle), "{kernel}");
+        }
+        assert_eq!(kick("v5.7", true), (1, 1, Frame::Idle));
+        for kernel in ["v6.5", "v6.12"] {
+            assert_eq!(kick(kernel, true), (0, 1, Frame::Schedule), "{kernel}");
         }
     }
 }

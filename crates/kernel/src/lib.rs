@@ -2,8 +2,8 @@
 //! and the two drivers of the same scheduler, `simulate` and `shadow`.
 //!
 //! Reading order: [`program`] and [`record`] say what goes in and out; `sim` is the loop, `frame`
-//! what a CPU is in the middle of, `act` the dispatch; then `syscall`, `pipe_ops`, `wakeup`,
-//! `schedule`, `irq`, `idle`, `balance`.
+//! what a CPU is in the middle of, `act` the dispatch; then `syscall`, `pipe_ops`, `pipe_mutex`,
+//! `wakeup`, `schedule`, `irq`, `idle`, `balance`.
 
 mod act;
 mod balance;
@@ -21,11 +21,14 @@ mod lazy_tlb;
 mod path;
 pub mod pipe;
 mod pipe_lines;
+mod pipe_mutex;
 mod pipe_ops;
 pub mod program;
 mod queue_lines;
 pub mod record;
 mod rq_lock;
+#[cfg(test)]
+mod sample;
 pub mod schedstat;
 mod schedule;
 pub mod shadow;

@@ -157,41 +157,14 @@ impl Sim {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::program::{Builder, Op, Program, Regs, RootTask, Workload};
-    use crate::record::RunSpec;
+    use crate::sample::sim;
     use crate::schedule::YIELDS;
-    use std::sync::Arc;
-    use vruntime_formats::{kernel_file, machine_file};
-
-    struct Nothing;
-    impl Program for Nothing {
-        fn next(&self, _: &mut Regs) -> Op {
-            Op::Exit
-        }
-    }
-    impl Workload for Nothing {
-        fn command_line(&self) -> String {
-            "true".into()
-        }
-        fn description(&self) -> &'static str {
-            "one task that exits"
-        }
-        fn build(&self, b: &mut Builder) {
-            let main = b.program(Nothing);
-            b.root(main, Regs::default(), RootTask::default());
-        }
-        fn result(&self, _: Ns) -> String {
-            String::new()
-        }
-    }
 
     /// CPU 0 has put a task on CPU 1, which runs another, and asks it to reschedule: CPU 2 gets
     /// the lock when the interrupt has been sent and the lock has come over.
     #[test]
     fn who_is_interrupted_is_so_under_the_lock() {
-        let machine = machine_file::builtin_machine("uma-8").unwrap();
-        let kernel = kernel_file::kernel("v6.1").unwrap().release;
-        let mut s = Sim::boot(&RunSpec::new(machine, kernel, Arc::new(Nothing))).unwrap();
+        let mut s = sim("v6.1");
         let (by, on, next) = (Cpu(0), Cpu(1), Cpu(2));
         let way = s.machine.transfer(by, next);
         let free = |_: Cpu, _: Cpu| Ns::ZERO;

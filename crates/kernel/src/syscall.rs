@@ -56,6 +56,7 @@ impl Sim {
             Step::ExitEnd => self.exit_end(c, p),
             Step::MutexSpin => self.mutex_spin(c, p),
             Step::MutexRetry => self.pipe_lock(c, p, self.now),
+            Step::MutexSlow => self.mutex_slow(c, p),
             Step::Stopper => self.stopper(c, p),
             Step::SocketSent => self.socket_sent(c, p),
             Step::SocketReceived => self.socket_received(c, p),

@@ -38,6 +38,8 @@ pub enum Step {
     MutexSpin,
     /// Woken to try for the mutex again.
     MutexRetry,
+    /// Rescheduled instead of spinning for the mutex: takes it if it is free, else sleeps.
+    MutexSlow,
     /// The stopper: looks for work.
     Stopper,
 }

@@ -354,6 +354,9 @@ impl Sim {
     fn flush_done(&mut self, c: Cpu, at: Ns) {
         if self.cpus[c.ix()].level == 2 {
             self.irq_exit(c, at);
+        } else if std::mem::take(&mut self.cpus[c.ix()].kicked) {
+            self.cpus[c.ix()].nohz_kick = true;
+            self.softirq_in_idle(c, at);
         } else {
             self.plan(c, at, Frame::Schedule);
         }

@@ -37,6 +37,20 @@ pub enum TtwuPendingClear {
     AfterEnqueue,
 }
 
+/// How a busy CPU tells a tickless one to balance, and what comes of it if that one polls.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum NohzKick {
+    /// By an interrupt (to 5.7).
+    Interrupt,
+    /// By a function call, which a polling CPU sees without an interrupt – as a request to
+    /// reschedule, and so it does not balance (5.8 to 6.12).
+    CallLostOnPolling,
+    /// By a function call; polling CPUs balance too (6.13, and stable releases since December
+    /// 2024).
+    Call,
+}
+
 /// The rule that lets a task stack on the per-CPU kthread that wakes it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -236,6 +250,8 @@ release! {
     ttwu_pending: TtwuPendingSeen,
     /// A wakeup of a task still on the CPU is handed to that CPU.
     ttwu_on_cpu_handover: bool,
+    /// How a tickless CPU is told to balance: `interrupt`, `call-lost-on-polling`, `call`.
+    nohz_kick: NohzKick,
     /// The on_rq wakeup path also updates avg_idle and runs the class hooks (up to 6.1).
     ttwu_runnable_full: bool,
     /// On the on_rq path, no preemption check while the task is still running (6.5 on).

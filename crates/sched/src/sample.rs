@@ -39,6 +39,7 @@ releases! {
     v5_5 "v5.5.toml"
     v5_7 "v5.7.toml"
     v6_1 "v6.1.toml"
+    v6_5 "v6.5.toml"
     v6_12 "v6.12.toml"
     v6_18 "v6.18.toml"
     v6_18_44 "v6.18.44.toml"

@@ -84,7 +84,7 @@ fn a_warm_kernel_scans_from_the_start() {
                2.6 ms  cpu 0: . -> B: idle: task woken
                4.1 ms  A moved 0 -> 1: idle CPU in scan
                4.1 ms  cpu 1: . -> A: idle: task woken
-               5.2 ms  cpu 1: A -> .: exits
+               5.1 ms  cpu 1: A -> .: exits
             placed 1 x idle CPU in scan
             placed 2 x pinned
             placed 1 x slow path: local group idlest

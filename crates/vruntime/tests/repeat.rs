@@ -111,28 +111,28 @@ fn golden_hackbench_on_cfs() {
         "v6.1",
         "hackbench -g 2 -f 4 --pipe --threads -l 2000",
         expect![[r#"
-            time 16605 us
-            switches 25150, voluntary 16285, involuntary 5066; migrations 803
-            wakeups 16326, local 3148, queued 4479; ipis 2733; messages 64000
-                42 switch: blocks: no room to write
-             16213 switch: blocks: nothing to read
-                 3 switch: blocks: pipe mutex
+            time 12804 us
+            switches 12097, voluntary 7468, involuntary 3604; migrations 831
+            wakeups 7476, local 1522, queued 1162; ipis 2569; messages 64000
+                48 switch: blocks: no room to write
+              7393 switch: blocks: nothing to read
                 11 switch: blocks: waits for a child
                 16 switch: exits
-              3799 switch: idle: task woken
-              5066 switch: wakeup: vruntime beyond granularity
-                92 placement: idle CPU in scan
+              1025 switch: idle: task woken
+              3604 switch: wakeup: vruntime beyond granularity
+                45 placement: idle CPU in scan
                  8 placement: prev idle
-                 9 placement: recent_used_cpu idle
-              7462 placement: target (no scan)
-              4168 placement: target (nothing idle)
-               960 placement: target (scan limit)
-              2751 placement: target idle
-                92 migration: idle CPU in scan
-                28 migration: newidle balance, MC
-                 9 migration: recent_used_cpu idle
-                 3 migration: target (no scan)
-               691 migration: target (nothing idle)
+                 1 placement: recent_used_cpu idle
+              2096 placement: target (no scan)
+              3521 placement: target (nothing idle)
+               866 placement: target (scan limit)
+               565 placement: target idle
+                45 migration: idle CPU in scan
+                22 migration: newidle balance, MC
+                 1 migration: recent_used_cpu idle
+                77 migration: target (no scan)
+               696 migration: target (nothing idle)
+                 1 migration: target (scan limit)
         "#]],
     );
 }
@@ -144,27 +144,26 @@ fn golden_hackbench_on_eevdf() {
         "v6.12",
         "hackbench -g 2 -f 4 --pipe --threads -l 2000",
         expect![[r#"
-            time 8805 us
-            switches 2811, voluntary 1590, involuntary 961; migrations 467
-            wakeups 1598, local 664, queued 288; ipis 479; messages 64000
-               121 switch: blocks: no room to write
-              1445 switch: blocks: nothing to read
+            time 8610 us
+            switches 1724, voluntary 975, involuntary 611; migrations 442
+            wakeups 979, local 548, queued 160; ipis 171; messages 64000
+               134 switch: blocks: no room to write
+               815 switch: blocks: nothing to read
                  1 switch: blocks: pipe mutex
-                 7 switch: blocks: waits for a child
+                 9 switch: blocks: waits for a child
                 16 switch: exits
-               260 switch: idle: task woken
-               961 switch: wakeup: wakee is picked
+               138 switch: idle: task woken
+               610 switch: wakeup: wakee is picked
+                 1 switch: woken before it slept
                 21 placement: idle CPU in scan
-                33 placement: prev idle
-                 1 placement: recent_used_cpu idle
-               292 placement: target (no scan)
-               802 placement: target (nothing idle)
-                71 placement: target idle
+                36 placement: prev idle
+                58 placement: target (no scan)
+               583 placement: target (nothing idle)
+                35 placement: target idle
                 21 migration: idle CPU in scan
-                14 migration: newidle balance, MC
-                 1 migration: recent_used_cpu idle
-                93 migration: target (no scan)
-               345 migration: target (nothing idle)
+                19 migration: newidle balance, MC
+                25 migration: target (no scan)
+               388 migration: target (nothing idle)
         "#]],
     );
 }

@@ -9,11 +9,13 @@
 //! passed.
 //! **Departures.** D1: no kick for capacity, packing or misfit. D2: updating another CPU's averages
 //! takes no lock. D3: no housekeeping mask. D4: newidle does not update averages of others.
+//! D5: a kick that is lost on a polling CPU costs it a softirq.
 //! **Example.** CPU 0 runs two tasks, 1 and 2 are tickless: at its tick 0 kicks 1, which
 //! balances for 2, then for itself.
 
 use super::{IdleType, Run, Tables, World, periodic};
 use crate::cx::Cx;
+use crate::release::NohzKick;
 use vruntime_base::{Cpu, Func, Resource};
 use vruntime_machine::Line;
 
@@ -158,7 +160,7 @@ pub(super) fn kick(t: &mut Tables, cx: &mut Cx, cpu: Cpu) -> Option<Cpu> {
 pub(super) fn begin(run: &mut Run, w: &mut World, cx: &mut Cx) -> bool {
     let flags = std::mem::take(&mut w.t.nohz.flags[run.cpu.ix()]);
     run.pulled = 0;
-    if !flags.any() || !cx.sh.idle_cpu(run.cpu) || cx.sh.rq(run.cpu).need_resched {
+    if !flags.any() || !cx.sh.idle_cpu(run.cpu) || must_leave(run, cx) {
         return false;
     }
     if flags.stats {
@@ -178,6 +180,13 @@ pub(super) fn begin(run: &mut Run, w: &mut World, cx: &mut Cx) -> bool {
     true
 }
 
+/// It is told to reschedule. Where a kick itself says so to a CPU that polls, later releases look
+/// whether there is anything to run.
+fn must_leave(run: &Run, cx: &Cx) -> bool {
+    let told = cx.sh.rq(run.cpu).need_resched;
+    told && !(cx.sh.release.nohz_kick == NohzKick::Call && cx.sh.idle_cpu(run.cpu))
+}
+
 /// Goes to the next domain of the next CPU whose turn it is. False: over.
 pub(super) fn next(run: &mut Run, w: &mut World, cx: &mut Cx) -> bool {
     loop {
@@ -192,7 +201,7 @@ pub(super) fn next(run: &mut Run, w: &mut World, cx: &mut Cx) -> bool {
         if !cx.sh.idle_cpu(c) {
             continue;
         }
-        if cx.sh.rq(run.cpu).need_resched {
+        if must_leave(run, cx) {
             abort(run, w);
             return false;
         }

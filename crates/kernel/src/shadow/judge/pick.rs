@@ -43,10 +43,11 @@ impl<'a> Picks<'a> {
         let mut queued: Vec<Seen> =
             s.queued.values().filter(|e| e.side.pid != r.p.pid).copied().collect();
         let stays = r.p.is_fair() && r.p.on_rq;
-        if stays {
+        let may_stay = !stays && r.p.sched_delayed;
+        if stays || may_stay {
             let seq = s.queued.get(&r.p.pid).map_or(u64::MAX, |e| e.seq);
             let vruntime = span(&r.p);
-            queued.push(Seen { side: r.p, vruntime, exact: true, seq, maybe: false });
+            queued.push(Seen { side: r.p, vruntime, exact: true, seq, maybe: may_stay });
         }
         let same: Vec<Seen> = queued.iter().filter(|e| e.side.tg == n.tg).copied().collect();
         if same.len() < queued.len() {

@@ -304,6 +304,7 @@ impl Rebuilder<'_> {
             }
             self.on.remove(&r.p.pid);
             let hides = self.cpus[c].hides(r.p.pid);
+            p.sched_delayed = hides;
             self.averages.leave(r.p.pid, hides, r.ts);
         } else if r.p.pid != 0 && stays {
             self.on.insert(r.p.pid, c);

@@ -236,7 +236,11 @@ mod tests {
             rows.extend(woken(900_000, 0, 1, 2));
             let rows = rebuilt_as(kernel, rows, &[]);
             let choice = rows.iter().rfind(|r| r.kind == RowKind::SelectRq).unwrap();
-            choice.wake_flags() & MAY_STAY != 0
+            let may_stay = choice.wake_flags() & MAY_STAY != 0;
+            // The pick of 2 may have been made beside it.
+            let away = rows.iter().rfind(|r| r.kind == RowKind::Switch).unwrap().p;
+            assert_eq!((away.on_rq, away.sched_delayed), (false, may_stay), "{kernel}");
+            may_stay
         };
         assert!(may_stay("v6.12") && !may_stay("v6.1"));
     }

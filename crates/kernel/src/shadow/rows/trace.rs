@@ -84,7 +84,7 @@ pub struct Side {
     pub sum_exec: u64,
     /// `se.on_rq`.
     pub on_rq: bool,
-    /// In delayed dequeue.
+    /// In delayed dequeue. Rebuilt, and no longer `on_rq`: it may be.
     pub sched_delayed: bool,
     /// Level below the root.
     pub depth: i64,

@@ -9,7 +9,7 @@ pub(crate) mod detach;
 pub(crate) mod early;
 mod gate;
 mod idle;
-mod nohz;
+pub(crate) mod nohz;
 mod push;
 
 use crate::balance::{Balancer, IdleType, LbStats, SdState};

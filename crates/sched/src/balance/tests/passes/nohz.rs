@@ -1,6 +1,7 @@
 //! Balancing on behalf of CPUs without a tick: who is kicked, when, and for what.
 
 use super::*;
+use crate::sample::v6_5;
 use crate::scheduler::TickWork;
 
 fn tick(lab: &mut Lab, cpu: u16) -> TickWork {
@@ -77,9 +78,23 @@ fn a_kicked_cpu_with_work_does_nothing() {
     lab.tasks(0, 3);
     stop_tick(&mut lab, 1);
     assert_eq!(tick(&mut lab, 0).kick_ilb, Some(Cpu(1)));
-    lab.sh.rqs[1].need_resched = true;
+    (lab.sh.rqs[1].need_resched, lab.sh.loads[1].nr_running) = (true, 1);
     assert_eq!(lab.balance(1, BalanceKind::Nohz), "done 0");
     assert_eq!(lab.lb(1, 0, IdleType::Idle).count, 0);
+}
+
+/// A CPU that polls in idle learns of the kick by being told to reschedule. That alone keeps it
+/// from balancing up to 6.12, and no longer then.
+#[test]
+pub(crate) fn a_kick_of_a_polling_cpu_is_lost_before_2025() {
+    for (release, passes_of_1) in [(v6_5(), 0), (v6_1(), 3)] {
+        let mut lab = Lab::new(&Release { ni_random: false, ..release.clone() }, 1, 4, 1, 0);
+        lab.tasks(0, 2);
+        (1..4).for_each(|c| stop_tick(&mut lab, c));
+        assert_eq!(tick(&mut lab, 0).kick_ilb, Some(Cpu(1)));
+        lab.sh.rqs[1].need_resched = true;
+        assert_eq!(passes(&mut lab), passes_of_1, "{}", release.name);
+    }
 }
 
 /// CPU 0 runs `tasks` tasks, all others have stopped their ticks, and the tick of 0 kicks 1.
@@ -160,9 +175,9 @@ fn blocked_load_keeps_averages_looked_after() {
 #[test]
 fn a_balancing_is_asked_for_once_a_jiffy() {
     let mut lab = alone(3);
-    lab.sh.rqs[1].need_resched = true;
+    lab.sh.loads[1].nr_running = 1;
     assert_eq!(passes(&mut lab), 0);
-    lab.sh.rqs[1].need_resched = false;
+    lab.sh.loads[1].nr_running = 0;
     assert_eq!(tick(&mut lab, 0).kick_ilb, Some(Cpu(1)), "averages");
     assert_eq!(passes(&mut lab), 0);
     lab.now += Ns::from_ms(4);
@@ -251,11 +266,11 @@ fn an_aborted_visit_is_made_up_for() {
     assert_eq!(tick(&mut lab, 0).kick_ilb, Some(Cpu(1)));
     let step = lab.at(1, |b, f, cx| b.begin(f, cx, Cpu(1), BalanceKind::Nohz));
     assert_eq!(step, BalanceStep::Lock(Cpu(0)));
-    lab.sh.rqs[1].need_resched = true;
+    (lab.sh.rqs[1].need_resched, lab.sh.loads[1].nr_running) = (true, 1);
     while lab.balancer.is_active(Cpu(1)) {
         lab.at(1, |b, f, cx| b.resume(f, cx, Cpu(1)));
     }
-    lab.sh.rqs[1].need_resched = false;
+    (lab.sh.rqs[1].need_resched, lab.sh.loads[1].nr_running) = (false, 0);
     // One task is left, which asks for nothing itself.
     lab.sh.loads[0].nr_running = 1;
     let tick_at = |lab: &mut Lab, jiffy: u64| {
