@@ -184,6 +184,8 @@ pub struct TimelineStats {
     pub context_switches: u64,
     /// Times that tasks were moved.
     pub migrations: u64,
+    /// As `perf stat` counts them: tasks that run after they were moved, however often.
+    pub cpu_migrations: u64,
     /// Events by kind, as tracefs names them.
     pub events: BTreeMap<&'static str, u64>,
     /// Tasks that ran, were woken or moved, without idle tasks, by run time.
@@ -199,6 +201,8 @@ pub struct TimelineStats {
 struct Memory {
     woken: Option<u64>,
     waking: Option<(u32, u32)>,
+    /// It was moved, and has not run since.
+    moved: bool,
 }
 
 /// Computes the figures.
@@ -219,6 +223,7 @@ struct Walk<'a> {
     cpus: BTreeMap<u32, CpuFigures>,
     /// By CPU: since when who runs.
     since: BTreeMap<u32, (u64, u32)>,
+    cpu_migrations: u64,
     parts: Parts,
 }
 
@@ -230,6 +235,7 @@ impl<'a> Walk<'a> {
             memory: vec![],
             cpus: BTreeMap::new(),
             since: BTreeMap::new(),
+            cpu_migrations: 0,
             parts: Parts::new(timeline, slices),
         };
         let mut seen = timeline.seen().iter().peekable();
@@ -299,7 +305,7 @@ impl<'a> Walk<'a> {
                 self.tasks[task as usize].nr_migrations += 1;
                 self.cpus.entry(e.a).or_default().nr_migrated_out += 1;
                 self.cpus.entry(e.b).or_default().nr_migrated_in += 1;
-                self.parts.add(t, Sum::Migrations, 1);
+                known.moved = true;
             }
             EventKind::Runtime => {}
         }
@@ -342,6 +348,10 @@ impl<'a> Walk<'a> {
         self.memory[task as usize].woken = None;
         let memory = &mut self.memory[next as usize];
         memory.waking = None;
+        if std::mem::take(&mut memory.moved) {
+            self.cpu_migrations += 1;
+            self.parts.add(t, Sum::Migrations, 1);
+        }
         if let Some(woken) = memory.woken.take().filter(|_| !goes_idle) {
             self.tasks[next as usize].delays.add(t - woken, t);
             on.delays.add(t - woken, t);
@@ -358,7 +368,8 @@ impl<'a> Walk<'a> {
         for e in self.timeline.iter() {
             *counts.entry(name(e.kind)).or_default() += 1;
         }
-        finish(self.timeline, self.tasks, self.cpus, counts)
+        let cpu_migrations = self.cpu_migrations;
+        TimelineStats { cpu_migrations, ..finish(self.timeline, self.tasks, self.cpus, counts) }
     }
 }
 
@@ -407,6 +418,7 @@ fn finish(
         task_clock_ns,
         context_switches,
         migrations,
+        cpu_migrations: 0,
         sched_delay: Delay::of(delays),
     }
 }

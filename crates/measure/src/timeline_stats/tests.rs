@@ -125,7 +125,21 @@ fn a_task_may_leave_its_cpu_between_waking_and_wakeup() {
 #[test]
 fn who_is_only_moved_counts() {
     let stats = timeline_stats(&timeline(&[(0, 0, Migrate, 3, 0, 1)]));
-    assert_eq!((stats.migrations, stats.tasks.len()), (1, 1));
+    assert_eq!((stats.migrations, stats.cpu_migrations, stats.tasks.len()), (1, 0, 1));
+}
+
+/// A counts when it runs on CPU 2, once for two moves; B, which never moved, does not.
+#[test]
+fn perf_counts_who_runs_after_a_move() {
+    let t = timeline(&[
+        (0, 0, Migrate, 1, 0, 1),
+        (1, 0, Migrate, 1, 1, 2),
+        (2, 2, Switch, 0, 1, 1),
+        (3, 2, Switch, 1, 2, 0),
+        (4, 2, Switch, 2, 1, 0),
+    ]);
+    let stats = timeline_stats(&t);
+    assert_eq!((stats.migrations, stats.cpu_migrations), (2, 1));
 }
 
 /// B waits from its waking at 1 until 4; C was moved to CPU 1 and waits from then, 3, until 5.

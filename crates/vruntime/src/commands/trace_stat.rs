@@ -140,8 +140,8 @@ fn stat_text(
         ("context-switches", stats.context_switches.to_string(), {
             format!("{:.3} K/sec", stats.context_switches as f64 / span * 1e6)
         }),
-        ("cpu-migrations", stats.migrations.to_string(), {
-            format!("{:.3} K/sec", stats.migrations as f64 / span * 1e6)
+        ("cpu-migrations", stats.cpu_migrations.to_string(), {
+            format!("{:.3} K/sec", stats.cpu_migrations as f64 / span * 1e6)
         }),
     ] {
         let _ = writeln!(out, "{name:<20} {value:>16}  # {rest}");
