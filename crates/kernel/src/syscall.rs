@@ -7,6 +7,7 @@
 //! kernel/futex, kernel/time/hrtimer.c `do_nanosleep`, fs/exec.c.
 //! *Equations.* None.
 //! *Departures.* D1: `wait4` and `pthread_join` wait for any child. D2: no signals, no time-outs.
+//! D3: `cond_resched` does nothing, also under preempt=none: no system call here is long enough.
 //! *Example.* A sender writes 640 messages into a pipe: 640 operations of write-exit-user-entry,
 //! then it sleeps.
 

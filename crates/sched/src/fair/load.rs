@@ -10,7 +10,8 @@
 //! **Equations.** New task: util = min(cap, cfs.util · w / (cfs.load + 1)), cap = (1024 −
 //! cfs.util)/2. Hierarchical load: h(child) = h(parent) · se.load / (parent.load + 1).
 //! **Departures.** D1: utilisation changes do not drive a frequency governor. D2: irq, RT and
-//! thermal pressure have no averages.
+//! thermal pressure have no averages. D3: the line and the lock of `removed` are free: who migrates
+//! a sleeper writes one line of the CPU it leaves, which reads that back at its next update.
 //! **Example.** A task that sleeps on CPU 0 is woken on CPU 1: its averages go to `removed` of CPU
 //! 0 and are subtracted there at the next update; CPU 1 adds them at the enqueue, from 6.0 on less
 //! what has decayed while CPU 0 was idle.
