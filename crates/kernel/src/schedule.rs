@@ -16,6 +16,7 @@ use crate::program::ChannelId;
 use crate::rq_lock::Under;
 use crate::sim::Sim;
 use crate::task::Step;
+use crate::variation::Knockout;
 use vruntime_base::{Cause, CauseKind, Cpu, Event, EventKind, Func, Ns, Resource, Stream, TaskId};
 
 use vruntime_sched::scheduler::{BalanceKind, BalanceStep, DequeueFlags, Pick};
@@ -50,10 +51,12 @@ impl Sim {
         let state = self.sh.tasks[prev.ix()].state;
         if prev.ix() >= self.cpus.len() && state != TaskState::Running {
             let special = state == TaskState::Dead;
+            let before = self.sh.loads[c.ix()].nr_running;
             let (gone, cost) = self.hook(c, at, |s, cx| {
                 s.dequeue_task(cx, c, prev, DequeueFlags { sleep: true, special })
             });
             at += cost;
+            self.counts_at(c, at, before);
             if gone {
                 self.sh.tasks[prev.ix()].on_rq = false;
             }
@@ -73,8 +76,13 @@ impl Sim {
     }
 
     fn pick(&mut self, c: Cpu, at: Ns, may_balance: bool) {
+        let before = self.sh.loads[c.ix()].nr_running;
         let (pick, cost) = self.hook(c, at, |s, cx| s.pick_next_task(cx, c));
         let at = at + cost;
+        if self.sh.loads[c.ix()].nr_running != before {
+            // Delayed dequeues came to their end.
+            self.counts_at(c, at, before);
+        }
         if !self.sh.tasks[self.curr(c).ix()].policy.is_fair() {
             // An RT task that leaves may have made room for another CPU's.
             self.take_moved(c, at);
@@ -115,6 +123,8 @@ impl Sim {
     /// `context_switch` to `next`, and what `next` does first.
     fn switch_to(&mut self, c: Cpu, next: TaskId, mut at: Ns) {
         let nr_cpus = self.cpus.len();
+        // `rq->curr` changes before the switch itself.
+        let chosen = at;
         let prev = self.curr(c);
         let cause = self.cpus[c.ix()].switch_cause.take();
         self.sh.rqs[c.ix()].need_resched = false;
@@ -142,7 +152,11 @@ impl Sim {
                     k.runnable_since = at;
                 }
             }
-            self.sh.rqs[c.ix()].curr = next;
+            let rq = &mut self.sh.rqs[c.ix()];
+            rq.curr = next;
+            if !self.without.has(Knockout::StaleRq) {
+                rq.unfinished.curr_until = chosen;
+            }
             if prev_idle != next_idle {
                 self.set_busy(c, !next_idle);
             }

@@ -129,7 +129,8 @@ impl Sim {
                 EventKind::Switch => self.prio(TaskId(e.a)),
                 _ => e.next_prio,
             };
-            self.stats.event(Event { flags, prio: self.prio(e.task), next_prio, ..e });
+            let e = Event { flags, prio: self.prio(e.task), next_prio, ..e };
+            self.stats.event(self.now, e);
         }
     }
 

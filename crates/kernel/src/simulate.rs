@@ -205,6 +205,7 @@ impl Sim {
         let nr_cpus = self.cpus.len();
         let nr_tasks = self.tasks.len() - 2 * nr_cpus;
         if spec.timeline > 0 {
+            self.stats.events_until(Ns::NEVER);
             let rows = self.task_rows(spec.workload.comm());
             self.stats.timeline.name_tasks(rows);
         }

@@ -42,6 +42,8 @@ pub(crate) struct Stats {
     pub next_mm: u32,
     pub timeline: Timeline,
     pub timeline_max: usize,
+    /// Events ahead of the clock, the latest first.
+    ahead: Vec<Event>,
     pub window: Option<Snapshot>,
 }
 
@@ -92,6 +94,7 @@ impl Stats {
             next_mm: 0,
             timeline: Timeline::default(),
             timeline_max,
+            ahead: Vec::new(),
             window: None,
         }
     }
@@ -153,15 +156,39 @@ impl Stats {
     /// True if a timeline was asked for and is not full.
     #[inline]
     pub(crate) fn keeps_events(&self) -> bool {
-        self.timeline.len() < self.timeline_max
+        self.timeline.len() + self.ahead.len() < self.timeline_max
     }
 
-    /// Keeps an event.
-    pub(crate) fn event(&mut self, mut e: Event) {
-        // Costs inside one event put it a little ahead of the clock; keep the order.
-        if let Some(last) = self.timeline.last_time() {
-            e.time = e.time.max(last);
+    /// Keeps an event. What an operation costs puts it ahead of `now`, and others may come first.
+    pub(crate) fn event(&mut self, now: Ns, e: Event) {
+        self.events_until(now);
+        let later = self.ahead.partition_point(|x| x.time > e.time);
+        self.ahead.insert(later, e);
+    }
+
+    /// No event is to come of before `now`: takes those up to then over into the timeline.
+    pub(crate) fn events_until(&mut self, now: Ns) {
+        while let Some(e) = self.ahead.pop_if(|e| e.time <= now) {
+            self.timeline.push(e);
         }
-        self.timeline.push(e);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use vruntime_base::EventKind;
+
+    #[test]
+    fn events_ahead_of_the_clock_wait_for_their_turn() {
+        let mut s = Stats::new(1, &Builder::default(), 4);
+        for (now, time, task) in [(10, 40, 1), (20, 30, 2), (20, 20, 3), (30, 30, 4), (30, 31, 5)] {
+            if s.keeps_events() {
+                s.event(Ns(now), Event::new(Ns(time), Cpu(0), EventKind::Waking, TaskId(task)));
+            }
+        }
+        s.events_until(Ns::NEVER);
+        let order: Vec<_> = s.timeline.iter().map(|e| (e.time.0, e.task.0)).collect();
+        assert_eq!(order, [(20, 3), (30, 2), (30, 4), (40, 1)]);
     }
 }

@@ -54,6 +54,7 @@ knockouts! {
     Scan "scan" "looking for an idle CPU: examining CPUs, the first line of queues",
     Smt "smt" "the slow-down by a busy sibling",
     TtwuPending "ttwu_pending" "seeing that a CPU has wakees on its list (ttwu_pending=nowhere)",
+    StaleRq "stale_rq" "seeing what a run queue was while it is being changed (nr_running, curr)",
     ScanLimit "scan_limit" "the limit of idle scans by utilisation (sis_util=off)",
 }
 
@@ -168,6 +169,7 @@ fn leave_out(m: &mut Machine, k: Knockout) {
         | Knockout::FileCount
         | Knockout::TaskLine
         | Knockout::TtwuPending
+        | Knockout::StaleRq
         | Knockout::ScanLimit => {}
     }
 }

@@ -4,10 +4,14 @@
 //! the remote lock), and the enqueue under the lock. A task that is still queued, or still on its
 //! CPU, takes its own paths.
 //! *Source.* Linux 6.1.192 and 6.12.117, kernel/sched/core.c `try_to_wake_up`, `ttwu_queue`.
-//! *Equations.* Wake list or remote lock: see `vruntime_sched::ttwu_queue`.
+//! *Equations.* Wake list or remote lock: see `vruntime_sched::ttwu_queue`. What is changed under a
+//! run queue's lock is changed in one event, but seen without the lock when it is done
+//! (`vruntime_sched::task::Unfinished`): by the choice of a CPU, and by the test for the wake list.
 //! *Departures.* D1: a wakee on its way off a CPU whose wake list may not be used is spun for in
 //! one step once that CPU has chosen its next task; until then the waker looks every 200 ns.
-//! D2: `pi_lock` is part of the wakee's lines.
+//! D2: `pi_lock` is part of the wakee's lines. D3: `p->on_rq` is zero from the beginning of a
+//! dequeue on, as up to 6.10; later kernels clear it at the end, and a waker that comes in between
+//! waits for the lock.
 //! *Example.* A write to a pipe whose reader sleeps on an idle CPU of the same LLC: choose
 //! (reader's CPU), wake list, the idle CPU leaves its loop, enqueues, switches.
 
@@ -101,19 +105,22 @@ impl Sim {
         let t = &mut self.sh.tasks[wake.p.ix()];
         wake.target = t.cpu;
         t.state = TaskState::Waking;
-        self.wake_off_cpu(c, at);
+        self.wake_off_cpu(c, at, true);
     }
 
     /// The spinning waker looks again.
     pub(crate) fn wake_look(&mut self, c: Cpu) {
-        self.wake_off_cpu(c, self.now);
+        self.wake_off_cpu(c, self.now, false);
     }
 
     /// Hands the wakee over to the CPU that it has not left yet, or waits until it has and chooses.
-    fn wake_off_cpu(&mut self, c: Cpu, mut at: Ns) {
+    /// Who spins for it has found that the wake list may not be used.
+    fn wake_off_cpu(&mut self, c: Cpu, mut at: Ns, first_look: bool) {
         let WakeOp { p, target: prev, sync, .. } = self.cpus[c.ix()].wake;
         let on_cpu_until = self.sh.tasks[p.ix()].on_cpu_until;
-        let handover = self.sh.release.ttwu_on_cpu_handover && self.wants_wake_list(c, prev, true);
+        let handover = first_look
+            && self.sh.release.ttwu_on_cpu_handover
+            && self.wants_wake_list(c, prev, true, at);
         if on_cpu_until >= Ns::NEVER && !handover {
             // Its CPU is still looking for something else to run: spin until it has switched.
             at += self.waited(c, Func::TryToWakeUp, Resource::TaskLine, ON_CPU_LOOK);
@@ -172,7 +179,7 @@ impl Sim {
             t.cpu = target;
             t.wake_cpu = target;
         }
-        if !new && self.wants_wake_list(c, target, false) {
+        if !new && self.wants_wake_list(c, target, false, at) {
             self.queue_on_list(c, at);
             return;
         }
@@ -181,10 +188,10 @@ impl Sim {
 
     /// See [`vruntime_sched::ttwu_queue`].
     #[inline]
-    fn wants_wake_list(&self, c: Cpu, target: Cpu, on_cpu: bool) -> bool {
-        let Shared { release, domains, tasks, loads, .. } = &self.sh;
+    fn wants_wake_list(&self, c: Cpu, target: Cpu, on_cpu: bool, at: Ns) -> bool {
+        let Shared { release, domains, tasks, .. } = &self.sh;
         let stopper = tasks[self.cpus[c.ix()].wake.p.ix()].policy == Policy::Stop;
-        let nr_running = loads[target.ix()].nr_running;
+        let nr_running = self.sh.seen_nr_running(target, at);
         ttwu_queue_cond(release, domains, c, target, stopper, nr_running, on_cpu)
     }
 
@@ -248,6 +255,7 @@ impl Sim {
             EnqueueFlags { wakeup: !new, migrated, initial: new, ..EnqueueFlags::default() };
         let wake = WakeFlags { sync, fork: new, ..WakeFlags::default() };
         self.sh.tasks[p.ix()].state = TaskState::Running;
+        let before = self.sh.loads[target.ix()].nr_running;
         let ((), cost) = self.hook(c, at, |s, cx| {
             s.enqueue_task(cx, target, p, flags);
             cx.sh.tasks[p.ix()].on_rq = true;
@@ -256,6 +264,7 @@ impl Sim {
         if !self.sh.tasks[p.ix()].policy.is_fair() {
             self.take_moved(c, at);
         }
+        self.counts_at(target, at + cost, before);
         let k = &mut self.tasks[p.ix()];
         k.runnable_since = at + cost;
         k.waits_for = crate::task::WaitsFor::Nothing;
@@ -264,9 +273,21 @@ impl Sim {
         }
         self.trace(Event {
             a: u32::from(target.0),
-            ..Event::new(at, c, if new { EventKind::WakeupNew } else { EventKind::Wakeup }, p)
+            ..Event::new(
+                at + cost,
+                c,
+                if new { EventKind::WakeupNew } else { EventKind::Wakeup },
+                p,
+            )
         });
         at + cost
+    }
+
+    /// Tasks come to `rq` or go: they are counted at `done`, where there were `before`.
+    pub(crate) fn counts_at(&mut self, rq: Cpu, done: Ns, before: u32) {
+        if !self.without.has(Knockout::StaleRq) {
+            self.sh.rqs[rq.ix()].counts_at(done, before);
+        }
     }
 
     /// `ttwu_runnable`: the wakee is still queued; if it is still so under the lock, it only
@@ -304,8 +325,8 @@ impl Sim {
                 s.wakeup_preempt(cx, target, p, WakeFlags { sync, ..WakeFlags::default() });
             }
         });
-        self.trace(Event { a: u32::from(target.0), ..Event::new(at, c, EventKind::Wakeup, p) });
         at += cost;
+        self.trace(Event { a: u32::from(target.0), ..Event::new(at, c, EventKind::Wakeup, p) });
         if running {
             self.tasks[p.ix()].woken_at = Ns::ZERO;
         } else {
@@ -345,7 +366,10 @@ impl Sim {
         list.clear();
         // Keeps the capacity; nothing can have been pushed while this event was handled.
         self.cpus[c.ix()].wake_list = list;
-        self.sh.rqs[c.ix()].ttwu_pending = false;
+        let rq = &mut self.sh.rqs[c.ix()];
+        if std::mem::take(&mut rq.ttwu_pending) && !self.without.has(Knockout::StaleRq) {
+            rq.unfinished.pending_until = at;
+        }
         let at = self.unlock_rq(c, c, at);
         self.flush_done(c, at);
     }
@@ -360,5 +384,44 @@ impl Sim {
         } else {
             self.plan(c, at, Frame::Schedule);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sample::sim;
+
+    /// CPU 0 enqueues a task on CPU 1, which then runs it until it sleeps. Whoever looks without
+    /// the lock sees each change when it is complete.
+    #[test]
+    fn a_look_without_the_lock_sees_what_is_complete() {
+        let mut s = sim("v6.5");
+        let (by, on) = (Cpu(0), Cpu(1));
+        let p = TaskId::from_ix(s.sh.tasks.len() - 1);
+        let before = |t: Ns| Ns(t.0 - 1);
+        s.sh.tasks[p.ix()].cpu = on;
+        s.cpus[by.ix()].wake.p = p;
+        let done = s.activate(by, on, p, false, true, false, s.now);
+        assert!(done > s.now && s.sh.loads[on.ix()].nr_running == 1);
+        let idle = |s: &Sim, t| s.sh.seen_idle_cpu(on, t);
+        assert_eq!([before(done), done].map(|t| idle(&s, t)), [true, false]);
+
+        s.now = done;
+        s.schedule_with_lock(on, done);
+        assert_eq!(s.curr(on), p);
+        s.now = s.cpus[on.ix()].op_end;
+        s.sh.tasks[p.ix()].state = TaskState::Interruptible;
+        s.schedule_with_lock(on, s.now);
+        let gone = s.sh.rqs[on.ix()].unfinished.nr_until;
+        assert!(gone > s.now && s.sh.loads[on.ix()].nr_running == 0);
+        let listed = |s: &Sim, t| s.wants_wake_list(by, on, true, t);
+        assert_eq!([before(gone), gone].map(|t| listed(&s, t)), [false, true]);
+        while s.curr(on) == p {
+            s.now = s.cpus[on.ix()].op_end;
+            s.act(on);
+        }
+        let chosen = s.sh.rqs[on.ix()].unfinished.curr_until;
+        assert_eq!([before(chosen), chosen].map(|t| idle(&s, t)), [false, true]);
     }
 }

@@ -84,6 +84,15 @@ impl Line {
     }
 }
 
+impl Line {
+    /// Whoever touches it more than once in one event works for some 100 ns in between, so a CPU
+    /// that waits for the line gets it in between, too.
+    #[inline(always)]
+    pub const fn touched_at_intervals(self) -> bool {
+        matches!(self, Line::TgLoadAvg(_))
+    }
+}
+
 impl fmt::Display for Line {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let name = self.kind().name();

@@ -368,8 +368,41 @@ impl<'a> Walk<'a> {
         for e in self.timeline.iter() {
             *counts.entry(name(e.kind)).or_default() += 1;
         }
-        let cpu_migrations = self.cpu_migrations;
-        TimelineStats { cpu_migrations, ..finish(self.timeline, self.tasks, self.cpus, counts) }
+        let mut delays = Delays::default();
+        for (i, task) in self.tasks.iter_mut().enumerate() {
+            let row = self.timeline.tasks().get(i);
+            delays.ns.extend_from_slice(&task.delays.ns);
+            delays.longest = delays.longest.max(task.delays.longest);
+            task.comm = row.map_or_else(|| format!("task {i}"), |r| r.comm.clone());
+            task.pid = row.map_or(i as u32 + 1, |r| r.pid);
+            task.sched_delay = Delay::of(std::mem::take(&mut task.delays));
+            task.runs = task.runs.done();
+        }
+        let mut tasks = self.tasks;
+        tasks.retain(|t| {
+            let counts = [t.nr_voluntary, t.nr_involuntary, t.nr_wakeups, t.nr_migrations];
+            t.pid != 0 && (t.run_time_ns > 0 || counts.iter().any(|&n| n > 0))
+        });
+        tasks.sort_by_key(|t| (std::cmp::Reverse(t.run_time_ns), t.pid));
+        let sum = |of: fn(&TaskFigures) -> u64| tasks.iter().map(of).fold(0, u64::saturating_add);
+        let task_clock_ns = sum(|t| t.run_time_ns);
+        let migrations = sum(|t| t.nr_migrations);
+        let context_switches = self.cpus.values().map(|c| c.nr_switches).sum();
+        let cpu = |(cpu, mut c): (u32, CpuFigures)| {
+            let sched_delay = Delay::of(std::mem::take(&mut c.delays));
+            CpuFigures { cpu, sched_delay, ..c }
+        };
+        TimelineStats {
+            span_ns: self.timeline.span().0,
+            events: counts,
+            cpus: self.cpus.into_iter().map(cpu).collect(),
+            tasks,
+            task_clock_ns,
+            context_switches,
+            migrations,
+            cpu_migrations: self.cpu_migrations,
+            sched_delay: Delay::of(delays),
+        }
     }
 }
 
@@ -377,49 +410,6 @@ fn label(timeline: &Timeline, task: u32) -> String {
     match timeline.tasks().get(task as usize) {
         Some(r) => format!("{}:{}", r.comm, r.pid),
         None => format!("task:{task}"),
-    }
-}
-
-fn finish(
-    timeline: &Timeline,
-    mut tasks: Vec<TaskFigures>,
-    cpus: BTreeMap<u32, CpuFigures>,
-    events: BTreeMap<&'static str, u64>,
-) -> TimelineStats {
-    let mut delays = Delays::default();
-    for (i, task) in tasks.iter_mut().enumerate() {
-        let row = timeline.tasks().get(i);
-        delays.ns.extend_from_slice(&task.delays.ns);
-        delays.longest = delays.longest.max(task.delays.longest);
-        task.comm = row.map_or_else(|| format!("task {i}"), |r| r.comm.clone());
-        task.pid = row.map_or(i as u32 + 1, |r| r.pid);
-        task.sched_delay = Delay::of(std::mem::take(&mut task.delays));
-        task.runs = task.runs.done();
-    }
-    tasks.retain(|t| {
-        let counts = [t.nr_voluntary, t.nr_involuntary, t.nr_wakeups, t.nr_migrations];
-        t.pid != 0 && (t.run_time_ns > 0 || counts.iter().any(|&n| n > 0))
-    });
-    tasks.sort_by_key(|t| (std::cmp::Reverse(t.run_time_ns), t.pid));
-    let sum = |of: fn(&TaskFigures) -> u64| tasks.iter().map(of).fold(0, u64::saturating_add);
-    let task_clock_ns = sum(|t| t.run_time_ns);
-    let migrations = sum(|t| t.nr_migrations);
-    let context_switches = cpus.values().map(|c| c.nr_switches).sum();
-    let cpu = |(cpu, mut c): (u32, CpuFigures)| {
-        let sched_delay = Delay::of(std::mem::take(&mut c.delays));
-        CpuFigures { cpu, sched_delay, ..c }
-    };
-    let cpus = cpus.into_iter().map(cpu).collect();
-    TimelineStats {
-        span_ns: timeline.span().0,
-        events,
-        tasks,
-        cpus,
-        task_clock_ns,
-        context_switches,
-        migrations,
-        cpu_migrations: 0,
-        sched_delay: Delay::of(delays),
     }
 }
 

@@ -2,7 +2,7 @@
 
 use crate::domains::Domains;
 use crate::release::Release;
-use crate::task::{Affinities, Rq, RqLoad, Task};
+use crate::task::{Affinities, Rq, RqLoad, Task, Unfinished};
 use vruntime_base::{Cause, Cpu, CpuMask, Func, Ledger, Noise, Ns, Resource, TaskId};
 use vruntime_machine::{Line, Machine};
 
@@ -62,6 +62,26 @@ impl Shared {
     pub fn idle_cpu(&self, c: Cpu) -> bool {
         let rq = &self.rqs[c.ix()];
         rq.curr.0 == u32::from(c.0) && self.loads[c.ix()].nr_running == 0 && !rq.ttwu_pending
+    }
+    /// `rq->nr_running` as it is found at `now` without the lock.
+    #[inline(always)]
+    pub fn seen_nr_running(&self, c: Cpu, now: Ns) -> u32 {
+        let Unfinished { nr_running, nr_until, .. } = self.rqs[c.ix()].unfinished;
+        if now < nr_until { nr_running } else { self.loads[c.ix()].nr_running }
+    }
+    /// `rq->ttwu_pending` as it is found at `now`.
+    #[inline(always)]
+    pub fn seen_pending(&self, c: Cpu, now: Ns) -> bool {
+        let rq = &self.rqs[c.ix()];
+        rq.ttwu_pending || now < rq.unfinished.pending_until
+    }
+    /// `idle_cpu()` as it is found at `now` without the lock.
+    #[inline(always)]
+    pub fn seen_idle_cpu(&self, c: Cpu, now: Ns) -> bool {
+        self.curr_is_idle(c)
+            && now >= self.rqs[c.ix()].unfinished.curr_until
+            && self.seen_nr_running(c, now) == 0
+            && !self.seen_pending(c, now)
     }
     /// `sched_idle_cpu()`: has tasks, and all of them are SCHED_IDLE.
     #[inline(always)]

@@ -70,7 +70,7 @@ impl Scheduler for Rr {
         cx.charge(Func::SelectTaskRq, cx.machine.costs.select_base);
         let allowed = *cx.sh.allowed(p);
         let near = self.llc[prev.ix()].and(&allowed);
-        let idle = near.iter_wrap(prev.ix()).find(|&c| cx.sh.idle_cpu(c));
+        let idle = near.iter_wrap(prev.ix()).find(|&c| cx.sh.seen_idle_cpu(c, cx.now));
         match idle {
             Some(cpu) if cpu != prev => Placement { cpu, rule: &IDLE },
             _ if allowed.has(prev) => Placement { cpu: prev, rule: &PREV },

@@ -171,6 +171,23 @@ pub struct Rq {
     pub cfs_tasks_head: TaskId,
     /// See `cfs_tasks_head`.
     pub cfs_tasks_tail: TaskId,
+    /// What is being changed under its lock.
+    pub unfinished: Unfinished,
+}
+
+/// A run queue that is being changed under its lock: until the change is made, whoever looks
+/// without the lock finds what was before. (`nr_running` is counted at the end of
+/// `enqueue_task_fair` and `dequeue_task_fair`, after all that they wait for.)
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Unfinished {
+    /// `nr_running` before the change.
+    pub nr_running: u32,
+    /// Until when that is found.
+    pub nr_until: Ns,
+    /// Until when `rq->curr` is found to be a task: the switch to idle.
+    pub curr_until: Ns,
+    /// Until when `ttwu_pending` is found set.
+    pub pending_until: Ns,
 }
 
 impl Rq {
@@ -192,11 +209,17 @@ impl Rq {
             next_balance: 0,
             cfs_tasks_head: TaskId::NONE,
             cfs_tasks_tail: TaskId::NONE,
+            unfinished: Unfinished::default(),
         }
     }
 }
 
 impl Rq {
+    /// A task comes or goes: it is counted at `done`, where there were `before`.
+    #[inline(always)]
+    pub fn counts_at(&mut self, done: Ns, before: u32) {
+        (self.unfinished.nr_until, self.unfinished.nr_running) = (done, before);
+    }
     /// A task was woken on this CPU at `now`: takes the idle period that began at `idle_stamp` into
     /// the average (`avg_idle += (period - avg_idle) / 8`, at most twice
     /// `max_idle_balance_cost`).

@@ -47,7 +47,7 @@ impl TwoChoices {
 /// Tasks on `c`'s queue, one that is on its way included.
 fn length(cx: &mut Cx, c: Cpu) -> u32 {
     cx.read(Line::Rq(c), Func::SelectTaskRq, Resource::RqLine);
-    cx.sh.loads[c.ix()].nr_running + u32::from(cx.sh.rq(c).ttwu_pending)
+    cx.sh.seen_nr_running(c, cx.now) + u32::from(cx.sh.seen_pending(c, cx.now))
 }
 
 impl Scheduler for TwoChoices {

@@ -111,28 +111,29 @@ fn golden_hackbench_on_cfs() {
         "v6.1",
         "hackbench -g 2 -f 4 --pipe --threads -l 2000",
         expect![[r#"
-            time 12804 us
-            switches 12097, voluntary 7468, involuntary 3604; migrations 831
-            wakeups 7476, local 1522, queued 1162; ipis 2569; messages 64000
-                48 switch: blocks: no room to write
-              7393 switch: blocks: nothing to read
-                11 switch: blocks: waits for a child
+            time 13352 us
+            switches 15933, voluntary 10480, involuntary 3576; migrations 840
+            wakeups 10493, local 1779, queued 1946; ipis 2356; messages 64000
+                39 switch: blocks: no room to write
+             10413 switch: blocks: nothing to read
+                 2 switch: blocks: pipe mutex
+                10 switch: blocks: waits for a child
                 16 switch: exits
-              1025 switch: idle: task woken
-              3604 switch: wakeup: vruntime beyond granularity
-                45 placement: idle CPU in scan
-                 8 placement: prev idle
-                 1 placement: recent_used_cpu idle
-              2096 placement: target (no scan)
-              3521 placement: target (nothing idle)
-               866 placement: target (scan limit)
-               565 placement: target idle
-                45 migration: idle CPU in scan
-                22 migration: newidle balance, MC
-                 1 migration: recent_used_cpu idle
-                77 migration: target (no scan)
-               696 migration: target (nothing idle)
-                 1 migration: target (scan limit)
+              1877 switch: idle: task woken
+              3576 switch: wakeup: vruntime beyond granularity
+                42 placement: idle CPU in scan
+                 6 placement: prev idle
+                 2 placement: recent_used_cpu idle
+              3899 placement: target (no scan)
+              3724 placement: target (nothing idle)
+               989 placement: target (scan limit)
+              1349 placement: target idle
+                42 migration: idle CPU in scan
+                23 migration: newidle balance, MC
+                 2 migration: recent_used_cpu idle
+                 1 migration: target (no scan)
+               787 migration: target (nothing idle)
+                 2 migration: target (scan limit)
         "#]],
     );
 }
@@ -144,26 +145,27 @@ fn golden_hackbench_on_eevdf() {
         "v6.12",
         "hackbench -g 2 -f 4 --pipe --threads -l 2000",
         expect![[r#"
-            time 8610 us
-            switches 1724, voluntary 975, involuntary 611; migrations 442
-            wakeups 979, local 548, queued 160; ipis 171; messages 64000
-               134 switch: blocks: no room to write
-               815 switch: blocks: nothing to read
+            time 11077 us
+            switches 5524, voluntary 2859, involuntary 1239; migrations 383
+            wakeups 2862, local 1091, queued 1452; ipis 283; messages 64000
+               183 switch: blocks: no room to write
+              2650 switch: blocks: nothing to read
                  1 switch: blocks: pipe mutex
                  9 switch: blocks: waits for a child
                 16 switch: exits
-               138 switch: idle: task woken
-               610 switch: wakeup: wakee is picked
-                 1 switch: woken before it slept
-                21 placement: idle CPU in scan
-                36 placement: prev idle
-                58 placement: target (no scan)
-               583 placement: target (nothing idle)
-                35 placement: target idle
-                21 migration: idle CPU in scan
-                19 migration: newidle balance, MC
-                25 migration: target (no scan)
-               388 migration: target (nothing idle)
+              1426 switch: idle: task woken
+              1239 switch: wakeup: wakee is picked
+                22 placement: idle CPU in scan
+               163 placement: prev idle
+                 4 placement: recent_used_cpu idle
+               389 placement: target (no scan)
+               697 placement: target (nothing idle)
+              1143 placement: target idle
+                22 migration: idle CPU in scan
+                20 migration: newidle balance, MC
+                 4 migration: recent_used_cpu idle
+                 7 migration: target (no scan)
+               342 migration: target (nothing idle)
         "#]],
     );
 }

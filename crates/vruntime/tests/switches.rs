@@ -236,8 +236,8 @@ fn the_wake_list_is_served_in_order() {
             cpu 0 .................................................................B......
             cpu 1 .................................................................AC.....
                1.1 ms  cpu 0: . -> B: idle: task woken
-               1.1 ms  cpu 0: B -> .: blocks: timer
                1.1 ms  cpu 1: . -> A: idle: task woken
+               1.1 ms  cpu 0: B -> .: blocks: timer
                1.1 ms  cpu 1: A -> C: blocks: futex
                1.1 ms  cpu 1: C -> .: blocks: futex
               65.1 ms  cpu 0: . -> B: idle: task woken

@@ -106,6 +106,61 @@ fn an_invalidation_reaches_the_farthest_copy() {
 }
 
 #[test]
+fn who_waited_for_a_line_waits_for_it_again_within_one_event() {
+    let mut t = Check::new();
+    t.write(TG, 1, 1_000);
+    assert_eq!(t.write(TG, 0, 1_000), (60, 60));
+    assert_eq!(t.read(TG, 0, 1_000), (60, 60), "others came while it waited");
+    assert_eq!(t.write(TG, 2, 1_000), (100, 120 + (60 + 8) / 2));
+    assert_eq!(t.read(TG, 2, 2_000), (0, 0), "a later event: it has the line");
+    t.write(TG, 0, 3_000);
+    assert_eq!(t.read(TG, 0, 3_000), (0, 0), "it did not wait, so nobody waits behind it");
+    let rq = Line::Rq(Cpu(5));
+    t.write(rq, 4, 4_000);
+    t.write(rq, 1, 4_000);
+    assert_eq!(t.read(rq, 1, 4_000), (0, 0), "the words of a run queue are read at once");
+}
+
+/// What a loop of N CPUs does with `tg->load_avg`: work, write it, work a little, read it. In one
+/// event, as a hook does, or in two, as it comes about.
+fn updates_a_ms(cpus: u16, work: u64, in_one_event: bool) -> u64 {
+    const UPDATES: u64 = 20_000;
+    const BETWEEN: u64 = 100;
+    let mut t = Check::new();
+    let noise = Noise::new(7);
+    let pause = |cpu: u16, n| noise.below(Stream::Test, u64::from(cpu), n, 2 * work);
+    let mut next: BTreeSet<(u64, u16, bool)> = (0..cpus).map(|c| (pause(c, 0), c, true)).collect();
+    let mut done = 0;
+    let cost = |(own, wait): (u64, u64)| own + wait;
+    while let Some((now, cpu, write)) = next.pop_first() {
+        let mut at = now;
+        if write {
+            at += cost(t.write(TG, cpu, now)) + BETWEEN;
+        }
+        if write && !in_one_event {
+            next.insert((at, cpu, false));
+            continue;
+        }
+        at += cost(t.read(TG, cpu, now));
+        done += 1;
+        if done == UPDATES {
+            return UPDATES * 1_000_000 / now;
+        }
+        next.insert((at + pause(cpu, done), cpu, true));
+    }
+    unreachable!("everybody goes on")
+}
+
+/// From a line that nobody waits for to one that everybody waits for.
+#[test]
+fn two_accesses_in_one_event_load_a_line_as_two_events_do() {
+    for work in [200, 500, 1_000, 2_000, 4_000, 8_000, 16_000] {
+        let [one, two] = [true, false].map(|e| updates_a_ms(16, work, e));
+        assert!(one.abs_diff(two) * 6 <= two, "{one} against {two} at {work} ns of work");
+    }
+}
+
+#[test]
 fn lines_do_not_share_state() {
     let mut t = Check::new();
     let lines = [
@@ -168,7 +223,7 @@ fn equals_the_equations() {
         let mut now = 0;
         for k in 0..400 {
             let pick = |what, below| n.below(Stream::Test, what, k, below);
-            now += pick(0, 150);
+            now += 1 + pick(0, 150);
             let cpu = Cpu(pick(1, 16) as u16);
             let write = pick(2, 3) == 0;
             let mut others = sharers.clone();

@@ -128,7 +128,7 @@ impl SimView<'_, '_> {
     #[inline(always)]
     fn has_pending(&self, c: Cpu) -> bool {
         self.cx.sh.release.ttwu_pending == TtwuPendingSeen::Everywhere
-            && self.cx.sh.rqs[c.ix()].ttwu_pending
+            && self.cx.sh.seen_pending(c, self.cx.now)
     }
     #[inline(always)]
     fn read_shared(&mut self, c: Cpu) {
@@ -145,7 +145,7 @@ impl PlacementView for SimView<'_, '_> {
     #[inline]
     fn idle_cpu(&mut self, c: Cpu) -> bool {
         self.read_rq(c);
-        self.cx.sh.idle_cpu(c)
+        self.cx.sh.seen_idle_cpu(c, self.cx.now)
     }
     #[inline]
     fn sched_idle_cpu(&mut self, c: Cpu) -> bool {
@@ -153,7 +153,7 @@ impl PlacementView for SimView<'_, '_> {
     }
     fn nr_running(&mut self, c: Cpu) -> u32 {
         self.read_rq(c);
-        self.cx.sh.loads[c.ix()].nr_running + u32::from(self.has_pending(c))
+        self.cx.sh.seen_nr_running(c, self.cx.now) + u32::from(self.has_pending(c))
     }
     fn nr_delayed(&mut self, c: Cpu) -> u32 {
         self.cx.sh.loads[c.ix()].h_nr_delayed
@@ -218,7 +218,7 @@ impl PlacementView for SimView<'_, '_> {
 mod tests {
     use super::*;
     use crate::sample::{machine, shared, task, v6_1};
-    use crate::task::Task;
+    use crate::task::{Rq, RqLoad, Task};
     use vruntime_base::Ns;
     use vruntime_machine::{Arch, Numbering, Regular, TopologySpec};
 
@@ -320,6 +320,33 @@ mod tests {
         };
         assert_eq!(rule(TtwuPendingSeen::IdleTests), (Cpu(1), "target idle"));
         assert_eq!(rule(TtwuPendingSeen::Everywhere), (Cpu(2), "idle CPU in scan"));
+    }
+
+    /// A wakeup at 1 ms looks at CPU 1, of which something is changed by then or a moment later.
+    #[test]
+    fn a_change_is_not_seen_before_it_is_made() {
+        let moment = |of: fn(&mut Rq, &mut RqLoad, Ns)| {
+            let at = |done: u64| {
+                let (found, ..) = wake(|cx, _| {
+                    of(&mut cx.sh.rqs[1], &mut cx.sh.loads[1], Ns(done));
+                    cx.sh.loads[0].load_avg = 2000;
+                });
+                found.cpu
+            };
+            (at(1_000_000), at(1_000_001))
+        };
+        let (one, another) = (Cpu(1), Cpu(2));
+        let enqueue = |rq: &mut Rq, load: &mut RqLoad, done| {
+            load.nr_running = 1;
+            rq.counts_at(done, 0);
+        };
+        assert_eq!(moment(enqueue), (another, one), "still looks idle");
+        let dequeue = |rq: &mut Rq, _: &mut RqLoad, done| rq.counts_at(done, 1);
+        assert_eq!(moment(dequeue), (one, another));
+        let switch = |rq: &mut Rq, _: &mut RqLoad, done| rq.unfinished.curr_until = done;
+        assert_eq!(moment(switch), (one, another));
+        let flush = |rq: &mut Rq, _: &mut RqLoad, done| rq.unfinished.pending_until = done;
+        assert_eq!(moment(flush), (one, another));
     }
 
     #[test]
