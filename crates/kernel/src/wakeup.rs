@@ -10,8 +10,10 @@
 //! *Departures.* D1: a wakee on its way off a CPU whose wake list may not be used is spun for in
 //! one step once that CPU has chosen its next task; until then the waker looks every 200 ns.
 //! D2: `pi_lock` is part of the wakee's lines. D3: `p->on_rq` is zero from the beginning of a
-//! dequeue on, as up to 6.10; later kernels clear it at the end, and a waker that comes in between
-//! waits for the lock.
+//! dequeue on, as up to 6.11; later kernels clear it at the end, and a waker that comes in between
+//! waits for the lock where the model may hand the wakee over. D4: fork and exec see everything at
+//! once, as everybody does of moves between queues; `ttwu_pending` is seen from the event on that
+//! sets it.
 //! *Example.* A write to a pipe whose reader sleeps on an idle CPU of the same LLC: choose
 //! (reader's CPU), wake list, the idle CPU leaves its loop, enqueues, switches.
 
@@ -256,37 +258,33 @@ impl Sim {
         let wake = WakeFlags { sync, fork: new, ..WakeFlags::default() };
         self.sh.tasks[p.ix()].state = TaskState::Running;
         let before = self.sh.loads[target.ix()].nr_running;
-        let ((), cost) = self.hook(c, at, |s, cx| {
+        let (counted, cost) = self.hook(c, at, |s, cx| {
             s.enqueue_task(cx, target, p, flags);
             cx.sh.tasks[p.ix()].on_rq = true;
+            let counted = cx.cost;
             s.wakeup_preempt(cx, target, p, wake);
+            counted
         });
-        if !self.sh.tasks[p.ix()].policy.is_fair() {
-            self.take_moved(c, at);
-        }
-        self.counts_at(target, at + cost, before);
+        self.counts_at(target, at + counted, before);
         let k = &mut self.tasks[p.ix()];
         k.runnable_since = at + cost;
         k.waits_for = crate::task::WaitsFor::Nothing;
         if !new {
             self.sh.rqs[target.ix()].update_avg_idle(at);
         }
-        self.trace(Event {
-            a: u32::from(target.0),
-            ..Event::new(
-                at + cost,
-                c,
-                if new { EventKind::WakeupNew } else { EventKind::Wakeup },
-                p,
-            )
-        });
+        let kind = if new { EventKind::WakeupNew } else { EventKind::Wakeup };
+        self.trace(Event { a: u32::from(target.0), ..Event::new(at + cost, c, kind, p) });
+        if !self.sh.tasks[p.ix()].policy.is_fair() {
+            self.take_moved(c, at + cost);
+        }
         at + cost
     }
 
     /// Tasks come to `rq` or go: they are counted at `done`, where there were `before`.
     pub(crate) fn counts_at(&mut self, rq: Cpu, done: Ns, before: u32) {
         if !self.without.has(Knockout::StaleRq) {
-            self.sh.rqs[rq.ix()].counts_at(done, before);
+            let comes = self.sh.loads[rq.ix()].nr_running > before;
+            self.sh.rqs[rq.ix()].counts_at(self.now, done, before, comes);
         }
     }
 
@@ -423,5 +421,32 @@ mod tests {
         }
         let chosen = s.sh.rqs[on.ix()].unfinished.curr_until;
         assert_eq!([before(chosen), chosen].map(|t| idle(&s, t)), [false, true]);
+    }
+
+    /// CPU 1 takes two tasks off its wake list in one event. Kernels that clear `ttwu_pending`
+    /// first let it look idle until the first one is counted; later ones never.
+    #[test]
+    fn a_cpu_with_a_wake_list_looks_idle_until_the_first_task_counts() {
+        for (kernel, looks_idle) in [("v6.1", true), ("v6.5", false)] {
+            let mut s = sim(kernel);
+            let on = Cpu(1);
+            let nr = s.sh.tasks.len();
+            for p in [nr - 2, nr - 1].map(TaskId::from_ix) {
+                s.sh.tasks[p.ix()].cpu = on;
+                s.cpus[on.ix()].wake_list.push((p, false, Cpu(0)));
+            }
+            s.sh.rqs[on.ix()].ttwu_pending = true;
+            s.flush(on);
+            while s.sh.loads[on.ix()].nr_running == 0 {
+                s.now = s.cpus[on.ix()].op_end;
+                s.act(on);
+            }
+            assert_eq!(s.sh.loads[on.ix()].nr_running, 2);
+            let counted = s.sh.rqs[on.ix()].unfinished.nr_until;
+            let first = Ns(counted.0 - 1);
+            assert!(first > s.now && counted < s.cpus[on.ix()].op_end);
+            let idle = [first, counted].map(|t| s.sh.seen_idle_cpu(on, t));
+            assert_eq!(idle, [looks_idle, false], "{kernel}");
+        }
     }
 }

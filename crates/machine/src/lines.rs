@@ -15,22 +15,23 @@
 //! write by the sole owner = 0;
 //! other write: own max(T(owner), T(farthest sharer)) + `invalidate_per_sharer` · (sharers − 1),
 //! line busy for that long, sharers gone.
-//! Every miss waits until the line is idle. A CPU has one request at a time, so a wait is bounded
-//! by the number of CPUs times one transfer.
+//! Every miss waits until the line is idle. A CPU is in one event at a time, so a wait is bounded
+//! by the number of CPUs times the transfers of one event.
 //! `tg->load_avg` is touched more than once in an event, with work in between: written by
 //! `update_tg_load_avg`, then read by `update_cfs_group` of the group's entity. Who had to wait for
-//! it does not find it in its cache the second time, as those who came meanwhile took it: it waits
+//! it does not find it in its cache the next time, as those who came meanwhile took it: it waits
 //! as long again, and then for the same transfer. A read keeps the line for the mean of a written
 //! and a clean line's time.
 //! **Departures.** D1: no evictions: a copy stays until somebody writes. D2: two named words never
 //! share a line; what does share one in the kernel has one name. D3: a store costs what its
 //! transfer costs, it does not retire into a store buffer. D4: all accesses of an event are made at
 //! its beginning. How many come to wait behind one that waits is not known by then and taken to be
-//! as many as it found before it; a line that everybody waits for serves up to a sixth more than
-//! with one event for each access (test).
+//! as many as it found before it (who found nobody waits for nobody), and of the lines of nested
+//! groups only the last one is remembered; a line that everybody waits for serves up to a sixth
+//! more than with one event for each access (test).
 //! **Example.** T(llc) = 60. CPU 0 owns the line. CPU 1 reads: 60. CPU 2 reads: 60. CPU 1 reads
 //! again: 0. CPU 0 writes: 60 + one further sharer. CPU 1 and 2 write at the same time: 60, and
-//! 60 of waiting + 60; if CPU 2 reads in that event, too, it is 60 of waiting + 60 once more.
+//! 60 of waiting + 60; if CPU 2 then reads `tg->load_avg` in that event, 60 + 60 once more.
 
 use crate::costs::Costs;
 use crate::line::{Line, LineKind};
@@ -230,17 +231,25 @@ impl Lines {
         self.write_miss(i, line, cpu, now, costs, topo)
     }
 
-    /// `cpu` has the line as of now. If it had to wait for it in this very event, then others have
-    /// come to wait behind it by the time it needs the line again: it waits as long once more, and
-    /// half of the time finds the line written. `clean` is how long it keeps a clean line busy.
+    /// `cpu` is the last to have written the line. If it had to wait for it in this very event,
+    /// then others have come to wait behind it by the time it needs the line again: it waits as
+    /// long once more, and half of the time finds the line written. `clean` is how long it keeps a
+    /// clean line busy.
     #[inline]
     fn again(&mut self, i: usize, cpu: Cpu, now: Ns, clean: u32) -> LineCost {
-        let Asked { at, by, line, cost } = self.asked;
-        if at != now || by != cpu || line != i || cost.wait == Ns::ZERO {
-            return LineCost::ZERO;
-        }
+        let cost = match self.asked_before(i, cpu, now) {
+            Some(cost) if cost.wait > Ns::ZERO && self.states[i].nr_sharers == 0 => cost,
+            _ => return LineCost::ZERO,
+        };
         self.states[i].busy_until += (cost.own.0 + u64::from(clean).min(cost.own.0)) / 2;
         cost
+    }
+
+    /// What the line has cost `cpu` in this very event.
+    #[inline]
+    fn asked_before(&self, i: usize, cpu: Cpu, now: Ns) -> Option<LineCost> {
+        let Asked { at, by, line, cost } = self.asked;
+        (at == now && by == cpu && line == i).then_some(cost)
     }
 
     /// The CPU that wrote `line` last.
@@ -303,9 +312,12 @@ impl Lines {
         if nr_sharers > 0 {
             self.sharers[i * self.words..(i + 1) * self.words].fill(0);
         }
+        let before = self.asked_before(i, cpu, now);
         let s = &mut self.states[i];
         let wait = s.ask(line, now);
         s.busy_until = now.0 + wait.0 + own;
+        // It does not wait for its own read of this event, see `again`.
+        let wait = before.map_or(wait, |before| before.wait);
         s.owner = cpu;
         s.nr_sharers = 0;
         let cost = LineCost { own: Ns(own), wait };

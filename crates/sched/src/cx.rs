@@ -83,6 +83,12 @@ impl Shared {
             && self.seen_nr_running(c, now) == 0
             && !self.seen_pending(c, now)
     }
+    /// `sched_idle_cpu()` as it is found at `now` without the lock.
+    #[inline(always)]
+    pub fn seen_sched_idle_cpu(&self, c: Cpu, now: Ns) -> bool {
+        let nr_running = self.seen_nr_running(c, now);
+        nr_running > 0 && nr_running == self.loads[c.ix()].idle_h_nr
+    }
     /// `sched_idle_cpu()`: has tasks, and all of them are SCHED_IDLE.
     #[inline(always)]
     pub fn sched_idle_cpu(&self, c: Cpu) -> bool {

@@ -180,6 +180,8 @@ pub struct Rq {
 /// `enqueue_task_fair` and `dequeue_task_fair`, after all that they wait for.)
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Unfinished {
+    /// Moment of the event that changes it.
+    pub changed_at: Ns,
     /// `nr_running` before the change.
     pub nr_running: u32,
     /// Until when that is found.
@@ -215,10 +217,16 @@ impl Rq {
 }
 
 impl Rq {
-    /// A task comes or goes: it is counted at `done`, where there were `before`.
+    /// In an event at `now` a task comes or goes: it is counted at `done`, where there were
+    /// `before`. Of several that come in one event (a wake list) the first one's is kept, which
+    /// tells an idle CPU from a busy one; of several that go the last one's.
     #[inline(always)]
-    pub fn counts_at(&mut self, done: Ns, before: u32) {
-        (self.unfinished.nr_until, self.unfinished.nr_running) = (done, before);
+    pub fn counts_at(&mut self, now: Ns, done: Ns, before: u32, comes: bool) {
+        let u = &mut self.unfinished;
+        if comes && u.changed_at == now && now < u.nr_until {
+            return;
+        }
+        (u.changed_at, u.nr_until, u.nr_running) = (now, done, before);
     }
     /// A task was woken on this CPU at `now`: takes the idle period that began at `idle_stamp` into
     /// the average (`avg_idle += (period - avg_idle) / 8`, at most twice

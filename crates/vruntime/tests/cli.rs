@@ -276,7 +276,8 @@ fn an_interrupted_study_keeps_its_rows_and_the_draws_that_are_complete() {
     let path = dir.path().join("my.toml");
     std::fs::write(&path, small_study()).unwrap();
     let child = std::process::Command::new(assert_cmd::cargo::cargo_bin("vruntime"))
-        .args(["study", path.to_str().unwrap(), "--uncertainty", "10000", "--json", "-q"])
+        .args(["study", path.to_str().unwrap(), "--uncertainty", "10000"])
+        .args(["-j", "1", "--json", "-q"])
         .stdout(std::process::Stdio::piped())
         .spawn()
         .unwrap();

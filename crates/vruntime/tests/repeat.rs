@@ -111,29 +111,27 @@ fn golden_hackbench_on_cfs() {
         "v6.1",
         "hackbench -g 2 -f 4 --pipe --threads -l 2000",
         expect![[r#"
-            time 13352 us
-            switches 15933, voluntary 10480, involuntary 3576; migrations 840
-            wakeups 10493, local 1779, queued 1946; ipis 2356; messages 64000
-                39 switch: blocks: no room to write
-             10413 switch: blocks: nothing to read
-                 2 switch: blocks: pipe mutex
+            time 19779 us
+            switches 29498, voluntary 20678, involuntary 4594; migrations 1031
+            wakeups 20685, local 3058, queued 4550; ipis 2740; messages 64000
+                20 switch: blocks: no room to write
+             20632 switch: blocks: nothing to read
                 10 switch: blocks: waits for a child
                 16 switch: exits
-              1877 switch: idle: task woken
-              3576 switch: wakeup: vruntime beyond granularity
-                42 placement: idle CPU in scan
-                 6 placement: prev idle
-                 2 placement: recent_used_cpu idle
-              3899 placement: target (no scan)
-              3724 placement: target (nothing idle)
-               989 placement: target (scan limit)
-              1349 placement: target idle
-                42 migration: idle CPU in scan
-                23 migration: newidle balance, MC
-                 2 migration: recent_used_cpu idle
-                 1 migration: target (no scan)
-               787 migration: target (nothing idle)
-                 2 migration: target (scan limit)
+              4226 switch: idle: task woken
+              4594 switch: wakeup: vruntime beyond granularity
+               213 placement: idle CPU in scan
+                 7 placement: prev idle
+                61 placement: recent_used_cpu idle
+              8344 placement: target (no scan)
+              6185 placement: target (nothing idle)
+              1915 placement: target (scan limit)
+              3386 placement: target idle
+               213 migration: idle CPU in scan
+                32 migration: newidle balance, MC
+                61 migration: recent_used_cpu idle
+                11 migration: target (no scan)
+               741 migration: target (nothing idle)
         "#]],
     );
 }
@@ -145,24 +143,24 @@ fn golden_hackbench_on_eevdf() {
         "v6.12",
         "hackbench -g 2 -f 4 --pipe --threads -l 2000",
         expect![[r#"
-            time 11077 us
-            switches 5524, voluntary 2859, involuntary 1239; migrations 383
-            wakeups 2862, local 1091, queued 1452; ipis 283; messages 64000
+            time 10738 us
+            switches 5118, voluntary 2662, involuntary 1128; migrations 383
+            wakeups 2665, local 960, queued 1349; ipis 391; messages 64000
                183 switch: blocks: no room to write
-              2650 switch: blocks: nothing to read
+              2452 switch: blocks: nothing to read
                  1 switch: blocks: pipe mutex
-                 9 switch: blocks: waits for a child
+                10 switch: blocks: waits for a child
                 16 switch: exits
-              1426 switch: idle: task woken
-              1239 switch: wakeup: wakee is picked
-                22 placement: idle CPU in scan
+              1328 switch: idle: task woken
+              1128 switch: wakeup: wakee is picked
+                21 placement: idle CPU in scan
                163 placement: prev idle
                  4 placement: recent_used_cpu idle
-               389 placement: target (no scan)
+               344 placement: target (no scan)
                697 placement: target (nothing idle)
-              1143 placement: target idle
-                22 migration: idle CPU in scan
-                20 migration: newidle balance, MC
+               895 placement: target idle
+                21 migration: idle CPU in scan
+                21 migration: newidle balance, MC
                  4 migration: recent_used_cpu idle
                  7 migration: target (no scan)
                342 migration: target (nothing idle)

@@ -149,7 +149,7 @@ impl PlacementView for SimView<'_, '_> {
     }
     #[inline]
     fn sched_idle_cpu(&mut self, c: Cpu) -> bool {
-        self.cx.sh.sched_idle_cpu(c) && !self.has_pending(c)
+        self.cx.sh.seen_sched_idle_cpu(c, self.cx.now) && !self.has_pending(c)
     }
     fn nr_running(&mut self, c: Cpu) -> u32 {
         self.read_rq(c);
@@ -338,10 +338,12 @@ mod tests {
         let (one, another) = (Cpu(1), Cpu(2));
         let enqueue = |rq: &mut Rq, load: &mut RqLoad, done| {
             load.nr_running = 1;
-            rq.counts_at(done, 0);
+            rq.counts_at(Ns(1), done, 0, true);
         };
         assert_eq!(moment(enqueue), (another, one), "still looks idle");
-        let dequeue = |rq: &mut Rq, _: &mut RqLoad, done| rq.counts_at(done, 1);
+        let dequeue = |rq: &mut Rq, _: &mut RqLoad, done| {
+            rq.counts_at(Ns(1), done, 1, false);
+        };
         assert_eq!(moment(dequeue), (one, another));
         let switch = |rq: &mut Rq, _: &mut RqLoad, done| rq.unfinished.curr_until = done;
         assert_eq!(moment(switch), (one, another));
