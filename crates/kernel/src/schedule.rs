@@ -16,7 +16,6 @@ use crate::program::ChannelId;
 use crate::rq_lock::Under;
 use crate::sim::Sim;
 use crate::task::Step;
-use crate::variation::Knockout;
 use vruntime_base::{Cause, CauseKind, Cpu, Event, EventKind, Func, Ns, Resource, Stream, TaskId};
 
 use vruntime_sched::scheduler::{BalanceKind, BalanceStep, DequeueFlags, Pick};
@@ -79,10 +78,8 @@ impl Sim {
         let before = self.sh.loads[c.ix()].nr_running;
         let (pick, cost) = self.hook(c, at, |s, cx| s.pick_next_task(cx, c));
         let at = at + cost;
-        if self.sh.loads[c.ix()].nr_running != before {
-            // Delayed dequeues came to their end.
-            self.counts_at(c, at, before);
-        }
+        // Delayed dequeues may have come to their end.
+        self.counts_at(c, at, before);
         if !self.sh.tasks[self.curr(c).ix()].policy.is_fair() {
             // An RT task that leaves may have made room for another CPU's.
             self.take_moved(c, at);
@@ -152,10 +149,9 @@ impl Sim {
                     k.runnable_since = at;
                 }
             }
-            let rq = &mut self.sh.rqs[c.ix()];
-            rq.curr = next;
-            if !self.without.has(Knockout::StaleRq) {
-                rq.unfinished.curr_until = chosen;
+            self.sh.rqs[c.ix()].curr = next;
+            if let Some(u) = self.unfinished(c) {
+                u.curr_until = chosen;
             }
             if prev_idle != next_idle {
                 self.set_busy(c, !next_idle);

@@ -166,7 +166,7 @@ impl Stats {
         self.ahead.insert(later, e);
     }
 
-    /// No event is to come of before `now`: takes those up to then over into the timeline.
+    /// Moves the events up to `now` into the timeline: none of an earlier time will come.
     pub(crate) fn events_until(&mut self, now: Ns) {
         while let Some(e) = self.ahead.pop_if(|e| e.time <= now) {
             self.timeline.push(e);

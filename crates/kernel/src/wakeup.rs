@@ -25,7 +25,7 @@ use vruntime_base::{Cpu, Event, EventKind, Func, Ns, Resource, TaskId};
 use vruntime_sched::cx::Shared;
 use vruntime_sched::release::{TtwuListOrder, TtwuPendingClear, TtwuPendingSeen};
 use vruntime_sched::scheduler::{EnqueueFlags, WakeFlags};
-use vruntime_sched::task::{Policy, TaskState};
+use vruntime_sched::task::{Policy, TaskState, Unfinished};
 use vruntime_sched::ttwu_queue::ttwu_queue_cond;
 
 /// How often a waker that spins for `p->on_cpu` looks again, in the model.
@@ -280,11 +280,18 @@ impl Sim {
         at + cost
     }
 
-    /// Tasks come to `rq` or go: they are counted at `done`, where there were `before`.
+    /// What is seen of `rq` while it is being changed; nothing if changes are seen at once.
+    pub(crate) fn unfinished(&mut self, rq: Cpu) -> Option<&mut Unfinished> {
+        (!self.without.has(Knockout::StaleRq)).then(|| &mut self.sh.rqs[rq.ix()].unfinished)
+    }
+
+    /// Tasks may have come to `rq` or gone: they are counted at `done`, where there were `before`.
     pub(crate) fn counts_at(&mut self, rq: Cpu, done: Ns, before: u32) {
-        if !self.without.has(Knockout::StaleRq) {
-            let comes = self.sh.loads[rq.ix()].nr_running > before;
-            self.sh.rqs[rq.ix()].counts_at(self.now, done, before, comes);
+        let (now, after) = (self.now, self.sh.loads[rq.ix()].nr_running);
+        if after != before
+            && let Some(u) = self.unfinished(rq)
+        {
+            u.counts_at(now, done, before, after > before);
         }
     }
 
@@ -364,9 +371,10 @@ impl Sim {
         list.clear();
         // Keeps the capacity; nothing can have been pushed while this event was handled.
         self.cpus[c.ix()].wake_list = list;
-        let rq = &mut self.sh.rqs[c.ix()];
-        if std::mem::take(&mut rq.ttwu_pending) && !self.without.has(Knockout::StaleRq) {
-            rq.unfinished.pending_until = at;
+        if std::mem::take(&mut self.sh.rqs[c.ix()].ttwu_pending)
+            && let Some(u) = self.unfinished(c)
+        {
+            u.pending_until = at;
         }
         let at = self.unlock_rq(c, c, at);
         self.flush_done(c, at);

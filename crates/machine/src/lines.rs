@@ -200,11 +200,7 @@ impl Lines {
     ) -> LineCost {
         let i = self.index(line);
         if self.states[i].owner == cpu || self.shares(i, cpu) || self.is_free(line) {
-            return if line.touched_at_intervals() {
-                self.again(i, cpu, now, costs.read_occupancy)
-            } else {
-                LineCost::ZERO
-            };
+            return self.hit(i, line, cpu, now, costs.read_occupancy);
         }
         self.read_miss(i, line, cpu, now, costs, topo)
     }
@@ -222,13 +218,24 @@ impl Lines {
         let i = self.index(line);
         let s = &self.states[i];
         if (s.owner == cpu && s.nr_sharers == 0) || self.is_free(line) {
-            return if line.touched_at_intervals() {
-                self.again(i, cpu, now, u32::MAX)
-            } else {
-                LineCost::ZERO
-            };
+            return self.hit(i, line, cpu, now, u32::MAX);
         }
         self.write_miss(i, line, cpu, now, costs, topo)
+    }
+
+    /// `cpu` has the line, which is free unless others have taken it meanwhile.
+    #[inline(always)]
+    fn hit(&mut self, i: usize, line: Line, cpu: Cpu, now: Ns, clean: u32) -> LineCost {
+        if line.touched_at_intervals() { self.again(i, cpu, now, clean) } else { LineCost::ZERO }
+    }
+
+    /// `cpu` has fetched the line at this cost.
+    #[inline(always)]
+    fn fetched(&mut self, i: usize, line: Line, cpu: Cpu, now: Ns, cost: LineCost) -> LineCost {
+        if line.touched_at_intervals() {
+            self.asked = Asked { at: now, by: cpu, line: i, cost };
+        }
+        cost
     }
 
     /// `cpu` is the last to have written the line. If it had to wait for it in this very event,
@@ -284,11 +291,7 @@ impl Lines {
         s.busy_until = now.0 + wait.0 + u64::from(occupancy);
         s.nr_sharers += 1;
         self.sharers[i * self.words + cpu.ix() / 64] |= 1 << (cpu.ix() % 64);
-        let cost = LineCost { own: Ns(u64::from(own)), wait };
-        if line.touched_at_intervals() {
-            self.asked = Asked { at: now, by: cpu, line: i, cost };
-        }
-        cost
+        self.fetched(i, line, cpu, now, LineCost { own: Ns(u64::from(own)), wait })
     }
 
     #[inline(never)]
@@ -320,11 +323,7 @@ impl Lines {
         let wait = before.map_or(wait, |before| before.wait);
         s.owner = cpu;
         s.nr_sharers = 0;
-        let cost = LineCost { own: Ns(own), wait };
-        if line.touched_at_intervals() {
-            self.asked = Asked { at: now, by: cpu, line: i, cost };
-        }
-        cost
+        self.fetched(i, line, cpu, now, LineCost { own: Ns(own), wait })
     }
 
     /// Distance class of the farthest sharer other than `cpu`. Several sharers inside the LLC

@@ -159,6 +159,8 @@ pub struct Rq {
     pub active_balance: bool,
     /// Destination of the active balance.
     pub push_cpu: Cpu,
+    /// What is being changed under its lock. Scans read what stands up to here: one cache line.
+    pub unfinished: Unfinished,
     /// `rq->idle_stamp`, zero if not idle.
     pub idle_stamp: Ns,
     /// `rq->avg_idle`.
@@ -171,8 +173,6 @@ pub struct Rq {
     pub cfs_tasks_head: TaskId,
     /// See `cfs_tasks_head`.
     pub cfs_tasks_tail: TaskId,
-    /// What is being changed under its lock.
-    pub unfinished: Unfinished,
 }
 
 /// A run queue that is being changed under its lock: until the change is made, whoever looks
@@ -192,6 +192,19 @@ pub struct Unfinished {
     pub pending_until: Ns,
 }
 
+impl Unfinished {
+    /// In an event at `now` a task comes or goes: it is counted at `done`, where there were
+    /// `before`. Of several that come in one event (a wake list) the first one's is kept, which
+    /// tells an idle CPU from a busy one; of several that go the last one's.
+    #[inline(always)]
+    pub fn counts_at(&mut self, now: Ns, done: Ns, before: u32, comes: bool) {
+        if comes && self.changed_at == now && now < self.nr_until {
+            return;
+        }
+        (self.changed_at, self.nr_until, self.nr_running) = (now, done, before);
+    }
+}
+
 impl Rq {
     /// Of a CPU that idles, at time zero and without a history of idling.
     pub fn idle(c: Cpu) -> Rq {
@@ -205,29 +218,18 @@ impl Rq {
             tick_stopped: false,
             active_balance: false,
             push_cpu: c,
+            unfinished: Unfinished::default(),
             idle_stamp: Ns::ZERO,
             avg_idle: Ns::ZERO,
             max_idle_balance_cost: Ns::ZERO,
             next_balance: 0,
             cfs_tasks_head: TaskId::NONE,
             cfs_tasks_tail: TaskId::NONE,
-            unfinished: Unfinished::default(),
         }
     }
 }
 
 impl Rq {
-    /// In an event at `now` a task comes or goes: it is counted at `done`, where there were
-    /// `before`. Of several that come in one event (a wake list) the first one's is kept, which
-    /// tells an idle CPU from a busy one; of several that go the last one's.
-    #[inline(always)]
-    pub fn counts_at(&mut self, now: Ns, done: Ns, before: u32, comes: bool) {
-        let u = &mut self.unfinished;
-        if comes && u.changed_at == now && now < u.nr_until {
-            return;
-        }
-        (u.changed_at, u.nr_until, u.nr_running) = (now, done, before);
-    }
     /// A task was woken on this CPU at `now`: takes the idle period that began at `idle_stamp` into
     /// the average (`avg_idle += (period - avg_idle) / 8`, at most twice
     /// `max_idle_balance_cost`).

@@ -338,11 +338,11 @@ mod tests {
         let (one, another) = (Cpu(1), Cpu(2));
         let enqueue = |rq: &mut Rq, load: &mut RqLoad, done| {
             load.nr_running = 1;
-            rq.counts_at(Ns(1), done, 0, true);
+            rq.unfinished.counts_at(Ns(1), done, 0, true);
         };
         assert_eq!(moment(enqueue), (another, one), "still looks idle");
         let dequeue = |rq: &mut Rq, _: &mut RqLoad, done| {
-            rq.counts_at(Ns(1), done, 1, false);
+            rq.unfinished.counts_at(Ns(1), done, 1, false);
         };
         assert_eq!(moment(dequeue), (one, another));
         let switch = |rq: &mut Rq, _: &mut RqLoad, done| rq.unfinished.curr_until = done;
