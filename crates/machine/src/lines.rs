@@ -15,8 +15,9 @@
 //! write by the sole owner = 0;
 //! other write: own max(T(owner), T(farthest sharer)) + `invalidate_per_sharer` · (sharers − 1),
 //! line busy for that long, sharers gone.
-//! Every miss waits until the line is idle. A CPU is in one event at a time, so a wait is bounded
-//! by the number of CPUs times the transfers of one event.
+//! Every miss waits until the line is idle; what the whole machine wants goes round cache by cache
+//! (`visits`). A CPU is in one event at a time, so a wait is bounded by the number of CPUs times
+//! the transfers of one event.
 //! `tg->load_avg` is touched more than once in an event, with work in between: written by
 //! `update_tg_load_avg`, then read by `update_cfs_group` of the group's entity. Who had to wait for
 //! it does not find it in its cache the next time, as those who came meanwhile took it: it waits
@@ -36,7 +37,10 @@
 use crate::costs::Costs;
 use crate::line::{Line, LineKind};
 use crate::topology::{Distance, LlcId, Topology};
+use visits::Visits;
 use vruntime_base::{Cpu, Ns};
+
+mod visits;
 
 /// What an access costs the CPU.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -116,6 +120,8 @@ pub struct Lines {
     free: u8,
     /// See [`Lines::again`].
     asked: Asked,
+    /// Of the lines that belong to no CPU and no cache.
+    visits: Visits,
     near: Vec<Near>,
     /// `words` bit words for every entry of `near`.
     near_words: Vec<u64>,
@@ -124,7 +130,7 @@ pub struct Lines {
 /// The neighbourhood of a CPU: numbers of word sets, and the class of the farthest LLC member.
 #[derive(Clone, Copy, Debug)]
 struct Near {
-    llc: u32,
+    llc: LlcId,
     package: u32,
     llc_reach: Distance,
 }
@@ -139,7 +145,6 @@ impl Lines {
         let llc_home = |l| topo.llc_cpus(LlcId::from_ix(l)).first().expect("LLC without CPU");
         let mut states: Vec<State> = cpus().chain(cpus()).collect();
         states.extend((0..topo.nr_llcs()).map(|l| State::home(llc_home(l))));
-        states.extend([State::home(Cpu(0)); 2]);
         let mut lines = Lines {
             sharers: vec![0; states.len() * words],
             states,
@@ -148,18 +153,19 @@ impl Lines {
             nr_llcs: topo.nr_llcs() as u32,
             free: 0,
             asked: Asked::NEVER,
+            visits: Visits::new(topo.nr_llcs()),
             near: Vec::with_capacity(n),
             near_words: vec![0; (topo.nr_llcs() + topo.nr_packages()) * words],
         };
         for c in topo.all().iter() {
-            let llc = topo.llc_id(c).ix();
+            let llc = topo.llc_id(c);
             let package = topo.nr_llcs() + topo.package(c).ix();
-            for set in [llc, package] {
+            for set in [llc.ix(), package] {
                 lines.near_words[set * words + c.ix() / 64] |= 1 << (c.ix() % 64);
             }
             let reach = topo.llc(c).iter().map(|o| topo.distance(c, o)).max();
             let llc_reach = reach.unwrap_or(Distance::Same);
-            lines.near.push(Near { llc: llc as u32, package: package as u32, llc_reach });
+            lines.near.push(Near { llc, package: package as u32, llc_reach });
         }
         lines.grow_groups(nr_groups);
         lines
@@ -179,6 +185,7 @@ impl Lines {
         if len > self.states.len() {
             self.states.resize(len, State::home(Cpu(0)));
             self.sharers.resize(len * self.words, 0);
+            self.visits.grow(len - self.first_shared());
         }
     }
 
@@ -264,6 +271,41 @@ impl Lines {
         self.states[self.index(line)].owner
     }
 
+    /// `cpu` is served with those of its cache that wait already.
+    #[inline]
+    fn join(
+        &mut self,
+        i: usize,
+        cpu: Cpu,
+        now: Ns,
+        reads: bool,
+        costs: &Costs,
+    ) -> Option<LineCost> {
+        let shared = i.checked_sub(self.first_shared())?;
+        let Near { llc, llc_reach, .. } = self.near[cpu.ix()];
+        let own = costs.line_transfer[llc_reach as usize];
+        let keeps = |clean| if clean && reads { costs.read_occupancy.min(own) } else { own }.into();
+        let last = &mut self.states[i].busy_until;
+        let (served, longer) = self.visits.join(shared, llc, now, *last, reads, keeps)?;
+        *last += longer;
+        Some(LineCost { own: Ns(own.into()), wait: served - now })
+    }
+
+    /// `cpu` is served last: the line is its for `keeps` then. Returns how long it waits.
+    #[inline]
+    fn append(&mut self, i: usize, line: Line, cpu: Cpu, now: Ns, reads: bool, keeps: u64) -> Ns {
+        let first_shared = self.first_shared();
+        let s = &mut self.states[i];
+        let wait = s.ask(line, now);
+        let begins = now.0 + wait.0;
+        s.busy_until = begins + keeps;
+        if let Some(shared) = i.checked_sub(first_shared) {
+            let llc = self.near[cpu.ix()].llc;
+            self.visits.append(shared, llc, now, begins, begins + keeps, reads);
+        }
+        wait
+    }
+
     #[inline(never)]
     fn read_miss(
         &mut self,
@@ -274,22 +316,23 @@ impl Lines {
         costs: &Costs,
         topo: &Topology,
     ) -> LineCost {
+        if let Some(cost) = self.join(i, cpu, now, true, costs) {
+            return self.fetched(i, line, cpu, now, cost);
+        }
         let State { owner, nr_sharers, .. } = self.states[i];
         let mut distance = topo.distance(owner, cpu);
         if nr_sharers > 0 && distance > Distance::Llc {
             let near = self.near[cpu.ix()];
-            if self.any_sharer_in(i, near.llc) {
+            if self.any_sharer_in(i, near.llc.0.into()) {
                 distance = Distance::Llc;
             } else if distance > Distance::Package && self.any_sharer_in(i, near.package) {
                 distance = Distance::Package;
             }
         }
         let own = costs.line_transfer[distance as usize];
-        let s = &mut self.states[i];
-        let wait = s.ask(line, now);
         let occupancy = if nr_sharers == 0 { own } else { costs.read_occupancy.min(own) };
-        s.busy_until = now.0 + wait.0 + u64::from(occupancy);
-        s.nr_sharers += 1;
+        let wait = self.append(i, line, cpu, now, true, occupancy.into());
+        self.states[i].nr_sharers += 1;
         self.sharers[i * self.words + cpu.ix() / 64] |= 1 << (cpu.ix() % 64);
         self.fetched(i, line, cpu, now, LineCost { own: Ns(u64::from(own)), wait })
     }
@@ -304,6 +347,13 @@ impl Lines {
         costs: &Costs,
         topo: &Topology,
     ) -> LineCost {
+        // It does not wait for its own read of this event, see `again`.
+        let before = self.asked_before(i, cpu, now);
+        let waits = |wait| before.map_or(wait, |before| before.wait);
+        if let Some(cost) = self.join(i, cpu, now, false, costs) {
+            let cost = LineCost { wait: waits(cost.wait), ..cost };
+            return self.fetched(i, line, cpu, now, cost);
+        }
         let State { owner, nr_sharers, .. } = self.states[i];
         let others = u32::from(nr_sharers) - u32::from(self.shares(i, cpu));
         let mut distance = topo.distance(owner, cpu);
@@ -315,12 +365,8 @@ impl Lines {
         if nr_sharers > 0 {
             self.sharers[i * self.words..(i + 1) * self.words].fill(0);
         }
-        let before = self.asked_before(i, cpu, now);
+        let wait = waits(self.append(i, line, cpu, now, false, own));
         let s = &mut self.states[i];
-        let wait = s.ask(line, now);
-        s.busy_until = now.0 + wait.0 + own;
-        // It does not wait for its own read of this event, see `again`.
-        let wait = before.map_or(wait, |before| before.wait);
         s.owner = cpu;
         s.nr_sharers = 0;
         self.fetched(i, line, cpu, now, LineCost { own: Ns(own), wait })
@@ -331,7 +377,7 @@ impl Lines {
     fn farthest_sharer(&self, i: usize, cpu: Cpu, topo: &Topology) -> Distance {
         let near = self.near[cpu.ix()];
         let at = |set: u32| &self.near_words[set as usize * self.words..][..self.words];
-        let (llc, package) = (at(near.llc), at(near.package));
+        let (llc, package) = (at(near.llc.0.into()), at(near.package));
         let mut beyond_llc = 0;
         let mut beyond_package = 0;
         let mut inside = 0;
@@ -371,9 +417,14 @@ impl Lines {
     fn is_free(&self, line: Line) -> bool {
         self.free >> line.kind() as u8 & 1 != 0
     }
+    /// The first line of the whole machine; those before it are a CPU's or a cache's.
+    #[inline(always)]
+    fn first_shared(&self) -> usize {
+        (2 * self.nr_cpus + self.nr_llcs) as usize
+    }
     #[inline(always)]
     fn first_group(&self) -> usize {
-        (2 * self.nr_cpus + self.nr_llcs + 2) as usize
+        self.first_shared() + 2
     }
     #[inline(always)]
     fn index(&self, line: Line) -> usize {
@@ -382,8 +433,8 @@ impl Lines {
             Line::Rq(c) => c.ix(),
             Line::RqLoad(c) => n + c.ix(),
             Line::LlcShared(l) => 2 * n + l.ix(),
-            Line::RootDomain => self.first_group() - 2,
-            Line::Nohz => self.first_group() - 1,
+            Line::RootDomain => self.first_shared(),
+            Line::Nohz => self.first_shared() + 1,
             // Groups and address spaces take turns, as both kinds may grow.
             Line::TgLoadAvg(g) => self.first_group() + 2 * g as usize,
             Line::MmCount(m) => self.first_group() + 2 * m as usize + 1,

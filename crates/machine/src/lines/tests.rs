@@ -212,6 +212,81 @@ fn refuses_the_past() {
     t.write(TG, 2, 9);
 }
 
+/// The example of `visits`.
+#[test]
+fn a_line_goes_round_cache_by_cache() {
+    let mut t = Check::new();
+    // One LLC holds CPUs 0 and 1, another, remote one 4 and 5.
+    t.write(TG, 4, 0);
+    assert_eq!(t.write(TG, 4, 800), (0, 0));
+    assert_eq!(t.write(TG, 5, 940), (60, 0), "until 1000");
+    assert_eq!(t.write(TG, 0, 950), (200, 50), "until 1200");
+    assert_eq!(t.write(TG, 4, 960), (200, 240), "the line is there, but about to leave");
+    assert_eq!(t.write(TG, 1, 970), (60, 230), "from 1200 to 1260, with CPU 0");
+    assert_eq!(t.read(TG, 2, 980), (200, 480), "from 1460 to 1660");
+    assert_eq!(t.read(TG, 0, 990), (60, 270), "from 1260 to 1320");
+    assert_eq!(t.read(TG, 8, 990), (60, 330), "from 1320 to 1328: a clean line");
+    assert_eq!(t.write(TG, 12, 999), (60, 529), "from 1528, with CPU 4");
+    assert_eq!(t.write(TG, 1, 1_001), (200, 787), "that visit has begun: last, from 1788");
+    assert_eq!(t.lines.owner(TG), Cpu(1));
+    let rq = Line::Rq(Cpu(4));
+    t.write(rq, 5, 2_000);
+    assert_eq!(t.write(rq, 0, 2_000), (200, 60));
+    assert_eq!(t.write(rq, 4, 2_000), (200, 260));
+    assert_eq!(t.write(rq, 1, 2_000), (200, 460), "a CPU's line: in order of arrival");
+}
+
+/// CPUs that work and write a line in turn, as `visits` has it or by a server that decides what
+/// comes next when it is through: the others of its visit, else the cache that waits longest.
+fn served(work: u64, exactly: bool) -> u64 {
+    const WRITES: u64 = 20_000;
+    let mut t = Check::new();
+    let noise = Noise::new(5);
+    let pause = |cpu: u16, n| noise.below(Stream::Test, u64::from(cpu), n, 2 * work);
+    let mut asks: BTreeSet<(u64, u16)> = (0..16).map(|c| (pause(c, 0), c)).collect();
+    let llc = |t: &Check, c: u16| t.topo.llc_id(Cpu(c));
+    let (mut now, mut owner) = (0, 0u16);
+    let (mut visit, mut waiting) = (Vec::<u16>::new(), Vec::<(u64, u16)>::new());
+    for n in 1..=WRITES {
+        if !exactly {
+            let (at, cpu) = asks.pop_first().expect("everybody goes on");
+            let (own, wait) = t.write(TG, cpu, at);
+            now = at;
+            asks.insert((at + own + wait + pause(cpu, n), cpu));
+            continue;
+        }
+        if visit.is_empty() {
+            if waiting.is_empty() {
+                waiting.push(asks.pop_first().expect("everybody goes on"));
+                now = now.max(waiting[0].0);
+            }
+            while let Some(&next) = asks.first().filter(|(at, _)| *at <= now) {
+                asks.remove(&next);
+                waiting.push(next);
+            }
+            let first = llc(&t, waiting[0].1);
+            let here = |&(_, c): &(u64, u16)| llc(&t, c) == first;
+            visit = waiting.iter().filter(|w| here(w)).map(|w| w.1).collect();
+            waiting.retain(|w| !here(w));
+        }
+        let cpu = visit.remove(0);
+        let far = t.topo.distance(Cpu(owner), Cpu(cpu));
+        now += u64::from(t.costs.line_transfer[far as usize]);
+        owner = cpu;
+        asks.insert((now + pause(cpu, n), cpu));
+    }
+    WRITES * 1_000_000 / now
+}
+
+/// From a line that nobody waits for to one that everybody waits for.
+#[test]
+fn visits_serve_as_many_as_a_server_that_decides_late() {
+    for work in [100, 500, 1_000, 2_000, 4_000, 16_000] {
+        let [told, exact] = [false, true].map(|e| served(work, e));
+        assert!(told.abs_diff(exact) * 16 <= exact, "{told} against {exact} at {work} ns of work");
+    }
+}
+
 /// Random accesses to one line against sets and the equations in the header.
 #[test]
 fn equals_the_equations() {
@@ -220,6 +295,8 @@ fn equals_the_equations() {
         // Several copies in the LLC count as far as its farthest member.
         if set.len() > 1 && d <= Distance::Llc { Distance::Llc } else { d }
     };
+    // In order of arrival.
+    let line = Line::RqLoad(Cpu(0));
     for seed in 0..50 {
         let mut t = Check::new();
         let n = Noise::new(seed);
@@ -250,7 +327,7 @@ fn equals_the_equations() {
                 (own, Some(if sharers.is_empty() { own } else { own.min(8) }))
             };
             let wait = if keeps.is_some() { wait } else { 0 };
-            let got = if write { t.write(TG, cpu.0, now) } else { t.read(TG, cpu.0, now) };
+            let got = if write { t.write(line, cpu.0, now) } else { t.read(line, cpu.0, now) };
             assert_eq!(got, (own, wait), "seed {seed}, access {k}");
             if let Some(keeps) = keeps {
                 busy = now + wait + keeps;
