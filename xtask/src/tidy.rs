@@ -43,6 +43,7 @@ const MECHANISMS: &[&str] = &[
     "crates/machine/src/cache.rs",
     "crates/machine/src/idle.rs",
     "crates/machine/src/lines.rs",
+    "crates/machine/src/lines/visits.rs",
     "crates/machine/src/lock.rs",
     "crates/sched/src/balance",
     "crates/sched/src/fair",

@@ -55,6 +55,8 @@ funcs! {
     SyscallExit Syscall "syscall exit",
     PipeWrite Syscall "pipe_write",
     PipeRead Syscall "pipe_read",
+    FileUpdateTime Syscall "file_update_time",
+    FileAccessed Syscall "file_accessed",
     MutexLock Syscall "mutex_lock",
     Fget Syscall "fget",
     UnixSend Syscall "unix_stream_sendmsg",

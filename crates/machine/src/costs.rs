@@ -157,6 +157,10 @@ cost_table! {
         pipe_copy_kib,
         /// A fresh page for a pipe slot.
         pipe_new_page,
+        /// file_update_time after a write, with sb_start_write and sb_end_write.
+        pipe_mtime,
+        /// file_accessed after a read.
+        pipe_atime,
         /// prepare_to_wait and finish_wait around one sleep.
         pipe_wait,
         /// Lock of a wait queue, walk to the first waiter, its callback; without try_to_wake_up.

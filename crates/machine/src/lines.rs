@@ -15,9 +15,10 @@
 //! write by the sole owner = 0;
 //! other write: own max(T(owner), T(farthest sharer)) + `invalidate_per_sharer` · (sharers − 1),
 //! line busy for that long, sharers gone.
-//! Every miss waits until the line is idle; what the whole machine wants goes round cache by cache
-//! (`visits`). A CPU is in one event at a time, so a wait is bounded by the number of CPUs times
-//! the transfers of one event.
+//! Every miss waits until the line is idle. Where packages hold several last-level caches, groups'
+//! and address spaces' lines go round cache by cache (`visits`): who is served with its neighbours
+//! pays for a transfer from one. A CPU is in one event at a time, so a wait is bounded by the
+//! number of CPUs times the transfers of one event.
 //! `tg->load_avg` is touched more than once in an event, with work in between: written by
 //! `update_tg_load_avg`, then read by `update_cfs_group` of the group's entity. Who had to wait for
 //! it does not find it in its cache the next time, as those who came meanwhile took it: it waits
@@ -28,7 +29,7 @@
 //! transfer costs, it does not retire into a store buffer. D4: all accesses of an event are made at
 //! its beginning. How many come to wait behind one that waits is not known by then and taken to be
 //! as many as it found before it (who found nobody waits for nobody), and of the lines of nested
-//! groups only the last one is remembered; a line that everybody waits for serves up to a sixth
+//! groups only the last one is remembered; a line that everybody waits for serves up to a fifth
 //! more than with one event for each access (test).
 //! **Example.** T(llc) = 60. CPU 0 owns the line. CPU 1 reads: 60. CPU 2 reads: 60. CPU 1 reads
 //! again: 0. CPU 0 writes: 60 + one further sharer. CPU 1 and 2 write at the same time: 60, and
@@ -83,13 +84,13 @@ impl State {
         }
     }
     #[inline]
-    fn ask(&mut self, line: Line, now: Ns) -> Ns {
+    fn ask(&mut self, i: usize, now: Ns) -> Ns {
         #[cfg(debug_assertions)]
         {
-            assert!(now.0 >= self.asked_at, "accesses to {line} out of order at {now}");
+            assert!(now.0 >= self.asked_at, "accesses to line {i} out of order at {now}");
             self.asked_at = now.0;
         }
-        let _ = line;
+        let _ = i;
         Ns(self.busy_until.saturating_sub(now.0))
     }
 }
@@ -101,10 +102,13 @@ struct Asked {
     by: Cpu,
     line: usize,
     cost: LineCost,
+    /// Served with its neighbours: somebody else has the line afterwards.
+    joined: bool,
 }
 
 impl Asked {
-    const NEVER: Asked = Asked { at: Ns::NEVER, by: Cpu::NONE, line: 0, cost: LineCost::ZERO };
+    const NEVER: Asked =
+        Asked { at: Ns::NEVER, by: Cpu::NONE, line: 0, cost: LineCost::ZERO, joined: false };
 }
 
 /// Every named line of a machine.
@@ -120,8 +124,8 @@ pub struct Lines {
     free: u8,
     /// See [`Lines::again`].
     asked: Asked,
-    /// Of the lines that belong to no CPU and no cache.
-    visits: Visits,
+    /// Of the lines of groups and address spaces, where they go round cache by cache.
+    visits: Option<Visits>,
     near: Vec<Near>,
     /// `words` bit words for every entry of `near`.
     near_words: Vec<u64>,
@@ -153,7 +157,7 @@ impl Lines {
             nr_llcs: topo.nr_llcs() as u32,
             free: 0,
             asked: Asked::NEVER,
-            visits: Visits::new(topo.nr_llcs()),
+            visits: (topo.nr_llcs() > topo.nr_packages()).then(|| Visits::new(topo.nr_llcs())),
             near: Vec::with_capacity(n),
             near_words: vec![0; (topo.nr_llcs() + topo.nr_packages()) * words],
         };
@@ -185,7 +189,10 @@ impl Lines {
         if len > self.states.len() {
             self.states.resize(len, State::home(Cpu(0)));
             self.sharers.resize(len * self.words, 0);
-            self.visits.grow(len - self.first_shared());
+            let nr = len - self.first_group();
+            if let Some(visits) = &mut self.visits {
+                visits.grow(nr);
+            }
         }
     }
 
@@ -238,32 +245,41 @@ impl Lines {
 
     /// `cpu` has fetched the line at this cost.
     #[inline(always)]
-    fn fetched(&mut self, i: usize, line: Line, cpu: Cpu, now: Ns, cost: LineCost) -> LineCost {
+    fn fetched(&mut self, i: usize, line: Line, asked: Asked) -> LineCost {
         if line.touched_at_intervals() {
-            self.asked = Asked { at: now, by: cpu, line: i, cost };
+            self.asked = Asked { line: i, ..asked };
         }
-        cost
+        asked.cost
     }
 
-    /// `cpu` is the last to have written the line. If it had to wait for it in this very event,
-    /// then others have come to wait behind it by the time it needs the line again: it waits as
-    /// long once more, and half of the time finds the line written. `clean` is how long it keeps a
-    /// clean line busy.
+    /// `cpu` has had the line already in this event. If it had to wait for it, then others have
+    /// come to wait behind it by the time it needs the line again: it waits as long once more, or
+    /// until those are through who are known to come after it, and half of the time finds the line
+    /// written. `clean` is how long it keeps a clean line busy.
     #[inline]
     fn again(&mut self, i: usize, cpu: Cpu, now: Ns, clean: u32) -> LineCost {
         let cost = match self.asked_before(i, cpu, now) {
-            Some(cost) if cost.wait > Ns::ZERO && self.states[i].nr_sharers == 0 => cost,
+            Some(a) if a.cost.wait > Ns::ZERO && (a.joined || self.states[i].nr_sharers == 0) => {
+                a.cost
+            }
             _ => return LineCost::ZERO,
         };
-        self.states[i].busy_until += (cost.own.0 + u64::from(clean).min(cost.own.0)) / 2;
-        cost
+        let s = &mut self.states[i];
+        let through = Ns(s.busy_until).saturating_sub(now + cost.total());
+        let longer = (cost.own.0 + u64::from(clean).min(cost.own.0)) / 2;
+        s.busy_until += longer;
+        let of = i - self.first_group();
+        if let Some(visits) = &mut self.visits {
+            visits.lengthen_last(of, longer);
+        }
+        LineCost { wait: cost.wait.max(through), ..cost }
     }
 
-    /// What the line has cost `cpu` in this very event.
+    /// What `cpu` has asked of the line in this very event.
     #[inline]
-    fn asked_before(&self, i: usize, cpu: Cpu, now: Ns) -> Option<LineCost> {
-        let Asked { at, by, line, cost } = self.asked;
-        (at == now && by == cpu && line == i).then_some(cost)
+    fn asked_before(&self, i: usize, cpu: Cpu, now: Ns) -> Option<Asked> {
+        let asked = self.asked;
+        (asked.at == now && asked.by == cpu && asked.line == i).then_some(asked)
     }
 
     /// The CPU that wrote `line` last.
@@ -273,35 +289,30 @@ impl Lines {
 
     /// `cpu` is served with those of its cache that wait already.
     #[inline]
-    fn join(
-        &mut self,
-        i: usize,
-        cpu: Cpu,
-        now: Ns,
-        reads: bool,
-        costs: &Costs,
-    ) -> Option<LineCost> {
-        let shared = i.checked_sub(self.first_shared())?;
+    fn join(&mut self, i: usize, cpu: Cpu, now: Ns, reads: bool, costs: &Costs) -> Option<Asked> {
+        let of = i.checked_sub(self.first_group())?;
         let Near { llc, llc_reach, .. } = self.near[cpu.ix()];
         let own = costs.line_transfer[llc_reach as usize];
         let keeps = |clean| if clean && reads { costs.read_occupancy.min(own) } else { own }.into();
-        let last = &mut self.states[i].busy_until;
-        let (served, longer) = self.visits.join(shared, llc, now, *last, reads, keeps)?;
-        *last += longer;
-        Some(LineCost { own: Ns(own.into()), wait: served - now })
+        let (served, longer) = self.visits.as_mut()?.join(of, llc, now, reads, keeps)?;
+        let s = &mut self.states[i];
+        s.ask(i, now);
+        s.busy_until += longer;
+        let cost = LineCost { own: Ns(own.into()), wait: served - now };
+        Some(Asked { at: now, by: cpu, cost, joined: true, ..Asked::NEVER })
     }
 
     /// `cpu` is served last: the line is its for `keeps` then. Returns how long it waits.
     #[inline]
-    fn append(&mut self, i: usize, line: Line, cpu: Cpu, now: Ns, reads: bool, keeps: u64) -> Ns {
-        let first_shared = self.first_shared();
+    fn append(&mut self, i: usize, cpu: Cpu, now: Ns, reads: bool, keeps: u64) -> Ns {
+        let first_group = self.first_group();
         let s = &mut self.states[i];
-        let wait = s.ask(line, now);
+        let wait = s.ask(i, now);
         let begins = now.0 + wait.0;
         s.busy_until = begins + keeps;
-        if let Some(shared) = i.checked_sub(first_shared) {
+        if let (Some(of), Some(visits)) = (i.checked_sub(first_group), &mut self.visits) {
             let llc = self.near[cpu.ix()].llc;
-            self.visits.append(shared, llc, now, begins, begins + keeps, reads);
+            visits.append(of, llc, now, begins, begins + keeps, reads);
         }
         wait
     }
@@ -316,8 +327,11 @@ impl Lines {
         costs: &Costs,
         topo: &Topology,
     ) -> LineCost {
-        if let Some(cost) = self.join(i, cpu, now, true, costs) {
-            return self.fetched(i, line, cpu, now, cost);
+        if self.asked_before(i, cpu, now).is_some_and(|a| a.joined) {
+            return self.again(i, cpu, now, costs.read_occupancy);
+        }
+        if let Some(asked) = self.join(i, cpu, now, true, costs) {
+            return self.fetched(i, line, asked);
         }
         let State { owner, nr_sharers, .. } = self.states[i];
         let mut distance = topo.distance(owner, cpu);
@@ -331,10 +345,11 @@ impl Lines {
         }
         let own = costs.line_transfer[distance as usize];
         let occupancy = if nr_sharers == 0 { own } else { costs.read_occupancy.min(own) };
-        let wait = self.append(i, line, cpu, now, true, occupancy.into());
+        let wait = self.append(i, cpu, now, true, occupancy.into());
         self.states[i].nr_sharers += 1;
         self.sharers[i * self.words + cpu.ix() / 64] |= 1 << (cpu.ix() % 64);
-        self.fetched(i, line, cpu, now, LineCost { own: Ns(u64::from(own)), wait })
+        let cost = LineCost { own: Ns(u64::from(own)), wait };
+        self.fetched(i, line, Asked { at: now, by: cpu, cost, ..Asked::NEVER })
     }
 
     #[inline(never)]
@@ -347,12 +362,12 @@ impl Lines {
         costs: &Costs,
         topo: &Topology,
     ) -> LineCost {
-        // It does not wait for its own read of this event, see `again`.
         let before = self.asked_before(i, cpu, now);
-        let waits = |wait| before.map_or(wait, |before| before.wait);
-        if let Some(cost) = self.join(i, cpu, now, false, costs) {
-            let cost = LineCost { wait: waits(cost.wait), ..cost };
-            return self.fetched(i, line, cpu, now, cost);
+        if before.is_some_and(|a| a.joined) {
+            return self.again(i, cpu, now, u32::MAX);
+        }
+        if let Some(asked) = self.join(i, cpu, now, false, costs) {
+            return self.fetched(i, line, asked);
         }
         let State { owner, nr_sharers, .. } = self.states[i];
         let others = u32::from(nr_sharers) - u32::from(self.shares(i, cpu));
@@ -365,11 +380,14 @@ impl Lines {
         if nr_sharers > 0 {
             self.sharers[i * self.words..(i + 1) * self.words].fill(0);
         }
-        let wait = waits(self.append(i, line, cpu, now, false, own));
+        let wait = self.append(i, cpu, now, false, own);
+        // It does not wait for its own read of this event, see `again`.
+        let wait = before.map_or(wait, |before| before.cost.wait);
         let s = &mut self.states[i];
         s.owner = cpu;
         s.nr_sharers = 0;
-        self.fetched(i, line, cpu, now, LineCost { own: Ns(own), wait })
+        let cost = LineCost { own: Ns(own), wait };
+        self.fetched(i, line, Asked { at: now, by: cpu, cost, ..Asked::NEVER })
     }
 
     /// Distance class of the farthest sharer other than `cpu`. Several sharers inside the LLC
@@ -417,14 +435,9 @@ impl Lines {
     fn is_free(&self, line: Line) -> bool {
         self.free >> line.kind() as u8 & 1 != 0
     }
-    /// The first line of the whole machine; those before it are a CPU's or a cache's.
-    #[inline(always)]
-    fn first_shared(&self) -> usize {
-        (2 * self.nr_cpus + self.nr_llcs) as usize
-    }
     #[inline(always)]
     fn first_group(&self) -> usize {
-        self.first_shared() + 2
+        (2 * self.nr_cpus + self.nr_llcs + 2) as usize
     }
     #[inline(always)]
     fn index(&self, line: Line) -> usize {
@@ -433,8 +446,8 @@ impl Lines {
             Line::Rq(c) => c.ix(),
             Line::RqLoad(c) => n + c.ix(),
             Line::LlcShared(l) => 2 * n + l.ix(),
-            Line::RootDomain => self.first_shared(),
-            Line::Nohz => self.first_shared() + 1,
+            Line::RootDomain => self.first_group() - 2,
+            Line::Nohz => self.first_group() - 1,
             // Groups and address spaces take turns, as both kinds may grow.
             Line::TgLoadAvg(g) => self.first_group() + 2 * g as usize,
             Line::MmCount(m) => self.first_group() + 2 * m as usize + 1,

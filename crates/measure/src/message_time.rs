@@ -104,7 +104,15 @@ const PARTS: [Part; 18] = [
         "system calls",
         Of::Work(Category::Syscall),
         None,
-        &["syscall_entry", "syscall_exit", "pipe_write", "pipe_read", "file_count"],
+        &[
+            "syscall_entry",
+            "syscall_exit",
+            "pipe_write",
+            "pipe_read",
+            "pipe_mtime",
+            "pipe_atime",
+            "file_count",
+        ],
     ),
     ("the program", Of::Work(Category::User), None, &["user_loop", "cancellation_point"]),
     (

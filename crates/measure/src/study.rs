@@ -15,25 +15,53 @@ use vruntime_base::{Category, Func, Ns};
 use vruntime_kernel::record::RunRecord;
 
 /// Metrics that a study's row may have.
-pub const METRICS: [&str; 6] = [
+pub const METRICS: [&str; 9] = [
+    // s.
     "time",
+    // % of all CPU time.
+    "idle",
+    // % of the searches of `select_idle_cpu` that the limit of SIS_UTIL ended (6.0 on).
+    "search_cut",
+    // % of the placements that such a search moved to an idle CPU.
+    "search_move",
+    // % of non-idle CPU time, with all waiting: these three.
     "rq_spin",
     "update_cfs_group",
     "update_load_avg",
+    // Thousands a second and CPU.
     "migration",
+    // Each message.
     "migration_per_message",
 ];
 
-/// The value of a study's metric in one run: s; % of non-idle time; thousands a second and CPU;
-/// migrations a message. `all_groups`: the time is extrapolated from all groups' progress together.
+/// Rules of placement that end `select_idle_cpu` with an idle CPU (without clusters).
+const FOUND: [&str; 3] = ["idle core", "idle CPU seen in core search", "idle CPU in scan"];
+/// Those that end it by the limit of SIS_UTIL.
+const CUT: [&str; 2] = ["target (no scan)", "target (scan limit)"];
+/// It has looked at all CPUs.
+const LOOKED: &str = "target (nothing idle)";
+
+/// The value of a study's metric in one run; `None` if it has none there. `all_groups`: the time is
+/// extrapolated from all groups' progress together.
 pub fn study_metric(name: &str, r: &RunRecord, all_groups: bool) -> Option<f64> {
     let busy: Ns = sum(r, |f| f.category() != Category::Idle);
     let share = |func: Func| ratio(100.0 * sum(r, |f| f == func).0 as f64, busy.0 as f64);
     let seconds = window(r).0 as f64 / 1e9;
     let moved = r.counters.cpu_migrations as f64;
+    let count = |of: &[(&str, u64)], rules: &[&str]| {
+        of.iter().filter(|(rule, _)| rules.contains(rule)).map(|(_, n)| *n as f64).sum::<f64>()
+    };
+    let searches = || count(&r.placements, &[&FOUND[..], &CUT, &[LOOKED]].concat());
+    let placed = || r.placements.iter().map(|(_, n)| *n as f64).sum();
     match name {
         "time" if all_groups && !r.complete => time_of_all(r),
         "time" => r.time.map(|t| t.0 as f64 / 1e9),
+        "idle" => {
+            let idle = sum(r, |f| f.category() == Category::Idle).0 as f64;
+            ratio(100.0 * idle, busy.0 as f64 + idle)
+        }
+        "search_cut" => ratio(100.0 * count(&r.placements, &CUT), searches()),
+        "search_move" => ratio(100.0 * count(&r.migrations, &FOUND), placed()),
         "rq_spin" => share(Func::RqLock),
         "update_cfs_group" => share(Func::UpdateCfsGroup),
         "update_load_avg" => share(Func::UpdateLoadAvg),
@@ -210,7 +238,11 @@ pub fn score(rows: &[StudyRow], fitted_parameters: usize) -> Score {
 mod tests {
     use super::*;
     use crate::sample;
-    use vruntime_kernel::record::GroupProgress;
+    use vruntime_base::Resource;
+    use vruntime_formats::kernel_file;
+    use vruntime_formats::machine_file::builtin_machine;
+    use vruntime_kernel::record::{GroupProgress, RunSpec, Sampling};
+    use vruntime_kernel::simulate::run;
 
     fn row(published: (f64, f64), effect: Effect, modelled: (f64, f64)) -> StudyRow {
         let mut r = StudyRow {
@@ -275,6 +307,34 @@ mod tests {
         assert_eq!(whole_time(&r, 100, 1), Some(ms(800)));
         r.time = None;
         assert_eq!(whole_time(&r, 100, 1), None);
+    }
+
+    /// Searches are told by the names of rules, as a run has them.
+    #[test]
+    fn searches_for_an_idle_cpu_are_known_by_their_rules() {
+        let spec = RunSpec {
+            sampling: Sampling::Full { limit: Ns::from_ms(2_000) },
+            ..RunSpec::new(
+                builtin_machine("numa-48").unwrap(),
+                kernel_file::kernel("v6.5").unwrap().release,
+                vruntime_workload::parse("hackbench -g 6 -f 8 --pipe --threads -l 400").unwrap(),
+            )
+        };
+        let mut r = run(&spec).unwrap();
+        let has = |rule: &&str| r.placements.iter().any(|(name, n)| name == rule && *n > 0);
+        // No limit of no CPU at all: that is for busier machines.
+        assert!(FOUND.iter().chain(&CUT[1..]).chain(&[LOOKED]).all(has), "{:?}", r.placements);
+        r.placements =
+            [FOUND[0], FOUND[2], CUT[0], CUT[1], LOOKED, "prev idle"].map(|n| (n, 10)).into();
+        r.migrations = vec![(FOUND[2], 9), ("recent_used_cpu idle", 7)];
+        r.cpu_time = vec![
+            (Func::Idle, Resource::None, Ns(20)),
+            (Func::IdleExit, Resource::None, Ns(5)),
+            (Func::RqLock, Resource::RqLock, Ns(75)),
+        ];
+        let metrics = ["search_cut", "search_move", "idle", "rq_spin"];
+        let got = metrics.map(|name| study_metric(name, &r, false).unwrap());
+        assert_eq!(got, [40.0, 15.0, 25.0, 100.0]);
     }
 
     #[test]

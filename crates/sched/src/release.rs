@@ -376,6 +376,8 @@ release! {
     /// takes one (up to 6.12).
     fget_exchanges: bool,
 
+    /// Pipe: each write and read looks whether the inode's times are to be set (up to 6.14).
+    pipe_updates_times: bool,
     /// Pipe: a reader wakes a writer only when it freed a slot (6.14 on).
     pipe_wakes_on_freed_slot: bool,
 

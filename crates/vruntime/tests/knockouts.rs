@@ -178,6 +178,27 @@ fn threads_pay_for_the_counts_they_share() {
     assert_eq!(shared_counts("power10-96", "v6.5", threads).0, 0.0);
 }
 
+/// Up to 6.14 each write and read of a message sees to the times of the pipe's inode: on a machine
+/// without SMT exactly the table's cost for each. Reads that sleep do so once, when they have data.
+#[test]
+fn pipes_set_times_in_kernels_up_to_6_14() {
+    let costs = scenario::machine("uma-2").costs;
+    let each = |release: &str| {
+        let workload = "hackbench -g 1 -f 4 --pipe -l 600";
+        let r = run(&spec("uma-2", release, workload, Variation::default())).unwrap();
+        let calls = |func, cost: u32| {
+            assert_eq!(of(&r, func).0 % u64::from(cost), 0);
+            (of(&r, func).0 / u64::from(cost)) as f64 / r.counters.messages as f64
+        };
+        let write = calls(Func::FileUpdateTime, costs.pipe_mtime.mid);
+        [write, calls(Func::FileAccessed, costs.pipe_atime.mid)]
+    };
+    for calls in each("v6.12") {
+        assert!((1.0..1.01).contains(&calls), "{calls}");
+    }
+    assert_eq!(each("v6.18"), [0.0; 2]);
+}
+
 /// A write and the read of each message are cancellation points. Only a program with threads pays
 /// for them: on a machine without SMT exactly the table's cost for each, and for the few calls
 /// that start and end a task.

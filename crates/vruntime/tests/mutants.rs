@@ -184,6 +184,7 @@ const UNSEEN: &[(&str, &str)] = &[
         "ttwu_pending_clear = before-enqueue",
         "no scenario yet: somebody looks between the flag and the lock",
     ),
+    ("pipe_updates_times", "a cost; tests/knockouts.rs has the test"),
     ("pipe_wakes_on_freed_slot", "no scenario yet: a pipe that is full of whole pages"),
     ("lazy_tlb_shootdown", "a cost; kernel/src/lazy_tlb.rs has the test"),
     ("nohz_kick = interrupt", "an interrupt more; kernel/src/irq.rs has the test"),

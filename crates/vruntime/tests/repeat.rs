@@ -111,27 +111,29 @@ fn golden_hackbench_on_cfs() {
         "v6.1",
         "hackbench -g 2 -f 4 --pipe --threads -l 2000",
         expect![[r#"
-            time 19779 us
-            switches 29498, voluntary 20678, involuntary 4594; migrations 1031
-            wakeups 20685, local 3058, queued 4550; ipis 2740; messages 64000
-                20 switch: blocks: no room to write
-             20632 switch: blocks: nothing to read
-                10 switch: blocks: waits for a child
+            time 17143 us
+            switches 21507, voluntary 12416, involuntary 2775; migrations 922
+            wakeups 12427, local 1479, queued 6394; ipis 1762; messages 64000
+                41 switch: blocks: no room to write
+             12348 switch: blocks: nothing to read
+                 2 switch: blocks: pipe mutex
+                 9 switch: blocks: waits for a child
                 16 switch: exits
-              4226 switch: idle: task woken
-              4594 switch: wakeup: vruntime beyond granularity
-               213 placement: idle CPU in scan
-                 7 placement: prev idle
-                61 placement: recent_used_cpu idle
-              8344 placement: target (no scan)
-              6185 placement: target (nothing idle)
-              1915 placement: target (scan limit)
-              3386 placement: target idle
-               213 migration: idle CPU in scan
-                32 migration: newidle balance, MC
-                61 migration: recent_used_cpu idle
-                11 migration: target (no scan)
-               741 migration: target (nothing idle)
+              6316 switch: idle: task woken
+              2775 switch: wakeup: vruntime beyond granularity
+                45 placement: idle CPU in scan
+                14 placement: prev idle
+                 6 placement: recent_used_cpu idle
+              2849 placement: target (no scan)
+              2972 placement: target (nothing idle)
+               277 placement: target (scan limit)
+              5757 placement: target idle
+                45 migration: idle CPU in scan
+                27 migration: newidle balance, MC
+                 1 migration: periodic balance while busy, MC
+                 6 migration: recent_used_cpu idle
+                 8 migration: target (no scan)
+               855 migration: target (nothing idle)
         "#]],
     );
 }
@@ -143,27 +145,26 @@ fn golden_hackbench_on_eevdf() {
         "v6.12",
         "hackbench -g 2 -f 4 --pipe --threads -l 2000",
         expect![[r#"
-            time 10738 us
-            switches 5118, voluntary 2662, involuntary 1128; migrations 383
-            wakeups 2665, local 960, queued 1349; ipis 391; messages 64000
-               183 switch: blocks: no room to write
-              2452 switch: blocks: nothing to read
-                 1 switch: blocks: pipe mutex
-                10 switch: blocks: waits for a child
+            time 9651 us
+            switches 2635, voluntary 1424, involuntary 976; migrations 602
+            wakeups 1425, local 843, queued 253; ipis 281; messages 64000
+               221 switch: blocks: no room to write
+              1175 switch: blocks: nothing to read
+                12 switch: blocks: waits for a child
                 16 switch: exits
-              1328 switch: idle: task woken
-              1128 switch: wakeup: wakee is picked
-                21 placement: idle CPU in scan
-               163 placement: prev idle
-                 4 placement: recent_used_cpu idle
-               344 placement: target (no scan)
-               697 placement: target (nothing idle)
-               895 placement: target idle
-                21 migration: idle CPU in scan
-                21 migration: newidle balance, MC
-                 4 migration: recent_used_cpu idle
-                 7 migration: target (no scan)
-               342 migration: target (nothing idle)
+               235 switch: idle: task woken
+               976 switch: wakeup: wakee is picked
+                17 placement: idle CPU in scan
+                60 placement: prev idle
+                 1 placement: recent_used_cpu idle
+               204 placement: target (no scan)
+               801 placement: target (nothing idle)
+                55 placement: target idle
+                17 migration: idle CPU in scan
+                12 migration: newidle balance, MC
+                 1 migration: recent_used_cpu idle
+                53 migration: target (no scan)
+               524 migration: target (nothing idle)
         "#]],
     );
 }

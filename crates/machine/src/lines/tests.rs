@@ -160,7 +160,8 @@ fn updates_a_ms(cpus: u16, work: u64, in_one_event: bool) -> u64 {
 fn two_accesses_in_one_event_load_a_line_as_two_events_do() {
     for work in [200, 500, 1_000, 2_000, 4_000, 8_000, 16_000] {
         let [one, two] = [true, false].map(|e| updates_a_ms(16, work, e));
-        assert!(one.abs_diff(two) * 6 <= two, "{one} against {two} at {work} ns of work");
+        let most = if work < 500 { two / 5 } else { two / 8 };
+        assert!(one.abs_diff(two) <= most, "{one} against {two} at {work} ns of work");
     }
 }
 
@@ -212,28 +213,55 @@ fn refuses_the_past() {
     t.write(TG, 2, 9);
 }
 
-/// The example of `visits`.
+/// The example of `visits`, and what else may come.
 #[test]
 fn a_line_goes_round_cache_by_cache() {
     let mut t = Check::new();
-    // One LLC holds CPUs 0 and 1, another, remote one 4 and 5.
     t.write(TG, 4, 0);
-    assert_eq!(t.write(TG, 4, 800), (0, 0));
     assert_eq!(t.write(TG, 5, 940), (60, 0), "until 1000");
     assert_eq!(t.write(TG, 0, 950), (200, 50), "until 1200");
     assert_eq!(t.write(TG, 4, 960), (200, 240), "the line is there, but about to leave");
     assert_eq!(t.write(TG, 1, 970), (60, 230), "from 1200 to 1260, with CPU 0");
-    assert_eq!(t.read(TG, 2, 980), (200, 480), "from 1460 to 1660");
+    assert_eq!(t.write(TG, 2, 980), (200, 480), "from 1460 to 1660");
     assert_eq!(t.read(TG, 0, 990), (60, 270), "from 1260 to 1320");
     assert_eq!(t.read(TG, 8, 990), (60, 330), "from 1320 to 1328: a clean line");
-    assert_eq!(t.write(TG, 12, 999), (60, 529), "from 1528, with CPU 4");
-    assert_eq!(t.write(TG, 1, 1_001), (200, 787), "that visit has begun: last, from 1788");
+    assert_eq!(t.write(TG, 12, 999), (60, 529), "from 1528 to 1588, with CPU 4");
+    assert_eq!(t.write(TG, 1, 1_001), (100, 787), "that visit has begun: last, from 1788");
     assert_eq!(t.lines.owner(TG), Cpu(1));
     let rq = Line::Rq(Cpu(4));
     t.write(rq, 5, 2_000);
     assert_eq!(t.write(rq, 0, 2_000), (200, 60));
     assert_eq!(t.write(rq, 4, 2_000), (200, 260));
     assert_eq!(t.write(rq, 1, 2_000), (200, 460), "a CPU's line: in order of arrival");
+}
+
+/// CPU 1 is served with CPU 0, and CPU 4 after it. When CPU 1 needs the line again in that event,
+/// it waits as long as before, and the line is busy for as long as with any other.
+#[test]
+fn who_was_served_with_its_neighbours_has_lost_the_line_since() {
+    for (read, busy) in [(true, (60 + 8) / 2), (false, 60)] {
+        let mut t = Check::new();
+        t.write(TG, 5, 1_000);
+        t.write(TG, 0, 1_000);
+        t.write(TG, 4, 1_000);
+        assert_eq!(t.write(TG, 1, 1_000), (60, 400));
+        let again = if read { t.read(TG, 1, 1_000) } else { t.write(TG, 1, 1_000) };
+        assert_eq!(again, (60, 400));
+        assert_eq!(t.write(TG, 2, 1_000), (200, 660 + busy));
+    }
+}
+
+/// Nobody overtakes the last writer, nor who reads after it: whoever is told to be last has it.
+#[test]
+fn nobody_is_served_before_a_reader_that_comes_after_the_last_write() {
+    let mut t = Check::new();
+    t.write(TG, 5, 1_000);
+    t.write(TG, 0, 1_000);
+    assert_eq!(t.read(TG, 4, 1_000), (200, 400));
+    assert_eq!(t.write(TG, 1, 1_000), (200, 600), "after the reader");
+    assert_eq!(t.lines.owner(TG), Cpu(1));
+    assert_eq!(t.read(TG, 1, 5_000), (0, 0));
+    assert_eq!(t.read(TG, 4, 5_000), (200, 0));
 }
 
 /// CPUs that work and write a line in turn, as `visits` has it or by a server that decides what
@@ -295,16 +323,18 @@ fn equals_the_equations() {
         // Several copies in the LLC count as far as its farthest member.
         if set.len() > 1 && d <= Distance::Llc { Distance::Llc } else { d }
     };
-    // In order of arrival.
-    let line = Line::RqLoad(Cpu(0));
-    for seed in 0..50 {
+    // In order of arrival: what one CPU's line does, and any line in one cache.
+    let everywhere: Vec<u16> = (0..16).collect();
+    let lines = [(Line::RqLoad(Cpu(0)), everywhere), (TG, vec![0, 1, 8, 9])];
+    for (seed, (line, cpus)) in (0..50).flat_map(|s| lines.iter().map(move |l| (s, l))) {
+        let line = *line;
         let mut t = Check::new();
         let n = Noise::new(seed);
         let (mut owner, mut sharers, mut busy) = (Cpu(0), BTreeSet::<Cpu>::new(), 0u64);
         let (mut now, mut last) = (0, Cpu::NONE);
         for k in 0..400 {
             let pick = |what, below| n.below(Stream::Test, what, k, below);
-            let cpu = Cpu(pick(1, 16) as u16);
+            let cpu = Cpu(cpus[pick(1, cpus.len() as u64) as usize]);
             // What one CPU does at one moment is one event, and another test's.
             now += pick(0, 150).max(u64::from(last == cpu));
             last = cpu;

@@ -60,8 +60,9 @@ pub struct Derived {
     pub fit: Option<Fit>,
 }
 
-/// Puts into `base` what `m` determines. `origin` becomes the source of those costs.
-pub fn derive(base: &MachineSpec, m: &Measured, origin: &str) -> Derived {
+/// Puts into `base` what `m` determines, where calls to pipes set times or not (the kernel's
+/// `pipe_updates_times`). `origin` becomes the source of those costs.
+pub fn derive(base: &MachineSpec, m: &Measured, origin: &str, times: bool) -> Derived {
     let mut spec = base.clone();
     let Round { one, two, send, recv, backlog, threads, of_two, of_many, .. } = &m.round;
     let mut measured = Vec::new();
@@ -84,8 +85,22 @@ pub fn derive(base: &MachineSpec, m: &Measured, origin: &str) -> Derived {
     let mutex = f64::from(c.pipe_lock.mid + c.pipe_unlock.mid);
     let page = f64::from(c.pipe_new_page.mid) / 40.0;
     let around = syscall + mutex;
-    c.pipe_write = cost(&one.write, 1.0, around + page, "write less getppid, mutex and 1/40 page");
-    c.pipe_read = cost(&one.read, 1.0, around, "read less getppid and mutex");
+    let (mtime, atime) = match times {
+        true => (f64::from(c.pipe_mtime.mid), f64::from(c.pipe_atime.mid)),
+        false => (0.0, 0.0),
+    };
+    let how = if times {
+        "write less getppid, mutex, 1/40 page and pipe_mtime"
+    } else {
+        "write less getppid, mutex and 1/40 page"
+    };
+    c.pipe_write = cost(&one.write, 1.0, around + page + mtime, how);
+    let how = if times {
+        "read less getppid, mutex and pipe_atime"
+    } else {
+        "read less getppid and mutex"
+    };
+    c.pipe_read = cost(&one.read, 1.0, around + atime, how);
     // Each call beside getppid in the same program: the CPU's speed changes between programs.
     let less = two.getppid.mid + (one.fcntl.mid - syscall);
     let how = "F_GETFL less getppid, two threads less one";
@@ -255,12 +270,15 @@ mod tests {
             wakeups: vec![(Distance::Llc, about(3_000.0))],
             exits: vec![exit(0, 3_000.0), exit(1, 9_000.0)],
         };
-        let d = derive(&base, &m, "test");
+        let d = derive(&base, &m, "test", false);
         let c = &d.spec.costs;
         // A call in the model is one in the loop that was measured, user mode included.
         let call = c.user_loop.mid + c.syscall_entry.mid + c.syscall_exit.mid;
         assert_eq!((call, c.syscall_entry.mid), (200, c.syscall_exit.mid));
         assert_eq!(call + c.pipe_lock.mid + c.pipe_read.mid + c.pipe_unlock.mid, 450);
+        let before = derive(&base, &m, "test", true).spec.costs;
+        assert_eq!(before.pipe_read.mid + before.pipe_atime.mid, c.pipe_read.mid);
+        assert_eq!(before.pipe_write.mid + before.pipe_mtime.mid, c.pipe_write.mid);
         assert_eq!(c.unix_send.mid + c.unix_wake_check.mid, 700);
         assert_eq!((c.unix_recv.mid, c.unix_cold.mid), (500, 400));
         assert_eq!(c.line_transfer.llc.mid, 40);

@@ -117,6 +117,12 @@ fn running_kernel() -> Option<Release> {
     kernel(name).ok().map(|choice| choice.release)
 }
 
+/// The kernel running here sees to the times of a pipe's inode in each call: up to 6.14.
+pub fn sets_pipe_times() -> bool {
+    let here = nix::sys::utsname::uname().map(|u| version(&u.release().to_string_lossy()));
+    here.is_ok_and(|v| v < [6, 15, 0])
+}
+
 /// The three numbers at the start of `text`.
 fn version(text: &str) -> [u32; 3] {
     let mut parts = text.split(|c: char| !c.is_ascii_digit()).map(|p| p.parse().unwrap_or(0));

@@ -60,7 +60,7 @@ pub fn calibrate(args: &CalibrateArgs) -> Result<Done, Failure> {
     if measured.exits.is_empty() {
         eprintln!("vruntime: no idle state was reached: exit latencies stay the table's");
     }
-    let derived = derive(&base, &measured, &origin);
+    let derived = derive(&base, &measured, &origin, fit::sets_pipe_times());
     let head = format!("The machine this was run on, {origin}, load average {load}.");
     let text = file::text(&derived.spec, &derived.measured, &head)
         .map_err(|e| Failure::Input(format!("{}: {e}", path.display())))?;
