@@ -316,3 +316,35 @@ impl Hot<'_> {
         d + self.work(self.cpu.func, more + kib as u32)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sample::{PIPE, sim};
+
+    /// A write to an empty pipe whose reader sleeps: the wakeup begins when it does whatever the
+    /// times of the inode take, and the call ends later by that.
+    #[test]
+    fn times_are_set_after_the_wakeup() {
+        let ends = |mtime: u32| {
+            let mut s = sim("v6.12");
+            s.machine.costs.pipe_mtime = mtime;
+            let n = s.tasks.len() as u32;
+            let (c, writer, reader) = (Cpu(0), TaskId(n - 2), TaskId(n - 1));
+            s.sh.rqs[c.ix()].curr = writer;
+            let k = &mut s.tasks[writer.ix()];
+            k.op = Op::Write { to: PIPE, bytes: 100 };
+            (k.done, k.was_edge) = (100, true);
+            let Channel::Pipe(pipe) = &mut s.channels[PIPE.ix()] else { panic!("not a pipe") };
+            pipe.rd_wait.add(&mut s.tasks, reader, true);
+            s.write_unlocked(c, writer);
+            assert_eq!((s.cpus[c.ix()].frames[0], s.cpus[c.ix()].wakes.len()), (Frame::Wake, 1));
+            let wakes = s.cpus[c.ix()].op_end;
+            assert_eq!(s.tasks[writer.ix()].step, Step::PipeEnd);
+            s.pipe_end(c, writer);
+            (wakes, s.cpus[c.ix()].user_from)
+        };
+        let (without, with) = (ends(0), ends(1_000));
+        assert_eq!(with, (without.0, without.1 + Ns(1_000)));
+    }
+}
