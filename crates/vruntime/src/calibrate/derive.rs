@@ -85,22 +85,19 @@ pub fn derive(base: &MachineSpec, m: &Measured, origin: &str, times: bool) -> De
     let mutex = f64::from(c.pipe_lock.mid + c.pipe_unlock.mid);
     let page = f64::from(c.pipe_new_page.mid) / 40.0;
     let around = syscall + mutex;
-    let (mtime, atime) = match times {
-        true => (f64::from(c.pipe_mtime.mid), f64::from(c.pipe_atime.mid)),
-        false => (0.0, 0.0),
+    let (mtime, atime) = (f64::from(c.pipe_mtime.mid), f64::from(c.pipe_atime.mid));
+    let (write, read) = match times {
+        true => (
+            (around + page + mtime, "write less getppid, mutex, 1/40 page and pipe_mtime"),
+            (around + atime, "read less getppid, mutex and pipe_atime"),
+        ),
+        false => (
+            (around + page, "write less getppid, mutex and 1/40 page"),
+            (around, "read less getppid and mutex"),
+        ),
     };
-    let how = if times {
-        "write less getppid, mutex, 1/40 page and pipe_mtime"
-    } else {
-        "write less getppid, mutex and 1/40 page"
-    };
-    c.pipe_write = cost(&one.write, 1.0, around + page + mtime, how);
-    let how = if times {
-        "read less getppid, mutex and pipe_atime"
-    } else {
-        "read less getppid and mutex"
-    };
-    c.pipe_read = cost(&one.read, 1.0, around + atime, how);
+    c.pipe_write = cost(&one.write, 1.0, write.0, write.1);
+    c.pipe_read = cost(&one.read, 1.0, read.0, read.1);
     // Each call beside getppid in the same program: the CPU's speed changes between programs.
     let less = two.getppid.mid + (one.fcntl.mid - syscall);
     let how = "F_GETFL less getppid, two threads less one";
