@@ -158,7 +158,7 @@ fn parts_add_up_to_the_quoted_wholes() {
     let enqueue = c.enqueue_base + c.level + c.pelt;
     let miss = c.line_transfer[Distance::Llc as usize];
     for (whole, sum, quoted) in [
-        ("system call", c.syscall_entry + c.syscall_exit, 70..=150),
+        ("system call", c.syscall_entry + c.syscall_exit, 39..=150),
         ("local try_to_wake_up", c.ttwu + c.select_base + enqueue, 200..=400),
         (
             "schedule between threads",

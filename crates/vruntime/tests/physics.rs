@@ -77,9 +77,11 @@ fn one_group_sees_no_difference_but_of_who_is_just_leaving() {
 fn queued_wakeups_wait_less_for_run_queues() {
     let machine = scenario::machine("1x16x2");
     let (llc, l2) = (runs(&machine, 6, "llc", &[]), runs(&machine, 6, "l2", &[]));
+    let sum = |runs: &[RunRecord]| runs.iter().map(rq_lock_wait).sum::<f64>();
+    assert!(sum(&llc) > 2.5 * sum(&l2), "{} and {} ns a message", sum(&llc), sum(&l2));
     for (seed, (a, b)) in SEEDS.zip(llc.iter().zip(&l2)) {
         let (direct, queued) = (rq_lock_wait(a), rq_lock_wait(b));
-        assert!(direct > 2.0 * queued, "seed {seed}: {direct} and {queued} ns a message");
+        assert!(direct > 1.5 * queued, "seed {seed}: {direct} and {queued} ns a message");
     }
 }
 

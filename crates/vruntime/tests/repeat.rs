@@ -111,29 +111,24 @@ fn golden_hackbench_on_cfs() {
         "v6.1",
         "hackbench -g 2 -f 4 --pipe --threads -l 2000",
         expect![[r#"
-            time 17143 us
-            switches 21507, voluntary 12416, involuntary 2775; migrations 922
-            wakeups 12427, local 1479, queued 6394; ipis 1762; messages 64000
-                41 switch: blocks: no room to write
-             12348 switch: blocks: nothing to read
-                 2 switch: blocks: pipe mutex
-                 9 switch: blocks: waits for a child
+            time 7524 us
+            switches 6451, voluntary 3890, involuntary 2231; migrations 1019
+            wakeups 3893, local 1592, queued 403; ipis 873; messages 64000
+                38 switch: blocks: no room to write
+              3828 switch: blocks: nothing to read
+                 8 switch: blocks: waits for a child
                 16 switch: exits
-              6316 switch: idle: task woken
-              2775 switch: wakeup: vruntime beyond granularity
-                45 placement: idle CPU in scan
+               330 switch: idle: task woken
+              2231 switch: wakeup: vruntime beyond granularity
+                93 placement: idle CPU in scan
                 14 placement: prev idle
-                 6 placement: recent_used_cpu idle
-              2849 placement: target (no scan)
-              2972 placement: target (nothing idle)
-               277 placement: target (scan limit)
-              5757 placement: target idle
-                45 migration: idle CPU in scan
-                27 migration: newidle balance, MC
-                 1 migration: periodic balance while busy, MC
-                 6 migration: recent_used_cpu idle
-                 8 migration: target (no scan)
-               855 migration: target (nothing idle)
+                 2 placement: recent_used_cpu idle
+              3497 placement: target (nothing idle)
+                81 placement: target idle
+                93 migration: idle CPU in scan
+                21 migration: newidle balance, MC
+                 2 migration: recent_used_cpu idle
+               919 migration: target (nothing idle)
         "#]],
     );
 }
@@ -145,26 +140,23 @@ fn golden_hackbench_on_eevdf() {
         "v6.12",
         "hackbench -g 2 -f 4 --pipe --threads -l 2000",
         expect![[r#"
-            time 9651 us
-            switches 2635, voluntary 1424, involuntary 976; migrations 602
-            wakeups 1425, local 843, queued 253; ipis 281; messages 64000
-               221 switch: blocks: no room to write
-              1175 switch: blocks: nothing to read
-                12 switch: blocks: waits for a child
+            time 8200 us
+            switches 871, voluntary 488, involuntary 204; migrations 185
+            wakeups 489, local 225, queued 195; ipis 50; messages 64000
+                65 switch: blocks: no room to write
+               396 switch: blocks: nothing to read
+                11 switch: blocks: waits for a child
                 16 switch: exits
-               235 switch: idle: task woken
-               976 switch: wakeup: wakee is picked
-                17 placement: idle CPU in scan
-                60 placement: prev idle
-                 1 placement: recent_used_cpu idle
-               204 placement: target (no scan)
-               801 placement: target (nothing idle)
-                55 placement: target idle
-                17 migration: idle CPU in scan
-                12 migration: newidle balance, MC
-                 1 migration: recent_used_cpu idle
-                53 migration: target (no scan)
-               524 migration: target (nothing idle)
+               179 switch: idle: task woken
+               203 switch: wakeup: wakee is picked
+                 1 switch: woken before it slept
+                25 placement: idle CPU in scan
+                52 placement: prev idle
+               251 placement: target (nothing idle)
+                42 placement: target idle
+                25 migration: idle CPU in scan
+                 7 migration: newidle balance, MC
+               157 migration: target (nothing idle)
         "#]],
     );
 }
