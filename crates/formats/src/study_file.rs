@@ -429,16 +429,14 @@ mod tests {
         let (spr, genoa) = ("spr-nolimit.g10.time", "group-size.16-to-8");
         let text = &format!("{text}\n{}{}", fit("spr-2s", spr), fit("genoa-2s", genoa));
         assert_eq!(study_str(text, "fitted").unwrap().fits.len(), 2);
-        // The same experiment with a window in place of whole runs.
-        let window = "warmup_ms = 400\nwindow_ms = 100\ntime = \"all-groups\"";
-        let (figures, questions) = text.split_once("[explain]").unwrap();
-        let questions = questions.replacen("loops_divided_by = 25", window, 1);
-        let windowed = format!("{figures}[explain]{questions}");
-        assert!(matches!(study_str(&windowed, "w").unwrap().explain.span(), Span::Window { .. }));
+        // Windows but for a quick look, which is of short runs.
+        let s = study_str(text, "fitted").unwrap();
+        assert!(matches!(s.full.span(), Span::Window { .. }));
+        assert!(matches!(s.quick.span(), Span::Shortened(50)));
         for (old, new, what) in [
             ("seeds = ", "seeds = 0 #", "[full]: seeds = 0: expected 1 to 1000"),
             ("seeds = ", "seeds = 99999999999 #", "[full]: seeds = 99999999999: expected 1 to"),
-            ("warmup_ms = ", "warmup_ms = 18446744073710 #", "[explain]: warmup_ms = 18446744"),
+            ("warmup_ms = ", "warmup_ms = 18446744073710 #", "[full]: warmup_ms = 18446744"),
             (
                 "machine = \"genoa-2s\"\nrows",
                 "machine = \"genoa\"\nrows",
@@ -448,11 +446,11 @@ mod tests {
             ("message_time = [\"spr", "message_time = [\"srp", "`message_time`: no case `srp-no"),
             ("split = ", "split = 7 #", "split = 7: expected 1 to 6"),
             ("id = \"spr-nolimit.g20\"", "id = \"spr-nolimit.g10\"", "two cases have the id"),
-            ("loops_divided_by = ", "#", "[full]: expected loops_divided_by, or else warmup_ms"),
+            ("warmup_ms = ", "#", "[full]: expected loops_divided_by, or else warmup_ms"),
+            ("loops_divided_by = ", "#", "[quick]: expected loops_divided_by, or else warmup_ms"),
             ("loops_divided_by = ", "loops_divided_by = 0 #", "loops_divided_by = 0"),
-            ("window_ms = ", "window_ms = 0 #", "[explain]: window_ms = 0"),
+            ("window_ms = ", "window_ms = 0 #", "[full]: window_ms = 0"),
         ] {
-            let text = if old.ends_with("_ms = ") { &windowed } else { text };
             let e = study_str(&text.replacen(old, new, 1), "my.toml").unwrap_err();
             assert!(e.to_string().contains(what), "{e}");
         }
