@@ -428,10 +428,10 @@ mod tests {
         };
         let (spr, genoa) = ("spr-nolimit.g10.time", "group-size.16-to-8");
         let text = &format!("{text}\n{}{}", fit("spr-2s", spr), fit("genoa-2s", genoa));
-        assert_eq!(study_str(text, "fitted").unwrap().fits.len(), 2);
-        // Windows but for a quick look, which is of short runs.
         let s = study_str(text, "fitted").unwrap();
-        assert!(matches!(s.full.span(), Span::Window { .. }));
+        assert_eq!(s.fits.len(), 2);
+        // Windows but for a quick look, which is of short runs.
+        assert!([&s.full, &s.explain].iter().all(|e| matches!(e.span(), Span::Window { .. })));
         assert!(matches!(s.quick.span(), Span::Shortened(50)));
         for (old, new, what) in [
             ("seeds = ", "seeds = 0 #", "[full]: seeds = 0: expected 1 to 1000"),
