@@ -416,7 +416,8 @@ mod tests {
     fn mistakes_name_file_and_line() {
         let e = study("l2-queued-wakeup").unwrap_err();
         assert!(e.is_usage() && e.to_string().contains("nearest is `l2-queued-wakeups`"), "{e}");
-        let (_, text) = builtin_studies()[0];
+        let named = |(name, _): &&(&str, &str)| *name == "l2-queued-wakeups";
+        let (_, text) = builtin_studies().iter().find(named).unwrap();
         let wrong = text.replacen("loops_divided_by", "loops_divided", 1);
         let e = study_str(&wrong, "my.toml").unwrap_err();
         assert!(e.to_string().starts_with("my.toml:"), "{e}");

@@ -16,10 +16,12 @@ fn shape(t: &Topology) -> [usize; 5] {
 }
 
 #[test]
-fn all_nine_load_under_their_names() {
+fn all_load_under_their_names() {
     let names: Vec<&str> = builtin().iter().map(|&(n, _)| n).collect();
     let expected = [
+        "cascadelake-2s",
         "genoa-2s",
+        "icelake-2s",
         "l5420",
         "milan-2s",
         "numa-48",
@@ -48,6 +50,8 @@ fn shapes() {
     assert_eq!(shape(&machine("milan-2s").topo), [256, 128, 16, 2, 2]);
     assert_eq!(shape(&machine("genoa-2s").topo), [384, 192, 24, 2, 2]);
     assert_eq!(shape(&machine("spr-2s").topo), [224, 112, 2, 2, 2]);
+    assert_eq!(shape(&machine("cascadelake-2s").topo), [88, 44, 2, 2, 2]);
+    assert_eq!(shape(&machine("icelake-2s").topo), [128, 64, 2, 2, 2]);
     assert_eq!(shape(&machine("power10-320").topo), [320, 80, 80, 4, 2]);
     assert_eq!(shape(&machine("power10-96").topo), [96, 24, 24, 5, 3]);
     assert_eq!(shape(&machine("l5420").topo), [4, 4, 2, 1, 1]);
@@ -71,6 +75,8 @@ fn distances_from_cpu_0_on_x86() {
     assert_eq!(classes("l5420"), ["0", "", "1", "", "2-3", ""]);
     assert_eq!(classes("numa-48"), ["0", "24", "", "1-11,25-35", "", "12-23,36-47"]);
     assert_eq!(classes("spr-2s"), ["0", "112", "", "1-55,113-167", "", "56-111,168-223"]);
+    assert_eq!(classes("cascadelake-2s"), ["0", "44", "", "1-21,45-65", "", "22-43,66-87"]);
+    assert_eq!(classes("icelake-2s"), ["0", "64", "", "1-31,65-95", "", "32-63,96-127"]);
     let milan = ["0", "128", "", "1-7,129-135", "8-63,136-191", "64-127,192-255"];
     assert_eq!(classes("milan-2s"), milan);
     let genoa = ["0", "192", "", "1-7,193-199", "8-95,200-287", "96-191,288-383"];
@@ -128,7 +134,8 @@ fn power_nodes_keep_their_numbers() {
 
 /// A pipe ping-pong on one CPU, half a round trip: a read that sleeps, a switch, the rest of that
 /// read, a write that wakes. Published (Linux 6.6, i7 of the 11th generation): 1070 ns between
-/// threads, 2410 ns between processes. The table must allow both.
+/// threads, 2410 ns between processes. The table must allow both; its middle for processes is of a
+/// server's profile of hackbench, which has no such difference.
 #[test]
 fn paths_add_up_to_the_published_ping_pong() {
     let spec = builtin_machine("uma-2").unwrap();
@@ -142,13 +149,14 @@ fn paths_add_up_to_the_published_ping_pong() {
     let low = Costs::draw(&spec.costs, |_| 0);
     let mid = Costs::mid(&spec.costs);
     let high = Costs::draw(&spec.costs, |_| u64::MAX);
-    for (published, switch) in
-        [(1070, (|c| c.switch_same_mm) as fn(&Costs) -> u32), (2410, |c| c.switch_other_mm)]
-    {
-        let [low, mid, high] = [low, mid, high].map(|c| half(&c, switch(&c)));
+    type Switch = fn(&Costs) -> u32;
+    let (same, other): (Switch, Switch) = (|c| c.switch_same_mm, |c| c.switch_other_mm);
+    for (published, switch) in [(1070, same), (2410, other)] {
+        let [low, high] = [low, high].map(|c| half(&c, switch(&c)));
         assert!(low <= published && published <= high, "{low} … {high} misses {published}");
-        assert!(mid < 2 * published && published < 2 * mid, "{mid} for {published}");
     }
+    let threads = half(&mid, same(&mid));
+    assert!(threads < 2 * 1070 && 1070 < 2 * threads, "{threads}");
 }
 
 /// Whole paths as engineers quote them for x86 servers, ns; the parts in the table must add up.

@@ -15,7 +15,7 @@ use vruntime_base::{Category, Func, Ns};
 use vruntime_kernel::record::RunRecord;
 
 /// Metrics that a study's row may have.
-pub const METRICS: [&str; 9] = [
+pub const METRICS: [&str; 11] = [
     // s.
     "time",
     // % of all CPU time.
@@ -28,7 +28,9 @@ pub const METRICS: [&str; 9] = [
     "rq_spin",
     "update_cfs_group",
     "update_load_avg",
-    // Thousands a second and CPU.
+    // Thousands a second and CPU: these three.
+    "context_switch",
+    "involuntary",
     "migration",
     // Each message.
     "migration_per_message",
@@ -48,6 +50,7 @@ pub fn study_metric(name: &str, r: &RunRecord, all_groups: bool) -> Option<f64> 
     let share = |func: Func| ratio(100.0 * sum(r, |f| f == func).0 as f64, busy.0 as f64);
     let seconds = window(r).0 as f64 / 1e9;
     let moved = r.counters.cpu_migrations as f64;
+    let rate = |n: u64| ratio(n as f64 / 1000.0, seconds * r.nr_cpus as f64);
     let count = |of: &[(&str, u64)], rules: &[&str]| {
         of.iter().filter(|(rule, _)| rules.contains(rule)).map(|(_, n)| *n as f64).sum::<f64>()
     };
@@ -65,7 +68,9 @@ pub fn study_metric(name: &str, r: &RunRecord, all_groups: bool) -> Option<f64> 
         "rq_spin" => share(Func::RqLock),
         "update_cfs_group" => share(Func::UpdateCfsGroup),
         "update_load_avg" => share(Func::UpdateLoadAvg),
-        "migration" => ratio(moved / 1000.0, seconds * r.nr_cpus as f64),
+        "context_switch" => rate(r.counters.context_switches),
+        "involuntary" => rate(r.counters.involuntary_switches),
+        "migration" => rate(r.counters.cpu_migrations),
         "migration_per_message" => ratio(moved, r.counters.messages as f64),
         _ => None,
     }
@@ -335,6 +340,18 @@ mod tests {
         let metrics = ["search_cut", "search_move", "idle", "rq_spin"];
         let got = metrics.map(|name| study_metric(name, &r, false).unwrap());
         assert_eq!(got, [40.0, 15.0, 25.0, 100.0]);
+    }
+
+    #[test]
+    fn rates_are_thousands_a_second_and_cpu() {
+        let mut r = sample::record("x", 1, 0.008);
+        (r.window, r.nr_cpus) = ((Ns(1_000_000), Ns(3_000_000)), 4);
+        r.counters.context_switches = 800;
+        r.counters.involuntary_switches = 160;
+        r.counters.cpu_migrations = 40;
+        let rates = ["context_switch", "involuntary", "migration"];
+        let got = rates.map(|name| study_metric(name, &r, false).unwrap());
+        assert_eq!(got, [100.0, 20.0, 5.0]);
     }
 
     #[test]

@@ -189,6 +189,9 @@ release! {
     /// CFS: a SCHED_IDLE sleeper's credit is `min_granularity_ns` instead of `latency_ns` (6.1
     /// on).
     idle_sleeper_granularity: bool,
+    /// CFS: a wakee that moved counts as having slept for long, so it is placed as a sleeper even
+    /// if it has run ahead (6.3-rc, from 829c1651e9 to a53ce18cac).
+    moved_counts_as_long_sleep: bool,
     /// CFS: a slice is at least `min_granularity_ns`.
     base_slice: bool,
     /// EEVDF: keep the lag over a sleep.

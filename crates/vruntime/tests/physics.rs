@@ -15,15 +15,7 @@ const SEEDS: std::ops::RangeInclusive<u64> = 1..=3;
 
 /// A window of hackbench over pipes under `ttwu_queue=` `queue`, for each seed.
 fn runs(machine: &MachineSpec, groups: u32, queue: &str, without: &[Knockout]) -> Vec<RunRecord> {
-    runs_of(machine, &format!("hackbench -g {groups} -f 10 --pipe --threads"), queue, without)
-}
-
-fn runs_of(
-    machine: &MachineSpec,
-    hackbench: &str,
-    queue: &str,
-    without: &[Knockout],
-) -> Vec<RunRecord> {
+    let hackbench = format!("hackbench -g {groups} -f 10 --pipe --threads -l 100000");
     let of_seed = |seed| {
         let spec = RunSpec {
             seed,
@@ -35,7 +27,7 @@ fn runs_of(
             ..RunSpec::new(
                 machine.clone(),
                 kernel(&format!("v6.5+ttwu_queue={queue}")).unwrap().release,
-                parse(&format!("{hackbench} -l 100000")).unwrap(),
+                parse(&hackbench).unwrap(),
             )
         };
         run(&spec).unwrap()
@@ -91,22 +83,21 @@ fn queued_wakeups_wait_less_for_run_queues() {
 }
 
 /// The farther the CPUs are from each other, the longer is a lock held and handed over: queued
-/// wakeups save more waiting, and of that comes more throughput. Over sockets: pipes hold messages
-/// or do not for longer than a window, which weighs more in what passes than the distance.
+/// wakeups save more waiting, and of that comes more throughput. Pipes hold messages or do not for
+/// longer than a window, which moves the gain of one distance by several percent.
 #[test]
 fn distance_makes_the_gain_larger() {
-    const SOCKETS: &str = "hackbench -g 4 -f 10 --threads";
     let gains = |transfer: u32| {
         let mut machine = scenario::machine("1x16x2");
         machine.costs.line_transfer.llc.mid = transfer;
         machine.costs.line_transfer.llc.high = machine.costs.line_transfer.llc.high.max(transfer);
         machine.costs.line_transfer.llc.low = machine.costs.line_transfer.llc.low.min(transfer);
-        let [llc, l2] = ["llc", "l2"].map(|queue| runs_of(&machine, SOCKETS, queue, &[]));
+        let [llc, l2] = ["llc", "l2"].map(|queue| runs(&machine, 6, queue, &[]));
         (waited(&llc) - waited(&l2), messages(&l2) / messages(&llc) - 1.0)
     };
     let [near, far] = [10, 400].map(gains);
-    assert!(far.0 > 2.0 * near.0, "waiting saved, ns: {near:?} near, {far:?} far");
-    assert!(far.1 > near.1 + 0.02, "throughput gained: {near:?} near, {far:?} far");
+    assert!(far.0 > 10.0 * near.0, "waiting saved, ns: {near:?} near, {far:?} far");
+    assert!(far.1 > near.1 + 0.1, "throughput gained: {near:?} near, {far:?} far");
 }
 
 /// Where locks, lines and interrupts cost nothing there is nothing to gain.

@@ -222,13 +222,13 @@ fn a_wakeup_within_the_cache_took_the_lock() {
 }
 
 /// Both are on the list before CPU 1 is out of its idle state. First come, first enqueued: A, which
-/// then is as owed as C and has the same deadline.
+/// then has the same deadline as C: each was alone when it went to sleep, and so is owed nothing.
 #[test]
 fn the_wake_list_is_served_in_order() {
     check(
         "2x1x1 v6.12, 72 ms
-        A on 1: wait 0, run 1ms
-        C on 1: wait 1, run 1ms
+        A on 1: until 3ms, wait 0, run 1ms
+        C on 1: until 5ms, wait 1, run 1ms
         B on 0: until 65ms, wake 0, wake 1, run 1ms
         print wakeups_queued",
         expect![[r#"
@@ -238,14 +238,18 @@ fn the_wake_list_is_served_in_order() {
                1.1 ms  cpu 0: . -> B: idle: task woken
                1.1 ms  cpu 1: . -> A: idle: task woken
                1.1 ms  cpu 0: B -> .: blocks: timer
-               1.1 ms  cpu 1: A -> C: blocks: futex
-               1.1 ms  cpu 1: C -> .: blocks: futex
+               1.1 ms  cpu 1: A -> C: blocks: timer
+               1.1 ms  cpu 1: C -> .: blocks: timer
+               3.1 ms  cpu 1: . -> A: idle: task woken
+               3.1 ms  cpu 1: A -> .: blocks: futex
+               5.1 ms  cpu 1: . -> C: idle: task woken
+               5.1 ms  cpu 1: C -> .: blocks: futex
               65.1 ms  cpu 0: . -> B: idle: task woken
               65.1 ms  cpu 1: . -> A: idle: task woken
               66.1 ms  cpu 0: B -> .: exits
               66.2 ms  cpu 1: A -> C: exits
               67.3 ms  cpu 1: C -> .: exits
-            placed 6 x pinned
+            placed 8 x pinned
             wakeups_queued: 2
         "#]],
     )

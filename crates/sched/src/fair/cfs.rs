@@ -15,6 +15,7 @@ use super::weight::{calc_delta, calc_delta_fair};
 use super::{CfsId, Fair, SeId};
 use crate::cx::Cx;
 use crate::release::Release;
+use crate::scheduler::EnqueueFlags;
 use crate::task::{Policy, Task};
 use vruntime_base::{Cause, CauseKind, VTime};
 
@@ -291,9 +292,10 @@ impl Fair {
         slice
     }
 
-    /// `place_entity` for a wakeup or, if `initial`, a new task.
-    pub(crate) fn place_entity_cfs(&mut self, cx: &Cx, se: SeId, initial: bool) {
+    /// `place_entity` for a wakeup or, if `flags.initial`, a new task.
+    pub(crate) fn place_entity_cfs(&mut self, cx: &Cx, se: SeId, flags: EnqueueFlags) {
         let release = &cx.sh.release;
+        let initial = flags.initial;
         let e = &self.ses[se.ix()];
         let q = &self.cfs[e.cfs_rq.ix()];
         let mut v = q.min_vruntime;
@@ -310,7 +312,8 @@ impl Fair {
         let now = cx.sh.rqs[q.cpu.ix()].clock;
         let e = &mut self.ses[se.ix()];
         // After a very long sleep the difference could have wrapped.
-        let long_sleep = now.saturating_sub(e.exec_start).0 > (1 << 63) / 1024;
+        let long_sleep = now.saturating_sub(e.exec_start).0 > (1 << 63) / 1024
+            || (release.moved_counts_as_long_sleep && flags.migrated);
         e.vruntime = if !initial && long_sleep { v } else { e.vruntime.later(v) };
     }
 }

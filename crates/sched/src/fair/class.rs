@@ -490,7 +490,7 @@ impl Fair {
             self.place_entity_eevdf(cx, se, true);
             return;
         }
-        self.place_entity_cfs(cx, se, true);
+        self.place_entity_cfs(cx, se, EnqueueFlags { initial: true, ..Default::default() });
         let min = self.cfs[cfs.ix()].min_vruntime.0 as i64;
         let e = &mut self.ses[se.ix()];
         e.vruntime = e.vruntime.plus(min.wrapping_neg());

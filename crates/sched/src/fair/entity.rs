@@ -191,7 +191,7 @@ impl Fair {
         } else {
             self.account_enqueue(se);
             if flags.wakeup {
-                self.place_entity_cfs(cx, se, false);
+                self.place_entity_cfs(cx, se, flags);
             }
         }
         if !is_curr && (flags.migrated || !(flags.wakeup || flags.initial)) {

@@ -402,6 +402,32 @@ pub(crate) fn a_sched_idle_sleeper_gets_less_credit_from_6_1_on() {
     }
 }
 
+/// A task that has run 3 ms ahead keeps that over a wakeup; not in 6.3-rc if the wakeup moves it.
+#[test]
+pub(crate) fn in_6_3_rc_a_move_makes_a_sleeper_of_who_ran_ahead() {
+    for (moved_counts, to, ahead_ms) in [(false, Cpu(1), 3), (true, Cpu(1), -12), (true, Cpu(0), 3)]
+    {
+        let mut k = sample::v6_1();
+        k.moved_counts_as_long_sleep |= moved_counts;
+        let mut lab = Lab::new(k, "uma-8");
+        for cpu in [Cpu(0), Cpu(1)] {
+            lab.spawn(cpu, 0, TgId(0));
+            lab.schedule(cpu);
+        }
+        let p = lab.spawn(Cpu(0), 0, TgId(0));
+        let min = |lab: &Lab, c: Cpu| lab.linux.fair.cfs[c.ix()].min_vruntime;
+        lab.hook(Cpu(0), |s, cx| {
+            s.dequeue_task(cx, Cpu(0), p, DequeueFlags { sleep: true, special: false });
+        });
+        lab.se_mut(p).vruntime = min(&lab, Cpu(0)).plus(3 * MS as i64);
+        let t = &mut lab.sh.tasks[p.ix()];
+        (t.on_rq, t.state) = (false, TaskState::Interruptible);
+        lab.wake(p, to);
+        let ahead = lab.se(p).vruntime.since(min(&lab, to));
+        assert_eq!(ahead, ahead_ms * MS as i64, "{moved_counts} {to}");
+    }
+}
+
 /// A task that moves keeps its distance from the queue's reference point.
 #[test]
 fn vruntime_is_relative_between_queues() {
