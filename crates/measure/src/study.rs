@@ -49,7 +49,6 @@ pub fn study_metric(name: &str, r: &RunRecord, all_groups: bool) -> Option<f64> 
     let busy: Ns = sum(r, |f| f.category() != Category::Idle);
     let share = |func: Func| ratio(100.0 * sum(r, |f| f == func).0 as f64, busy.0 as f64);
     let seconds = window(r).0 as f64 / 1e9;
-    let moved = r.counters.cpu_migrations as f64;
     let rate = |n: u64| ratio(n as f64 / 1000.0, seconds * r.nr_cpus as f64);
     let count = |of: &[(&str, u64)], rules: &[&str]| {
         of.iter().filter(|(rule, _)| rules.contains(rule)).map(|(_, n)| *n as f64).sum::<f64>()
@@ -71,7 +70,9 @@ pub fn study_metric(name: &str, r: &RunRecord, all_groups: bool) -> Option<f64> 
         "context_switch" => rate(r.counters.context_switches),
         "involuntary" => rate(r.counters.involuntary_switches),
         "migration" => rate(r.counters.cpu_migrations),
-        "migration_per_message" => ratio(moved, r.counters.messages as f64),
+        "migration_per_message" => {
+            ratio(r.counters.cpu_migrations as f64, r.counters.messages as f64)
+        }
         _ => None,
     }
 }

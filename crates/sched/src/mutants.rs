@@ -69,10 +69,10 @@ mutants! {
     lag_limit = LagLimit::LongestSlice => longterm::the_longest_slice_bounds_a_lag;
     lag_limit = LagLimit::OwnSlice => longterm::the_longest_slice_bounds_a_lag;
     loop_max_spares_pinned => passes::detach::pinned_tasks_use_up_the_scan;
-    moved_counts_as_long_sleep => tests::cfs::in_6_3_rc_a_move_makes_a_sleeper_of_who_ran_ahead;
     migrate_load_halved => passes::early::half_a_tasks_load_must_fit;
     migrate_pelt_lag => groups::a_sleeper_that_leaves_an_idle_cpu_has_decayed;
     migrate_util_shifted => passes::detach::failures_shrink_the_utilisation_that_must_fit;
+    moved_counts_as_long_sleep => tests::cfs::in_6_3_rc_a_move_makes_a_sleeper_of_who_ran_ahead;
     new_task_util_scaled => groups::a_new_task_is_expected_to_use_half_of_what_is_left;
     newidle_failure_costs_more => passes::a_failure_costs_half_as_much_again_in_6_18;
     newidle_fixed_guard => passes::early::newidle_needs_half_a_millisecond;
