@@ -15,7 +15,7 @@ use vruntime_base::{Category, Func, Ns};
 use vruntime_kernel::record::RunRecord;
 
 /// Metrics that a study's row may have.
-pub const METRICS: [&str; 11] = [
+pub const METRICS: [&str; 12] = [
     // s.
     "time",
     // % of all CPU time.
@@ -32,6 +32,8 @@ pub const METRICS: [&str; 11] = [
     "context_switch",
     "involuntary",
     "migration",
+    // % of the times that a task gave up its CPU, those in which it waited for room to write.
+    "write_sleep",
     // Each message.
     "migration_per_message",
 ];
@@ -42,6 +44,10 @@ const FOUND: [&str; 3] = ["idle core", "idle CPU seen in core search", "idle CPU
 const CUT: [&str; 2] = ["target (no scan)", "target (scan limit)"];
 /// It has looked at all CPUs.
 const LOOKED: &str = "target (nothing idle)";
+/// No task gave up its CPU in this switch.
+const FROM_IDLE: &str = "idle: task woken";
+/// It waited for a reader.
+const NO_ROOM: &str = "blocks: no room to write";
 
 /// The value of a study's metric in one run; `None` if it has none there. `all_groups`: the time is
 /// extrapolated from all groups' progress together.
@@ -70,6 +76,11 @@ pub fn study_metric(name: &str, r: &RunRecord, all_groups: bool) -> Option<f64> 
         "context_switch" => rate(r.counters.context_switches),
         "involuntary" => rate(r.counters.involuntary_switches),
         "migration" => rate(r.counters.cpu_migrations),
+        "write_sleep" => {
+            let left = |(rule, n): &(&str, u64)| if *rule == FROM_IDLE { 0.0 } else { *n as f64 };
+            let all: f64 = r.switches.iter().map(left).sum();
+            ratio(100.0 * count(&r.switches, &[NO_ROOM]), all)
+        }
         "migration_per_message" => {
             ratio(r.counters.cpu_migrations as f64, r.counters.messages as f64)
         }
@@ -353,6 +364,24 @@ mod tests {
         let rates = ["context_switch", "involuntary", "migration"];
         let got = rates.map(|name| study_metric(name, &r, false).unwrap());
         assert_eq!(got, [100.0, 20.0, 5.0]);
+    }
+
+    /// Causes are told by their names, as a run has them.
+    #[test]
+    fn sleeps_for_room_are_a_share_of_what_left_a_cpu() {
+        let spec = RunSpec {
+            sampling: Sampling::Full { limit: Ns::from_ms(2_000) },
+            ..RunSpec::new(
+                builtin_machine("uma-2").unwrap(),
+                kernel_file::kernel("v6.12").unwrap().release,
+                vruntime_workload::parse("hackbench -g 1 -f 2 --pipe -l 4000").unwrap(),
+            )
+        };
+        let mut r = run(&spec).unwrap();
+        let has = |rule| r.switches.iter().any(|(name, n)| *name == rule && *n > 0);
+        assert!(has(NO_ROOM) && has(FROM_IDLE), "{:?}", r.switches);
+        r.switches = vec![(NO_ROOM, 3), (FROM_IDLE, 90), ("blocks: nothing to read", 7)];
+        assert_eq!(study_metric("write_sleep", &r, false), Some(30.0));
     }
 
     #[test]
