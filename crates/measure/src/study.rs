@@ -60,7 +60,7 @@ pub fn study_metric(name: &str, r: &RunRecord, all_groups: bool) -> Option<f64> 
         of.iter().filter(|(rule, _)| rules.contains(rule)).map(|(_, n)| *n as f64).sum::<f64>()
     };
     let searches = || count(&r.placements, &[&FOUND[..], &CUT, &[LOOKED]].concat());
-    let placed = || r.placements.iter().map(|(_, n)| *n as f64).sum();
+    let all = |of: &[(&str, u64)]| of.iter().map(|(_, n)| *n as f64).sum::<f64>();
     match name {
         "time" if all_groups && !r.complete => time_of_all(r),
         "time" => r.time.map(|t| t.0 as f64 / 1e9),
@@ -69,7 +69,7 @@ pub fn study_metric(name: &str, r: &RunRecord, all_groups: bool) -> Option<f64> 
             ratio(100.0 * idle, busy.0 as f64 + idle)
         }
         "search_cut" => ratio(100.0 * count(&r.placements, &CUT), searches()),
-        "search_move" => ratio(100.0 * count(&r.migrations, &FOUND), placed()),
+        "search_move" => ratio(100.0 * count(&r.migrations, &FOUND), all(&r.placements)),
         "rq_spin" => share(Func::RqLock),
         "update_cfs_group" => share(Func::UpdateCfsGroup),
         "update_load_avg" => share(Func::UpdateLoadAvg),
@@ -77,9 +77,8 @@ pub fn study_metric(name: &str, r: &RunRecord, all_groups: bool) -> Option<f64> 
         "involuntary" => rate(r.counters.involuntary_switches),
         "migration" => rate(r.counters.cpu_migrations),
         "write_sleep" => {
-            let left = |(rule, n): &(&str, u64)| if *rule == FROM_IDLE { 0.0 } else { *n as f64 };
-            let all: f64 = r.switches.iter().map(left).sum();
-            ratio(100.0 * count(&r.switches, &[NO_ROOM]), all)
+            let left = all(&r.switches) - count(&r.switches, &[FROM_IDLE]);
+            ratio(100.0 * count(&r.switches, &[NO_ROOM]), left)
         }
         "migration_per_message" => {
             ratio(r.counters.cpu_migrations as f64, r.counters.messages as f64)
@@ -326,18 +325,19 @@ mod tests {
         assert_eq!(whole_time(&r, 100, 1), None);
     }
 
+    /// A complete run of `workload`.
+    fn complete(machine: &str, kernel: &str, workload: &str) -> RunRecord {
+        let machine = builtin_machine(machine).unwrap();
+        let release = kernel_file::kernel(kernel).unwrap().release;
+        let spec = RunSpec::new(machine, release, vruntime_workload::parse(workload).unwrap());
+        let sampling = Sampling::Full { limit: Ns::from_ms(2_000) };
+        run(&RunSpec { sampling, ..spec }).unwrap()
+    }
+
     /// Searches are told by the names of rules, as a run has them.
     #[test]
     fn searches_for_an_idle_cpu_are_known_by_their_rules() {
-        let spec = RunSpec {
-            sampling: Sampling::Full { limit: Ns::from_ms(2_000) },
-            ..RunSpec::new(
-                builtin_machine("numa-48").unwrap(),
-                kernel_file::kernel("v6.5").unwrap().release,
-                vruntime_workload::parse("hackbench -g 6 -f 8 --pipe --threads -l 400").unwrap(),
-            )
-        };
-        let mut r = run(&spec).unwrap();
+        let mut r = complete("numa-48", "v6.5", "hackbench -g 6 -f 8 --pipe --threads -l 400");
         let has = |rule: &&str| r.placements.iter().any(|(name, n)| name == rule && *n > 0);
         // No limit of no CPU at all: that is for busier machines.
         assert!(FOUND.iter().chain(&CUT[1..]).chain(&[LOOKED]).all(has), "{:?}", r.placements);
@@ -369,15 +369,7 @@ mod tests {
     /// Causes are told by their names, as a run has them.
     #[test]
     fn sleeps_for_room_are_a_share_of_what_left_a_cpu() {
-        let spec = RunSpec {
-            sampling: Sampling::Full { limit: Ns::from_ms(2_000) },
-            ..RunSpec::new(
-                builtin_machine("uma-2").unwrap(),
-                kernel_file::kernel("v6.12").unwrap().release,
-                vruntime_workload::parse("hackbench -g 1 -f 2 --pipe -l 4000").unwrap(),
-            )
-        };
-        let mut r = run(&spec).unwrap();
+        let mut r = complete("uma-2", "v6.12", "hackbench -g 1 -f 2 --pipe -l 4000");
         let has = |rule| r.switches.iter().any(|(name, n)| *name == rule && *n > 0);
         assert!(has(NO_ROOM) && has(FROM_IDLE), "{:?}", r.switches);
         r.switches = vec![(NO_ROOM, 3), (FROM_IDLE, 90), ("blocks: nothing to read", 7)];
