@@ -199,6 +199,9 @@ pub struct ExplainArgs {
 pub struct StudyArgs {
     /// A study (`vruntime study list`) or a TOML file
     pub name: String,
+    /// Only cases whose id contains this
+    #[arg(long, value_name = "TEXT")]
+    pub case: Option<String>,
     /// Short windows: rough figures within minutes
     #[arg(long)]
     pub quick: bool,

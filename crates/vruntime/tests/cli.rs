@@ -403,6 +403,8 @@ fn a_study_sets_published_and_modelled_figures_side_by_side() {
     );
 
     fails(&["study", "l2-queued-wakeup"], 2, &["l2-queued-wakeups"]);
+    let wrong = ["study", "l2-queued-wakeups", "--case", "spr-nolimt.g10"];
+    fails(&wrong, 2, &["no case with `spr-nolimt.g10`", "nearest is `spr-nolimit.g10`"]);
     fails(&["study", "no.toml"], 3, &["no.toml"]);
     std::fs::write(&path, "schema = \"study/1\"\nnam = 3\n").unwrap();
     fails(&["study", file], 3, &["my.toml:2", "nam"]);
@@ -437,6 +439,12 @@ fn answers_of_a_study_are_of_its_machines_and_seeds() {
     for answer in v["answers"].as_array().unwrap() {
         assert_eq!(answer["seeds"], serde_json::json!([1, 2]));
         assert_eq!(answer["workload"], "hackbench --process -g 2 -f 3 -l 50 -s 100");
+    }
+    // One case alone, with its rows and its question.
+    for (case, rows) in [("c", 1), ("d", 0)] {
+        let v = json(&[&study[..], &["--case", case]].concat(), "vruntime/study/1");
+        let len = |key: &str| v[key].as_array().unwrap().len();
+        assert_eq!((len("rows"), len("answers")), (rows, 1), "{v}");
     }
 }
 

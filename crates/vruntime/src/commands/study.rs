@@ -28,6 +28,9 @@ pub fn study(args: &StudyArgs) -> Result<Done, Failure> {
         });
     }
     let mut study = read_study(&args.name)?;
+    if let Some(text) = &args.case {
+        only(&mut study, text)?;
+    }
     if let Some(seeds) = args.seeds {
         for effort in [&mut study.full, &mut study.quick, &mut study.explain] {
             effort.seeds = seeds;
@@ -44,6 +47,24 @@ pub fn study(args: &StudyArgs) -> Result<Done, Failure> {
         return lab.fit();
     }
     report(&lab, args)
+}
+
+/// Leaves of `study` the cases whose id contains `text`, and what belongs to them.
+fn only(study: &mut Study, text: &str) -> Result<(), Failure> {
+    let ids: Vec<String> = study.cases.iter().map(|c| c.id.clone()).collect();
+    study.cases.retain(|c| c.id.contains(text));
+    if study.cases.is_empty() {
+        let near = hint(nearest_name(text, ids.iter().map(String::as_str)));
+        let what = format!("study `{}` has no case with `{text}` in its id{near}", study.name);
+        return Err(Failure::Usage(what));
+    }
+    let cases = &study.cases;
+    let left = |id: &String| cases.iter().any(|c| c.id == *id);
+    study.rows.retain(|r| left(&r.case));
+    study.message_time.retain(left);
+    study.questions.retain(|q| left(&q.case));
+    study.fits.retain(|f| cases.iter().any(|c| c.machine == f.machine));
+    Ok(())
 }
 
 /// Everything that the study names exists – of machines [`Lab::new`] says so; better known before
@@ -144,6 +165,7 @@ fn report(lab: &Lab, args: &StudyArgs) -> Result<Done, Failure> {
     let drawn = rows.iter().find_map(|r| r.stable).map_or(0, |(_, of)| of);
     let effort = describe_effort(lab, args.quick, drawn, interrupted);
     let options = [
+        args.case.as_ref().map(|text| format!(" --case {}", shell_words::quote(text))),
         args.quick.then(|| " --quick".to_string()),
         args.seeds.map(|n| format!(" --seeds {n}")),
         args.uncertainty.map(|n| format!(" --uncertainty {n}")),
