@@ -173,8 +173,13 @@ impl Sim {
         self.begin_softirq(c, at);
     }
 
-    /// Softirqs are done: back to the task or the idle loop.
+    /// Softirqs are done: what an interrupt has raised meanwhile comes next, else back to the task or
+    /// the idle loop.
     pub(crate) fn softirq_exit(&mut self, c: Cpu, at: Ns) {
+        if self.cpus[c.ix()].softirq {
+            self.begin_softirq(c, at);
+            return;
+        }
         self.sh.rqs[c.ix()].in_interrupt = false;
         self.cpus[c.ix()].in_softirq = false;
         self.return_to(c, 0, at);
@@ -287,6 +292,30 @@ mod tests {
         }
         let cpu = &s.cpus[1];
         (ipis, cpu.level, cpu.frames[0])
+    }
+
+    /// A CPU that balances for others may be kicked again: its interrupt raises the softirq anew.
+    /// Were that forgotten, every later kick would find one pending, and none would come through.
+    #[test]
+    fn a_kick_during_a_softirq_is_heard_after_it() {
+        let mut s = sim("v6.1");
+        s.cpus[1].polling = false;
+        for raised in [false, true] {
+            s.kick(Cpu(0), Cpu(1), s.now);
+            if raised {
+                // As soon as the softirq lets interrupts in.
+                s.cpus[1].ipi_at = s.cpus[1].irqs_on_at;
+            }
+            s.now = s.cpus[1].ipi_at;
+            s.interrupt(Cpu(1));
+            let cpu = &s.cpus[1];
+            assert_eq!((cpu.level, cpu.in_softirq, cpu.softirq), (1, true, raised));
+        }
+        s.softirq_exit(Cpu(1), s.now);
+        let cpu = &s.cpus[1];
+        assert_eq!((cpu.level, cpu.in_softirq, cpu.softirq), (1, true, false));
+        s.softirq_exit(Cpu(1), s.now);
+        assert_eq!(s.cpus[1].level, 0);
     }
 
     /// The softirq runs on top of the idle loop either way. Who was told by a store reschedules
