@@ -24,7 +24,8 @@ use vruntime_sched::task::{Policy, TaskState};
 /// What the checkers found; all zero is well.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CheckReport {
-    /// Looks at which a CPU's `nr_running` did not fit its tasks, or a reschedule was lost.
+    /// Looks at which a CPU's `nr_running` did not fit its tasks, or a reschedule or a softirq was
+    /// lost.
     pub nr_running_wrong: u64,
     /// The longest time that a runnable task waited while a CPU of its LLC that it may use was
     /// idle, to a millisecond.
@@ -113,10 +114,11 @@ impl Sim {
             }
         }
         for (c, &n) in count.iter().enumerate() {
-            // Stopped with work on its own queue: a reschedule was lost.
-            let lost = self.cpus[c].is_stopped() && n > 0 && !self.sh.rqs[c].need_resched;
-            // What a balance pass of this CPU has detached is here, but not attached yet.
             let cpu = &self.cpus[c];
+            // Stopped with work on its own queue: a reschedule was lost; or with a softirq raised.
+            let not_told = n > 0 && !self.sh.rqs[c].need_resched;
+            let lost = cpu.is_stopped() && (not_told || cpu.softirq || cpu.nohz_kick || cpu.kicked);
+            // What a balance pass of this CPU has detached is here, but not attached yet.
             let pulling = match cpu.frames[usize::from(cpu.level)] {
                 Frame::Balance => true,
                 Frame::AskLock | Frame::Locked => cpu.lock.1 == Under::Balance,

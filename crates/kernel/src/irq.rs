@@ -7,6 +7,7 @@
 //! *Equations.* The interrupted operation ends later by exactly the time the interrupt took.
 //! *Departures.* D1: ticks of all CPUs fall on the same grid with a small random offset each (the
 //! kernel without skew_tick). D2: other device interrupts are a random extra at every eighth tick.
+//! D3: softirqs run again as long as interrupts raise them; there is no ksoftirqd.
 //! *Example.* A task computes in user mode, a tick finds its slice used up: tick, irq exit,
 //! `schedule()`.
 
@@ -173,8 +174,8 @@ impl Sim {
         self.begin_softirq(c, at);
     }
 
-    /// Softirqs are done: what an interrupt has raised meanwhile comes next, else back to the task or
-    /// the idle loop.
+    /// Softirqs are done: what an interrupt has raised meanwhile comes next, else back to the task
+    /// or the idle loop.
     pub(crate) fn softirq_exit(&mut self, c: Cpu, at: Ns) {
         if self.cpus[c.ix()].softirq {
             self.begin_softirq(c, at);
