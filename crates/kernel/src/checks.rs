@@ -1,9 +1,10 @@
 //! Checkers that look at a run from outside, once a millisecond.
 //!
-//! *What.* Is every runnable task on exactly one run queue; does an idle CPU sit beside a waiting
-//! task of its LLC, and for how long; does an RT task wait while a CPU that it may use runs
-//! something less important; is the ledger closed. In debug builds, too, at each step of a task:
-//! did it wake one of those that slept for its mutex.
+//! *What.* Is every runnable task on exactly one run queue; does a CPU stay stopped that has been
+//! asked to reschedule or has a softirq raised; does an idle CPU sit beside a waiting task of its
+//! LLC, and for how long; does an RT task wait while a CPU that it may use runs something less
+//! important; is the ledger closed. In debug builds, too, at each step of a task: did it wake one
+//! of those that slept for its mutex.
 //! *Source.* ARCHITECTURE.md, invariant 6.
 //! *Equations.* On each CPU: tasks with `on_rq` there = `rq->nr_running`.
 //! *Departures.* D1: a task in flight between two queues is on none for a moment, and a reschedule
@@ -24,9 +25,11 @@ use vruntime_sched::task::{Policy, TaskState};
 /// What the checkers found; all zero is well.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CheckReport {
-    /// Looks at which a CPU's `nr_running` did not fit its tasks, or a reschedule or a softirq was
-    /// lost.
+    /// Looks at which a CPU's `nr_running` did not fit its tasks.
     pub nr_running_wrong: u64,
+    /// Looks at which a CPU was stopped with tasks on its queue and nobody to tell it, or with a
+    /// softirq raised.
+    pub stopped_with_work: u64,
     /// The longest time that a runnable task waited while a CPU of its LLC that it may use was
     /// idle, to a millisecond.
     pub idle_beside_waiting: Ns,
@@ -47,25 +50,51 @@ const LOOKS: u32 = 8;
 /// State of the checkers between two looks.
 pub(crate) struct Checker {
     pub report: CheckReport,
-    /// By CPU: looks in a row at which it was wrong, and its switches at the last of them.
-    wrong: Vec<(u32, u64)>,
+    /// By CPU: its `nr_running` was wrong.
+    wrong: Vec<InARow>,
+    /// By CPU: it was stopped with work.
+    stopped: Vec<InARow>,
     /// By task: since when it has been waiting beside an idle CPU.
     since: Vec<Ns>,
     /// By task: since when it, an RT task, has been waiting beside less important work.
     rt_since: Vec<Ns>,
 }
 
+/// What was amiss at several looks in a row.
+#[derive(Clone, Copy, Default)]
+struct InARow {
+    looks: u32,
+    /// Switches of the CPU at the last of them.
+    switches: u64,
+}
+
+impl InARow {
+    /// One more look, at which something is `amiss` or not; true if that is no moment of flight.
+    fn look(&mut self, amiss: bool, switches: u64) -> bool {
+        let lasts = self.looks > 0 && (self.switches == switches || self.looks >= LOOKS);
+        *self = InARow { looks: if amiss { self.looks + 1 } else { 0 }, switches };
+        amiss && lasts
+    }
+}
+
 impl Default for Checker {
     fn default() -> Self {
         let report = CheckReport {
             nr_running_wrong: 0,
+            stopped_with_work: 0,
             idle_beside_waiting: Ns::ZERO,
             waiting_task: TaskId::NONE,
             gate: None,
             rt_beside_lower: Ns::ZERO,
             ledger_gap: 0,
         };
-        Checker { report, wrong: Vec::new(), since: Vec::new(), rt_since: Vec::new() }
+        Checker {
+            report,
+            wrong: Vec::new(),
+            stopped: Vec::new(),
+            since: Vec::new(),
+            rt_since: Vec::new(),
+        }
     }
 }
 
@@ -74,7 +103,8 @@ impl Sim {
     pub(crate) fn check(&mut self, k: &mut Checker, t: Ns) {
         self.settle_all(t);
         let nr_cpus = self.cpus.len();
-        k.wrong.resize(nr_cpus, (0, 0));
+        k.wrong.resize(nr_cpus, InARow::default());
+        k.stopped.resize(nr_cpus, InARow::default());
         k.since.resize(self.tasks.len(), Ns::NEVER);
         k.rt_since.resize(self.tasks.len(), Ns::NEVER);
         let mut count = vec![0u32; nr_cpus];
@@ -115,22 +145,21 @@ impl Sim {
         }
         for (c, &n) in count.iter().enumerate() {
             let cpu = &self.cpus[c];
-            // Stopped with work on its own queue: a reschedule was lost; or with a softirq raised.
+            // A reschedule was lost, or a softirq that was raised never ran.
             let not_told = n > 0 && !self.sh.rqs[c].need_resched;
-            let lost = cpu.is_stopped() && (not_told || cpu.softirq || cpu.nohz_kick || cpu.kicked);
+            let has_work = not_told || cpu.softirq || cpu.nohz_kick || cpu.kicked;
             // What a balance pass of this CPU has detached is here, but not attached yet.
             let pulling = match cpu.frames[usize::from(cpu.level)] {
                 Frame::Balance => true,
                 Frame::AskLock | Frame::Locked => cpu.lock.1 == Under::Balance,
                 _ => false,
             };
-            let wrong = (n != self.sh.loads[c].nr_running && !pulling) || lost;
+            let wrong = n != self.sh.loads[c].nr_running && !pulling;
             let switches = self.stats.switches_of[c];
-            let (looks, before) = k.wrong[c];
-            if wrong && looks > 0 && (before == switches || looks >= LOOKS) {
-                k.report.nr_running_wrong += 1;
-            }
-            k.wrong[c] = (if wrong { looks + 1 } else { 0 }, switches);
+            let r = &mut k.report;
+            r.nr_running_wrong += u64::from(k.wrong[c].look(wrong, switches));
+            let stopped = cpu.is_stopped() && has_work;
+            r.stopped_with_work += u64::from(k.stopped[c].look(stopped, switches));
         }
         let gap = (0..nr_cpus).map(|c| self.ledger_gap(Cpu::from_ix(c))).max().unwrap_or(0);
         k.report.ledger_gap = k.report.ledger_gap.max(gap);

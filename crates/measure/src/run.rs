@@ -76,6 +76,9 @@ pub struct RunCauses {
 pub struct Checks {
     /// Looks at which a CPU's `nr_running` did not fit its tasks.
     pub nr_running_wrong: u64,
+    /// Looks at which a CPU was stopped with tasks on its queue and nobody to tell it, or with a
+    /// softirq raised.
+    pub stopped_with_work: u64,
     /// The longest time that a task waited while a CPU of its LLC was idle.
     pub idle_beside_waiting_ns: u64,
     /// The longest time that an RT task waited on a CPU that ran something of less importance.
@@ -183,6 +186,7 @@ impl From<&RunRecord> for RunJson {
             ledger_gap_ns: r.ledger_gap,
             checks: r.checks.as_ref().map(|c| Checks {
                 nr_running_wrong: c.nr_running_wrong,
+                stopped_with_work: c.stopped_with_work,
                 idle_beside_waiting_ns: c.idle_beside_waiting.0,
                 rt_beside_lower_ns: c.rt_beside_lower.0,
                 ledger_gap_ns: c.ledger_gap,

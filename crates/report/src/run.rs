@@ -157,9 +157,10 @@ fn checks(r: &RunRecord) -> String {
     if let Some(c) = &r.checks {
         writeln!(
             out,
-            "checks: nr_running wrong {} times; longest wait beside an idle CPU {}, of an RT task \
-             beside less important work {}; ledger gap {}",
+            "checks: nr_running wrong {} times, a CPU stopped with work {} times; longest wait \
+             beside an idle CPU {}, of an RT task beside less important work {}; ledger gap {}",
             c.nr_running_wrong,
+            c.stopped_with_work,
             duration(c.idle_beside_waiting.0),
             duration(c.rt_beside_lower.0),
             duration(c.ledger_gap)

@@ -5,6 +5,7 @@ use std::fs::OpenOptions;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use vruntime_formats::error::FileError;
+use vruntime_machine::{hint, nearest_name};
 
 /// Exit code: done.
 pub const DONE: u8 = 0;
@@ -72,6 +73,12 @@ pub enum Failure {
 }
 
 impl Failure {
+    /// `--case TEXT` with a text that is in none of `cases`.
+    pub fn no_case(text: &str, cases: &[&str]) -> Failure {
+        let near = hint(nearest_name(text, cases.iter().copied()));
+        let names = cases.join(", ");
+        Failure::Usage(format!("--case: no case with `{text}` in its name{near}; cases: {names}"))
+    }
     /// The exit code.
     pub fn code(&self) -> u8 {
         match self {

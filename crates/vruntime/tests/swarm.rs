@@ -201,6 +201,8 @@ fn findings(spec: &RunSpec, go: impl Fn(&RunSpec) -> Result<RunRecord, SetupErro
     must(a.hash == b.hash && a.counters == b.counters, "two runs differ".into());
     must(a.complete, "not complete".into());
     must(checks.nr_running_wrong == 0, format!("nr_running wrong {} x", checks.nr_running_wrong));
+    let stopped = checks.stopped_with_work;
+    must(stopped == 0, format!("a CPU stopped with work {stopped} x"));
     must(a.ledger_gap == 0 && checks.ledger_gap == 0, format!("ledger gap {}", checks.ledger_gap));
     if spec.release.scheduler == "linux" {
         let most = patience(&spec.machine, &spec.release);

@@ -45,8 +45,7 @@ pub fn bench(args: &BenchArgs) -> Result<Done, Failure> {
     let reads = read::NAME.contains(&args.case);
     if chosen().next().is_none() && !reads {
         let names: Vec<_> = CASES.iter().map(|case| case.name).chain([read::NAME]).collect();
-        let (text, names) = (&args.case, names.join(", "));
-        return Err(Failure::Usage(format!("--case: no name contains `{text}`; cases: {names}")));
+        return Err(Failure::no_case(&args.case, &names));
     }
     if args.output == Path::new(BENCH_JSON) {
         make_directory_of(&args.output)?;

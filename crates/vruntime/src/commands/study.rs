@@ -51,13 +51,11 @@ pub fn study(args: &StudyArgs) -> Result<Done, Failure> {
 
 /// Leaves of `study` the cases whose id contains `text`, and what belongs to them.
 fn only(study: &mut Study, text: &str) -> Result<(), Failure> {
-    let ids: Vec<String> = study.cases.iter().map(|c| c.id.clone()).collect();
-    study.cases.retain(|c| c.id.contains(text));
-    if study.cases.is_empty() {
-        let near = hint(nearest_name(text, ids.iter().map(String::as_str)));
-        let what = format!("study `{}` has no case with `{text}` in its id{near}", study.name);
-        return Err(Failure::Usage(what));
+    let ids: Vec<&str> = study.cases.iter().map(|c| c.id.as_str()).collect();
+    if !ids.iter().any(|id| id.contains(text)) {
+        return Err(Failure::no_case(text, &ids));
     }
+    study.cases.retain(|c| c.id.contains(text));
     let cases = &study.cases;
     let left = |id: &String| cases.iter().any(|c| c.id == *id);
     study.rows.retain(|r| left(&r.case));
@@ -278,7 +276,9 @@ fn answer(
     let e = explanation(&batch, &q.metric, &tries, q.split, &[], known)?;
     let command = if lab.study.fit_of(&case.machine).is_some() {
         // The machine of this study is not the one that -m would name.
-        format!("vruntime study {} --explain", shell_words::quote(&args.name))
+        let seeds = args.seeds.map_or(String::new(), |n| format!(" --seeds {n}"));
+        let study = shell_words::quote(&args.name);
+        format!("vruntime study {study} --case {} --explain{seeds}", shell_words::quote(&case.id))
     } else {
         format!(
             "vruntime explain -m {} -k '{}' -k '{}' -w '{}' --metric {} --try {} --split {} \
