@@ -422,10 +422,6 @@ mod tests {
         let e = study_str(&wrong, "my.toml").unwrap_err();
         assert!(e.to_string().starts_with("my.toml:"), "{e}");
         assert!(e.to_string().contains("loops_divided"), "{e}");
-        // As if something of its other machine were fitted, too.
-        let rows = "rows = [\"l2-queued-wakeups.group-size.16-to-8\",\n]";
-        let fit = format!("machine = \"genoa-2s\"\n{rows}\npermille = 2000\nresidual_pct = 9\n");
-        let text = &format!("{text}\n[[fit]]\n{fit}");
         let s = study_str(text, "fitted").unwrap();
         assert_eq!(s.fits.len(), 2);
         // Windows but for a quick look, which is of short runs.

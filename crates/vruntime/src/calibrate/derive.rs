@@ -4,6 +4,7 @@ use super::fit::{FITTED, Fit, fit, path, scaled};
 use super::idle::Exit;
 use super::probe::Sample;
 use super::round::Round;
+use super::stopped::modelled;
 use super::visits::Visits;
 use super::wakes::Wakes;
 use vruntime_machine::{Cost, Distance, MachineSpec, Source};
@@ -20,7 +21,9 @@ pub struct Measured {
     pub wakes: Option<Wakes>,
     /// Wakeup of a CPU that has been idle for a short time, by distance.
     pub wakeups: Vec<(Distance, Sample)>,
-    /// Wakeups of one CPU after sleeps of growing length.
+    /// Two CPUs as near to each other as can be.
+    pub nearest: Option<(usize, usize)>,
+    /// Wakeups of the one by the other after sleeps of growing length.
     pub exits: Vec<Exit>,
 }
 
@@ -66,11 +69,9 @@ pub fn derive(base: &MachineSpec, m: &Measured, origin: &str, times: bool) -> De
     let mut spec = base.clone();
     let Round { one, two, send, recv, backlog, threads, of_two, of_many, .. } = &m.round;
     let mut measured = Vec::new();
-    let cost = |of: &Sample, part: f64, minus: f64, how: &str| Cost {
-        low: whole(of.low * part - minus),
-        mid: whole(of.mid * part - minus),
-        high: whole(of.high * part - minus),
-        source: format!("{origin}: {how}"),
+    let cost = |of: &Sample, part: f64, minus: f64, how: &str| {
+        let of = Sample { low: of.low * part, mid: of.mid * part, high: of.high * part };
+        beyond(&of, minus, format!("{origin}: {how}"))
     };
     // Everything else is exact at its own speed: the table's factor is no longer wanted.
     spec.path_permille = Cost { low: 1000, mid: 1000, high: 1000, source: origin.into() };
@@ -182,7 +183,7 @@ pub fn derive(base: &MachineSpec, m: &Measured, origin: &str, times: bool) -> De
     spec.costs.switch_new_asid = cost(of_many, 1.0, of_two.mid, how);
     measured.push("switch_new_asid".into());
 
-    exit_latencies(&mut spec, m, origin);
+    measured.extend(wakeups_of_stopped(&mut spec, m, origin));
     spec.sources.retain(|s| s.what != "costs");
     spec.sources.push(Source { what: "costs that name it".into(), place: origin.into() });
     spec.sources.push(Source { what: "other costs".into(), place: "the inherited table".into() });
@@ -198,22 +199,41 @@ fn beyond_a_core(m: &Measured) -> Option<(&Visits, f64)> {
     (line > 0.0).then_some((visits, line))
 }
 
-/// The exit latency of a state is that of the state that the shortest sleep ended in, and what a
-/// wakeup takes longer after the longest sleep in this state than after that.
-fn exit_latencies(spec: &mut MachineSpec, m: &Measured, origin: &str) {
-    let Some((first, longer)) = m.exits.split_first() else { return };
-    let shallow = f64::from(spec.idle[first.state].exit_latency.mid);
-    // A longer sleep in the same state comes later and overrules a shorter one.
-    for exit in longer.iter().filter(|e| e.state > first.state) {
-        let extra = |took: f64| whole(shallow + (took - first.took.mid).max(0.0));
-        let (slept, short) = (exit.gap.as_micros(), first.gap.as_micros());
-        spec.idle[exit.state].exit_latency = Cost {
-            low: extra(exit.took.low),
-            mid: extra(exit.took.mid),
-            high: extra(exit.took.high),
-            source: format!("{origin}: wakeup after {slept} us less one after {short} us"),
-        };
+/// What the sender's interrupt costs, and leaving each idle state: what a measured wakeup takes
+/// longer than the model's, without them. Returns the names of the costs that it set.
+fn wakeups_of_stopped(spec: &mut MachineSpec, m: &Measured, origin: &str) -> Vec<String> {
+    let Some(pair) = m.nearest else { return vec![] };
+    let (mut measured, mut known) = (Vec::new(), vec![]);
+    for exit in &m.exits {
+        // The shortest sleep in a state counts: what a hypervisor does with a CPU that it has put
+        // away for long is not the state's.
+        if known.contains(&exit.state) {
+            continue;
+        }
+        known.push(exit.state);
+        let slept = exit.gap.as_micros();
+        // A polling CPU is told by a store.
+        if !spec.idle[exit.state].polling && measured.is_empty() {
+            let Some(model) = modelled(spec, exit.state, pair) else { continue };
+            let without = model.sent - f64::from(spec.costs.ipi_send.mid);
+            let how = format!("a write that wakes after {slept} us less the model's");
+            spec.costs.ipi_send = beyond(&exit.sent, without, format!("{origin}: {how}"));
+            measured.push("ipi_send".into());
+        }
+        let Some(model) = modelled(spec, exit.state, pair) else { continue };
+        let state = &mut spec.idle[exit.state];
+        let around = m.round.one.write.mid + m.round.one.read.mid - m.round.one.getppid.mid;
+        let without = model.latency + around - f64::from(state.exit_latency.mid);
+        let how = format!("wakeup after {slept} us less the model's");
+        state.exit_latency = beyond(&exit.took, without, format!("{origin}: {how}"));
     }
+    measured
+}
+
+/// What `took` has beyond `without`.
+fn beyond(took: &Sample, without: f64, source: String) -> Cost {
+    let [low, mid, high] = [took.low, took.mid, took.high].map(|ns| whole(ns - without));
+    Cost { low, mid, high, source }
 }
 
 fn whole(ns: f64) -> u32 {
@@ -239,14 +259,16 @@ mod tests {
         Line { distance, a: 0, b: 1, took: about(ns) }
     }
 
-    fn exit(state: usize, ns: f64) -> Exit {
-        let gap = std::time::Duration::from_micros(20);
-        Exit { state, name: format!("C{state}"), gap, took: about(ns) }
+    fn exit(state: usize, us: u64, took: f64) -> Exit {
+        let gap = std::time::Duration::from_micros(us);
+        Exit { state, name: format!("C{state}"), gap, sent: about(7_000.0), took: about(took) }
     }
 
     #[test]
     fn sums_close() {
-        let base = builtin_machine("uma-2").unwrap();
+        let mut base = builtin_machine("uma-2").unwrap();
+        // As of a guest, whose CPUs halt.
+        base.idle[2].polling = false;
         let m = Measured {
             round: Round {
                 one: calls(200.0, 210.0, 500.0),
@@ -265,7 +287,8 @@ mod tests {
             visits: vec![],
             wakes: None,
             wakeups: vec![(Distance::Llc, about(3_000.0))],
-            exits: vec![exit(0, 3_000.0), exit(1, 9_000.0)],
+            nearest: Some((0, 1)),
+            exits: vec![exit(1, 20, 3_000.0), exit(2, 2_000, 40_000.0)],
         };
         let d = derive(&base, &m, "test", false);
         let c = &d.spec.costs;
@@ -284,8 +307,15 @@ mod tests {
         // Processes' hops take 1 us more than threads' among eight, 0.5 us more between two.
         assert_eq!(c.switch_new_asid.mid, 500);
         assert_eq!((c.line_transfer.llc.low, c.line_transfer.llc.high), (27, 60));
-        // C6 was not reached.
-        assert_eq!(d.spec.idle[1].exit_latency.mid, 6_000 + d.spec.idle[0].exit_latency.mid);
+        // The model's wakeups are now those that were measured.
+        let around = m.round.one.write.mid + m.round.one.read.mid - m.round.one.getppid.mid;
+        for e in &m.exits {
+            let model = modelled(&d.spec, e.state, (0, 1)).unwrap();
+            let total = model.latency + around;
+            assert!((total - e.took.mid).abs() < 0.01 * e.took.mid, "{}: {total}", e.name);
+        }
+        let model = modelled(&d.spec, 2, (0, 1)).unwrap();
+        assert!((model.sent - 7_000.0).abs() < 50.0 && d.measured.contains(&"ipi_send".into()));
         assert!(d.spec.check().is_ok());
     }
 }

@@ -105,7 +105,7 @@ fn modelled(spec: &MachineSpec, release: &Arc<Release>) -> Option<f64> {
 
 /// The newest kernel inside the program that is not newer than the one running here, or else the
 /// oldest.
-fn running_kernel() -> Option<Release> {
+pub fn running_kernel() -> Option<Release> {
     let uname = nix::sys::utsname::uname().ok()?;
     let here = version(&uname.release().to_string_lossy());
     let mut known: Vec<_> = builtin_kernels()

@@ -3,7 +3,7 @@
 //! Which state a sleep ends in is the governor's choice, and a guest may poll before it halts. So
 //! sleeps of growing length are measured, and the counters of cpuidle say which state each was.
 
-use super::probe::{self, Sample};
+use super::probe::{self, Sample, Wakeup};
 use std::time::Duration;
 use std::{fs, io};
 use vruntime_machine::IdleSpec;
@@ -29,6 +29,8 @@ pub struct Exit {
     pub name: String,
     /// How long the CPU slept each time.
     pub gap: Duration,
+    /// The write.
+    pub sent: Sample,
     /// From before the write to the reader in user mode.
     pub took: Sample,
 }
@@ -41,27 +43,28 @@ pub fn exits(a: usize, b: usize, states: &[IdleSpec]) -> io::Result<Vec<Exit>> {
     for gap in GAPS {
         let before = entries();
         let n = (nanos(ATTEMPT) / nanos(gap)).clamp(30, 2_000) as usize;
-        let took = probe::wakeup(a, b, gap, n)?;
+        let Wakeup { sent, took } = probe::wakeup(a, b, gap, n)?;
         let times: Vec<Option<u64>> = before
             .iter()
             .zip(entries())
             .map(|(from, to)| Some(to?.saturating_sub((*from)?)))
             .collect();
-        let Some(state) = state_of(gap, &times, states) else { continue };
-        found.push(Exit { state, name: states[state].name.clone(), gap, took });
+        let Some(state) = state_of(gap, n, &times, states) else { continue };
+        found.push(Exit { state, name: states[state].name.clone(), gap, sent, took });
     }
     Ok(found)
 }
 
-/// The state that was entered most often. Where nothing counts: the shallowest after the shortest
-/// sleep, the deepest that pays after a longer one.
-fn state_of(gap: Duration, entered: &[Option<u64>], states: &[IdleSpec]) -> Option<usize> {
+/// The state that was entered most often, if at nearly all of the `n` wakeups: a CPU may be awake
+/// still. Where nothing counts: the shallowest after the shortest sleep, the deepest that pays
+/// after a longer one.
+fn state_of(gap: Duration, n: usize, entered: &[Option<u64>], of: &[IdleSpec]) -> Option<usize> {
     let counted = entered.iter().enumerate().filter_map(|(i, times)| Some(((*times)?, i)));
     match counted.max() {
-        Some((0, _)) => None,
+        Some((times, _)) if 10 * times < 9 * n as u64 => None,
         Some((_, state)) => Some(state),
-        None if gap == SHORT_GAP => (!states.is_empty()).then_some(0),
-        None => states.iter().rposition(|s| u64::from(s.target_residency_ns) <= nanos(gap)),
+        None if gap == SHORT_GAP => (!of.is_empty()).then_some(0),
+        None => of.iter().rposition(|s| u64::from(s.target_residency_ns) <= nanos(gap)),
     }
 }
 
@@ -85,11 +88,12 @@ mod tests {
         let states = builtin_machine("uma-2").unwrap().idle;
         let long = GAPS[3];
         let counts = |of: &[u64]| -> Vec<Option<u64>> { of.iter().copied().map(Some).collect() };
-        assert_eq!(state_of(long, &counts(&[3, 90, 7]), &states), Some(1));
-        assert_eq!(state_of(long, &counts(&[0, 0, 0]), &states), None);
+        assert_eq!(state_of(long, 100, &counts(&[3, 90, 7]), &states), Some(1));
+        assert_eq!(state_of(long, 100, &counts(&[3, 89, 7]), &states), None);
+        assert_eq!(state_of(long, 100, &counts(&[0, 0, 0]), &states), None);
         let unknown = vec![None; states.len()];
-        assert_eq!(state_of(SHORT_GAP, &unknown, &states), Some(0));
-        assert!(state_of(long, &unknown, &states) > Some(0));
-        assert_eq!(state_of(SHORT_GAP, &[], &[]), None);
+        assert_eq!(state_of(SHORT_GAP, 100, &unknown, &states), Some(0));
+        assert!(state_of(long, 100, &unknown, &states) > Some(0));
+        assert_eq!(state_of(SHORT_GAP, 100, &[], &[]), None);
     }
 }

@@ -1,7 +1,8 @@
 //! `vruntime calibrate`: measures this machine and writes the machine file that `-m host` reads.
 //!
 //! `probe` measures, `round` what takes one CPU several times; `derive` turns measurements into
-//! costs, `fit` finds the one fitted factor, `file` writes. What each cost is made from is
+//! costs, `fit` finds the one fitted factor, `stopped` what a wakeup of a stopped CPU would take in
+//! the model, `file` writes. What each cost is made from is
 //! documented in `docs/calibrate.md`.
 
 mod derive;
@@ -10,6 +11,7 @@ mod fit;
 mod idle;
 mod probe;
 mod round;
+mod stopped;
 mod visits;
 mod wakes;
 
@@ -92,7 +94,7 @@ fn measure(topo: &Topology, idle: &[IdleSpec]) -> io::Result<Measured> {
     let mut wakeups = Vec::new();
     for (distance, of_it) in &groups {
         visits.push(Visits::measure(*distance, of_it[0].0, of_it[0].1)?);
-        let took = probe::wakeup(of_it[0].0, of_it[0].1, idle::SHORT_GAP, 2_000)?;
+        let took = probe::wakeup(of_it[0].0, of_it[0].1, idle::SHORT_GAP, 2_000)?.took;
         wakeups.push((*distance, took));
     }
     // CPUs of different caches enqueue for themselves; nobody takes their locks.
@@ -104,6 +106,7 @@ fn measure(topo: &Topology, idle: &[IdleSpec]) -> io::Result<Measured> {
         visits,
         wakes,
         wakeups,
+        nearest,
         exits: nearest.map_or(Ok(vec![]), |(a, b)| idle::exits(a, b, idle))?,
     })
 }
@@ -161,7 +164,9 @@ fn samples(m: &Measured) -> Vec<(String, Sample)> {
         rows.push((format!("wakeup after {}, {}", us(idle::SHORT_GAP), d.name()), *took));
     }
     for exit in &m.exits {
-        rows.push((format!("wakeup from {} ({})", exit.name, us(exit.gap)), exit.took));
+        let (name, gap) = (&exit.name, us(exit.gap));
+        rows.push((format!("wakeup from {name} ({gap})"), exit.took));
+        rows.push((format!("its write ({gap})"), exit.sent));
     }
     rows
 }

@@ -294,9 +294,17 @@ pub fn line_transfer(a: usize, b: usize) -> io::Result<Sample> {
 /// Channels that are filled in turn.
 pub const CHANNELS: usize = 20;
 
-/// From before the `write` on CPU `a` until the reader that slept on CPU `b` is back in user mode.
-/// The reader has slept for `gap`; CPU `a` spins meanwhile.
-pub fn wakeup(a: usize, b: usize, gap: Duration, n: usize) -> io::Result<Sample> {
+/// What a wakeup of another CPU takes.
+pub struct Wakeup {
+    /// The `write`.
+    pub sent: Sample,
+    /// From before it until the reader is back in user mode.
+    pub took: Sample,
+}
+
+/// A `write` on CPU `a` wakes a reader on CPU `b` that has slept for `gap`; CPU `a` spins
+/// meanwhile.
+pub fn wakeup(a: usize, b: usize, gap: Duration, n: usize) -> io::Result<Wakeup> {
     let (reader, writer) = io::pipe()?;
     let start = Instant::now();
     let sent = AtomicU64::new(0);
@@ -306,7 +314,7 @@ pub fn wakeup(a: usize, b: usize, gap: Duration, n: usize) -> io::Result<Sample>
         let sleeper = scope.spawn(move || sleep_and_stamp(b, reader, n, since, sent));
         let woken = wake(a, writer, gap, n, since, sent);
         let values = sleeper.join().unwrap_or_else(|_| Err(io::Error::other("thread")))?;
-        woken.map(|()| Sample::of(values))
+        woken.map(|writes| Wakeup { sent: Sample::of(writes), took: Sample::of(values) })
     })
 }
 
@@ -333,17 +341,20 @@ fn wake(
     n: usize,
     now: impl Fn() -> u64,
     sent: &AtomicU64,
-) -> io::Result<()> {
+) -> io::Result<Vec<f64>> {
     pin(cpu)?;
+    let mut writes = Vec::with_capacity(n);
     for _ in 0..n {
         let until = Instant::now() + gap;
         while Instant::now() < until {
             std::hint::spin_loop();
         }
-        sent.store(now(), Ordering::Release);
+        let at = now();
+        sent.store(at, Ordering::Release);
         writer.write_all(&[0])?;
+        writes.push((now() - at) as f64);
     }
-    Ok(())
+    Ok(writes)
 }
 
 #[cfg(test)]
