@@ -15,7 +15,7 @@ use vruntime_base::{Category, Func, Ns};
 use vruntime_kernel::record::RunRecord;
 
 /// Metrics that a study's row may have.
-pub const METRICS: [&str; 12] = [
+pub const METRICS: [&str; 14] = [
     // s.
     "time",
     // % of all CPU time.
@@ -28,10 +28,12 @@ pub const METRICS: [&str; 12] = [
     "rq_spin",
     "update_cfs_group",
     "update_load_avg",
-    // Thousands a second and CPU: these three.
+    // Thousands a second and CPU: these five. Searches are those of `select_idle_cpu`.
     "context_switch",
     "involuntary",
     "migration",
+    "placement",
+    "search",
     // % of the times that a task gave up its CPU, those in which it waited for room to write.
     "write_sleep",
     // Each message.
@@ -55,7 +57,7 @@ pub fn study_metric(name: &str, r: &RunRecord, all_groups: bool) -> Option<f64> 
     let busy: Ns = sum(r, |f| f.category() != Category::Idle);
     let share = |func: Func| ratio(100.0 * sum(r, |f| f == func).0 as f64, busy.0 as f64);
     let seconds = window(r).0 as f64 / 1e9;
-    let rate = |n: u64| ratio(n as f64 / 1000.0, seconds * r.nr_cpus as f64);
+    let rate = |n: f64| ratio(n / 1000.0, seconds * r.nr_cpus as f64);
     let count = |of: &[(&str, u64)], rules: &[&str]| {
         of.iter().filter(|(rule, _)| rules.contains(rule)).map(|(_, n)| *n as f64).sum::<f64>()
     };
@@ -73,9 +75,11 @@ pub fn study_metric(name: &str, r: &RunRecord, all_groups: bool) -> Option<f64> 
         "rq_spin" => share(Func::RqLock),
         "update_cfs_group" => share(Func::UpdateCfsGroup),
         "update_load_avg" => share(Func::UpdateLoadAvg),
-        "context_switch" => rate(r.counters.context_switches),
-        "involuntary" => rate(r.counters.involuntary_switches),
-        "migration" => rate(r.counters.cpu_migrations),
+        "context_switch" => rate(r.counters.context_switches as f64),
+        "involuntary" => rate(r.counters.involuntary_switches as f64),
+        "migration" => rate(r.counters.cpu_migrations as f64),
+        "placement" => rate(all(&r.placements)),
+        "search" => rate(searches()),
         "write_sleep" => {
             let left = all(&r.switches) - count(&r.switches, &[FROM_IDLE]);
             ratio(100.0 * count(&r.switches, &[NO_ROOM]), left)
@@ -349,9 +353,11 @@ mod tests {
             (Func::IdleExit, Resource::None, Ns(5)),
             (Func::RqLock, Resource::RqLock, Ns(75)),
         ];
-        let metrics = ["search_cut", "search_move", "idle", "rq_spin"];
-        let got = metrics.map(|name| study_metric(name, &r, false).unwrap());
-        assert_eq!(got, [40.0, 15.0, 25.0, 100.0]);
+        // 60 placements, 50 of them by a search, in a us on 48 CPUs.
+        r.window = (Ns(0), Ns(1_000));
+        let metrics = ["search_cut", "search_move", "idle", "rq_spin", "placement", "search"];
+        let got = metrics.map(|name| study_metric(name, &r, false).unwrap().round());
+        assert_eq!(got, [40.0, 15.0, 25.0, 100.0, 1_250.0, 1_042.0]);
     }
 
     #[test]

@@ -28,7 +28,7 @@ pub fn modelled(spec: &MachineSpec, state: usize, (a, b): (usize, usize)) -> Opt
     let mut spec = spec.clone();
     spec.idle = vec![spec.idle.swap_remove(state)];
     (spec.idle[0].table_latency_ns, spec.idle[0].target_residency_ns) = (0, 0);
-    // Long enough for everything that one wakeup leaves behind, short enough for ticks not to count.
+    // Long enough for everything that a wakeup leaves behind, short enough for ticks not to count.
     let gap = Ns::from_us(20) + Ns(2 * u64::from(spec.idle[0].exit_latency.mid));
     let wakeups = Arc::new(Wakeups { gap, a, b });
     let record = run(&RunSpec::new(spec, running_kernel()?, wakeups)).ok()?;
