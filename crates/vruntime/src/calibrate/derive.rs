@@ -203,6 +203,8 @@ fn beyond_a_core(m: &Measured) -> Option<(&Visits, f64)> {
 /// longer than the model's, without them. Returns the names of the costs that it set.
 fn wakeups_of_stopped(spec: &mut MachineSpec, m: &Measured, origin: &str) -> Vec<String> {
     let Some(pair) = m.nearest else { return vec![] };
+    // A write up to the wakeup and a read after it: two calls with one way in and out between them.
+    let around = m.round.one.write.mid + m.round.one.read.mid - m.round.one.getppid.mid;
     let (mut measured, mut known) = (Vec::new(), vec![]);
     for exit in &m.exits {
         // The shortest sleep in a state counts: what a hypervisor does with a CPU that it has put
@@ -222,7 +224,6 @@ fn wakeups_of_stopped(spec: &mut MachineSpec, m: &Measured, origin: &str) -> Vec
         }
         let Some(model) = modelled(spec, exit.state, pair) else { continue };
         let state = &mut spec.idle[exit.state];
-        let around = m.round.one.write.mid + m.round.one.read.mid - m.round.one.getppid.mid;
         let without = model.latency + around - f64::from(state.exit_latency.mid);
         let how = format!("wakeup after {slept} us less the model's");
         state.exit_latency = beyond(&exit.took, without, format!("{origin}: {how}"));

@@ -2,8 +2,7 @@
 //!
 //! `probe` measures, `round` what takes one CPU several times; `derive` turns measurements into
 //! costs, `fit` finds the one fitted factor, `stopped` what a wakeup of a stopped CPU would take in
-//! the model, `file` writes. What each cost is made from is
-//! documented in `docs/calibrate.md`.
+//! the model, `file` writes. What each cost is made from is documented in `docs/calibrate.md`.
 
 mod derive;
 mod file;

@@ -23,6 +23,7 @@ pub struct Modelled {
 
 /// Wakeups that are timed.
 const N: u32 = 500;
+
 /// Wakeups of CPU `b` of `spec`, stopped in idle state `state`, by CPU `a`.
 pub fn modelled(spec: &MachineSpec, state: usize, (a, b): (usize, usize)) -> Option<Modelled> {
     let mut spec = spec.clone();
