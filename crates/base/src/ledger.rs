@@ -111,6 +111,8 @@ pub enum Resource {
     LlcShared,
     /// A pipe's mutex, or the line it lies on.
     PipeMutex,
+    /// The lock of a pipe's wait queue.
+    WaitQueueLock,
     /// A pipe's slot, and the bytes in its page.
     PipeData,
     /// The count of a file that threads share.
@@ -127,13 +129,14 @@ pub enum Resource {
 
 impl Resource {
     /// Every resource, in order.
-    pub const ALL: [Resource; 12] = [
+    pub const ALL: [Resource; 13] = [
         Resource::None,
         Resource::RqLock,
         Resource::RqLine,
         Resource::TgLoadAvg,
         Resource::LlcShared,
         Resource::PipeMutex,
+        Resource::WaitQueueLock,
         Resource::PipeData,
         Resource::FileCount,
         Resource::Socket,
@@ -150,6 +153,7 @@ impl Resource {
             Resource::TgLoadAvg => "tg->load_avg",
             Resource::LlcShared => "sd_llc_shared",
             Resource::PipeMutex => "pipe mutex",
+            Resource::WaitQueueLock => "wait queue lock",
             Resource::PipeData => "pipe data",
             Resource::FileCount => "file count",
             Resource::Socket => "socket",

@@ -13,6 +13,7 @@ impl Sim {
             Frame::Task => self.task_step(c),
             Frame::AskLock => self.ask_lock(c),
             Frame::Locked => self.locked(c),
+            Frame::QueueLocked => self.queue_locked(c),
             Frame::EnterIdle => self.enter_idle(c),
             Frame::Idle => unreachable!("a stopped CPU has no operation"),
             Frame::IdleExit => self.idle_exit(c),

@@ -12,6 +12,7 @@
 use crate::cold::Asids;
 use crate::program::ChannelId;
 use crate::rq_lock::Under;
+use crate::wait_lock::Held;
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 use vruntime_base::{Cause, Cpu, Func, Ns, TaskId};
@@ -33,6 +34,8 @@ pub enum Frame {
     AskLock,
     /// That lock is granted.
     Locked,
+    /// The lock of a pipe's wait queue is granted.
+    QueueLocked,
     /// try_to_wake_up begins for the first of `CpuSim::wakes`.
     Wake,
     /// The waker looks again whether the wakee has left its CPU.
@@ -120,7 +123,7 @@ pub struct CpuSim {
     pub mutex: ChannelId,
     /// The pipe for whose mutex its task spins (level 0, interrupts on); NONE if none.
     pub spin: ChannelId,
-    /// Next CPU in the queue of spinners.
+    /// Next CPU that spins for the same mutex or wait queue.
     pub spin_next: Cpu,
     /// By level: what acts next.
     pub frames: [Frame; 3],
@@ -140,8 +143,10 @@ pub struct CpuSim {
     pub suspended_at: [Ns; 2],
     /// The run queue whose lock it asks for, waits for or holds, and for what, with interrupts off.
     pub lock: (Cpu, Under),
-    /// Since when it waits for that lock.
-    pub rq_wait_since: Ns,
+    /// Since when it waits for that lock, or for that of a wait queue.
+    pub lock_wait_since: Ns,
+    /// The lock of a wait queue that it holds, and who spins for it.
+    pub held: Held,
     /// Since when; in the future while work that comes first is still being done.
     pub spin_since: Ns,
     /// Bytes that it has sent over Unix sockets, as charged.
@@ -218,7 +223,8 @@ impl CpuSim {
             user_to: Ns::ZERO,
             func: Func::User,
             lock: (Cpu::NONE, Under::Schedule),
-            rq_wait_since: Ns::ZERO,
+            lock_wait_since: Ns::ZERO,
+            held: Held::NONE,
             spin: ChannelId::NONE,
             spin_since: Ns::ZERO,
             socket_bytes: 0,
@@ -288,10 +294,10 @@ impl CpuSim {
     pub fn is_stopped(&self) -> bool {
         self.level == 0 && matches!(self.frames[0], Frame::Idle)
     }
-    /// It waits for the lock of a run queue.
+    /// It waits for the lock of a run queue or of a wait queue.
     #[inline(always)]
     pub fn waits_for_lock(&self) -> bool {
-        matches!(self.frames[usize::from(self.level)], Frame::Locked)
+        matches!(self.frames[usize::from(self.level)], Frame::Locked | Frame::QueueLocked)
     }
     /// Time that is booked but lies after `now`: the rest of the operations of all levels.
     pub fn planned(&self, now: Ns) -> Ns {

@@ -259,9 +259,14 @@ impl Sim {
             cpu.idle_booked = t.max(cpu.idle_booked);
             self.sh.ledger.book(c, Func::Idle, Resource::None, d);
         } else if cpu.waits_for_lock() {
-            let d = t.saturating_sub(cpu.rq_wait_since);
-            cpu.rq_wait_since = t.max(cpu.rq_wait_since);
-            self.sh.ledger.book(c, Func::RqLock, Resource::RqLock, d);
+            let d = t.saturating_sub(cpu.lock_wait_since);
+            cpu.lock_wait_since = t.max(cpu.lock_wait_since);
+            let of_queue = matches!(cpu.frames[0], Frame::QueueLocked) && cpu.level == 0;
+            let (func, resource) = match of_queue {
+                true => (Func::WaitQueue, Resource::WaitQueueLock),
+                false => (Func::RqLock, Resource::RqLock),
+            };
+            self.sh.ledger.book(c, func, resource, d);
         } else if cpu.level == 0 && cpu.spin.is_some() {
             let d = t.saturating_sub(cpu.spin_since);
             cpu.spin_since = t.max(cpu.spin_since);

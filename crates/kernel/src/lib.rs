@@ -3,7 +3,7 @@
 //!
 //! Reading order: [`program`] and [`record`] say what goes in and out; `sim` is the loop, `frame`
 //! what a CPU is in the middle of, `act` the dispatch; then `syscall`, `pipe_ops`, `pipe_mutex`,
-//! `wakeup`, `schedule`, `irq`, `idle`, `balance`.
+//! `wait_lock`, `wakeup`, `schedule`, `irq`, `idle`, `balance`.
 
 mod act;
 mod balance;
@@ -42,4 +42,5 @@ mod task;
 mod unix;
 pub mod variation;
 mod wait;
+mod wait_lock;
 mod wakeup;

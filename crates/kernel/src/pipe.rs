@@ -64,12 +64,14 @@ pub struct Pipe {
     pub rd_wait: WaitQueue,
     /// Writers that wait.
     pub wr_wait: WaitQueue,
-    head: u16,
-    tail: u16,
     /// Where the newest slot's data ends in its page.
     last_end: u32,
+    /// Who has last held the locks of `rd_wait` and `wr_wait` over a wakeup.
+    pub wakers: [Cpu; 2],
     /// Progress group; `u16::MAX` for none.
     pub group: u16,
+    head: u8,
+    tail: u8,
     /// log2 of the bytes of a page.
     page_shift: u8,
     /// Somebody has polled it.
@@ -86,9 +88,10 @@ impl Pipe {
             rd_wait: WaitQueue::default(),
             wr_wait: WaitQueue::default(),
             left: [0; PIPE_SLOTS],
+            last_end: 0,
+            wakers: [Cpu::NONE; 2],
             head: 0,
             tail: 0,
-            last_end: 0,
             page_shift: page.ilog2() as u8,
             group,
             poll_usage: false,
@@ -108,7 +111,7 @@ impl Pipe {
     /// It has data, and less than `bytes` of it in all.
     #[inline(always)]
     pub fn holds_less_than(&self, bytes: u32) -> bool {
-        let slot = |i: u16| self.left[i as usize % PIPE_SLOTS];
+        let slot = |i: u8| self.left[i as usize % PIPE_SLOTS];
         match self.head - self.tail {
             1 => slot(self.tail) < bytes,
             2 => slot(self.tail) + slot(self.tail + 1) < bytes,
@@ -159,10 +162,10 @@ impl Pipe {
     /// Keeps `head` and `tail` small, so that they never wrap.
     #[inline]
     fn rebase(&mut self) {
-        if self.tail >= 1 << 14 {
-            let cut = self.tail / PIPE_SLOTS as u16 * PIPE_SLOTS as u16;
-            self.tail -= cut;
-            self.head -= cut;
+        const ROUNDS: u8 = 8 * PIPE_SLOTS as u8;
+        if self.tail >= ROUNDS {
+            self.tail -= ROUNDS;
+            self.head -= ROUNDS;
         }
     }
 }

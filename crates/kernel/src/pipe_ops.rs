@@ -6,12 +6,9 @@
 //! `file_update_time` or `file_accessed`.
 //! *Equations.* A free mutex costs the transfer of its line; one that is taken: see `pipe_mutex`.
 //! With the mutex comes what `pipe_lines` says of slot and data.
+//! Waiters are woken, and go to sleep, under the lock of their queue: see `wait_lock`.
 //! *Departures.* D1: pages are never missing, and an inode's times, set once a tick, share no line
-//! with anything. D2: the spin locks of the two wait queues are always free. A waker holds one over
-//! its wakeup; who would want it meanwhile is a writer on its way to sleep (every other one with 32
-//! groups on 224 CPUs, for 6 us: 2 % of the CPU time) and, up to 6.6, whoever takes or frees a slot
-//! (one in a thousand). D3: where a call wakes both queues, their waiters are taken off at one
-//! moment.
+//! with anything.
 //! *Example.* The reader of an empty pipe sleeps. A sender locks, copies, unlocks, wakes it, and
 //! returns to user mode; the next sender finds data and wakes nobody.
 
@@ -23,6 +20,7 @@ use crate::program::{ChannelId, Op};
 use crate::sim::{Channel, Sim};
 use crate::task::{Step, WaitsFor};
 use crate::variation::Knockout;
+use crate::wait_lock::Queue;
 use vruntime_base::{Cpu, Func, Ns, Resource, TaskId};
 use vruntime_sched::task::TaskState;
 
@@ -83,41 +81,70 @@ impl Sim {
     /// if not everything fitted.
     pub(crate) fn write_unlocked(&mut self, c: Cpu, p: TaskId) {
         let ch = self.channel_of(p);
-        let Op::Write { bytes, .. } = self.tasks[p.ix()].op else { unreachable!() };
-        self.cpus[c.ix()].mutex = ChannelId::NONE;
-        self.wake_mutex_sleeper(c, ch);
-        let k = &self.tasks[p.ix()];
-        let (complete, was_empty) = (k.done == bytes, k.was_edge);
-        let wake_writer = complete && k.wake_next;
-        let mut at = self.now;
-        let poll = self.pipe(ch).poll_usage;
-        if was_empty || (complete && poll) {
-            at = self.wake_waiters(c, ch, at, true);
-        }
-        if wake_writer && !self.pipe(ch).is_full() {
-            at = self.wake_waiters(c, ch, at, false);
-        }
-        self.tasks[p.ix()].step = if complete { Step::PipeEnd } else { Step::WritePrepare };
-        self.plan_wakes(c, at, Frame::Task);
+        let complete = self.write_is_complete(p);
+        let pipe = self.pipe(ch);
+        let (poll, full) = (pipe.poll_usage, pipe.is_full());
+        let k = &mut self.tasks[p.ix()];
+        k.was_edge |= complete && poll;
+        k.wake_next &= complete && !full;
+        self.after_unlock(c, p, ch);
     }
 
     /// After a read: a writer if the pipe was full, the next reader if there is data, and sleep if
     /// there was nothing.
     pub(crate) fn read_unlocked(&mut self, c: Cpu, p: TaskId) {
         let ch = self.channel_of(p);
+        let empty = self.pipe(ch).is_empty();
+        let k = &mut self.tasks[p.ix()];
+        k.wake_next &= k.got && !empty;
+        self.after_unlock(c, p, ch);
+    }
+
+    /// The mutex is released: who sleeps for it is woken first.
+    fn after_unlock(&mut self, c: Cpu, p: TaskId, ch: ChannelId) {
         self.cpus[c.ix()].mutex = ChannelId::NONE;
         self.wake_mutex_sleeper(c, ch);
-        let k = &self.tasks[p.ix()];
-        let (complete, was_full, wake_reader) = (k.got, k.was_edge, k.wake_next);
+        if self.cpus[c.ix()].wakes.is_empty() {
+            self.pipe_wakes(c, p);
+        } else {
+            self.tasks[p.ix()].step = Step::PipeWakes;
+            self.plan_wakes(c, self.now, Frame::Task);
+        }
+    }
+
+    /// The wakeups after a write or read: who waits for what it has changed (`KTask::was_edge`),
+    /// then the next who does the same (`wake_next`), each under the lock of their queue.
+    pub(crate) fn pipe_wakes(&mut self, c: Cpu, p: TaskId) {
+        let ch = self.channel_of(p);
+        let writes = matches!(self.tasks[p.ix()].op, Op::Write { .. });
+        let complete = if writes { self.write_is_complete(p) } else { self.tasks[p.ix()].got };
+        let k = &mut self.tasks[p.ix()];
+        let (first, second) = (k.was_edge, k.wake_next);
         let mut at = self.now;
-        if was_full {
-            at = self.wake_waiters(c, ch, at, false);
+        if first || second {
+            let queue = if first == writes { Queue::Readers } else { Queue::Writers };
+            k.step = Step::PipeWakes;
+            if !self.lock_queue(c, ch, queue) {
+                return;
+            }
+            at = self.wake_waiters(c, ch, queue);
         }
-        if complete && wake_reader && !self.pipe(ch).is_empty() {
-            at = self.wake_waiters(c, ch, at, true);
+        let k = &mut self.tasks[p.ix()];
+        k.was_edge = false;
+        k.wake_next = first && second;
+        if !k.wake_next {
+            k.step = match (complete, writes) {
+                (true, _) => Step::PipeEnd,
+                (false, true) => Step::WritePrepare,
+                (false, false) => Step::ReadPrepare,
+            };
         }
-        self.tasks[p.ix()].step = if complete { Step::PipeEnd } else { Step::ReadPrepare };
         self.plan_wakes(c, at, Frame::Task);
+    }
+
+    fn write_is_complete(&self, p: TaskId) -> bool {
+        let k = &self.tasks[p.ix()];
+        matches!(k.op, Op::Write { bytes, .. } if k.done == bytes)
     }
 
     /// The wakeups of a write or read are done.
@@ -131,20 +158,26 @@ impl Sim {
         hot.syscall_return(at + end);
     }
 
-    /// `wake_up_interruptible_sync_poll`: everyone who waits non-exclusively, and one exclusive.
-    fn wake_waiters(&mut self, c: Cpu, ch: ChannelId, at: Ns, readers: bool) -> Ns {
-        let at = at + self.work(c, Func::WaitQueue, self.machine.costs.wait_queue_wake);
+    /// `wake_up_interruptible_sync_poll` under the queue's lock: everyone who waits
+    /// non-exclusively, and one exclusive. Returns when the first wakeup begins.
+    fn wake_waiters(&mut self, c: Cpu, ch: ChannelId, queue: Queue) -> Ns {
         let tasks = &mut self.tasks;
-        let Channel::Pipe(pipe) = &mut self.channels[ch.ix()] else { return at };
-        let queue = if readers { &mut pipe.rd_wait } else { &mut pipe.wr_wait };
+        let Channel::Pipe(pipe) = &mut self.channels[ch.ix()] else { unreachable!("not a pipe") };
+        let waiters = match queue {
+            Queue::Readers => &mut pipe.rd_wait,
+            Queue::Writers => &mut pipe.wr_wait,
+        };
         let wakes = &mut self.cpus[c.ix()].wakes;
-        while let Some(w) = queue.pop(tasks) {
+        while let Some(w) = waiters.pop(tasks) {
             wakes.push_back((w, true));
             if tasks[w.ix()].exclusive {
                 break;
             }
         }
-        at
+        if !self.cpus[c.ix()].wakes.is_empty() {
+            self.hold_queue(c, ch, queue);
+        }
+        self.now + self.work(c, Func::WaitQueue, self.machine.costs.wait_queue_wake)
     }
 
     /// A writer that found the pipe full queues itself, unless there is room by now.
@@ -164,7 +197,12 @@ impl Sim {
     }
 
     fn prepare_or_relock(&mut self, c: Cpu, p: TaskId, ch: ChannelId, wait: bool, reader: bool) {
+        let wanted = if reader { Queue::Readers } else { Queue::Writers };
+        if wait && !self.lock_queue(c, ch, wanted) {
+            return;
+        }
         let at = self.now + self.work(c, Func::WaitQueue, self.machine.costs.pipe_wait);
+        self.unlock_queue(c, at);
         if !wait {
             self.pipe_lock(c, p, at);
             return;

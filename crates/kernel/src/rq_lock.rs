@@ -95,7 +95,7 @@ impl Sim {
             }
             Request::Wait { grant_at } => {
                 self.plan(c, grant_at.unwrap_or(Ns::NEVER), Frame::Locked);
-                self.cpus[c.ix()].rq_wait_since = self.now;
+                self.cpus[c.ix()].lock_wait_since = self.now;
             }
         }
     }
@@ -104,7 +104,7 @@ impl Sim {
     pub(crate) fn locked(&mut self, c: Cpu) {
         let cpu = &self.cpus[c.ix()];
         let (rq, under) = cpu.lock;
-        let waited = self.now - cpu.rq_wait_since;
+        let waited = self.now - cpu.lock_wait_since;
         self.rq_locks[rq.ix()].granted(&mut self.rq_queue, c, self.now);
         // The hand-over itself was part of the grant's time.
         self.machine.write(Line::Rq(rq), c);

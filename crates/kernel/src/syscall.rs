@@ -51,6 +51,7 @@ impl Sim {
             Step::ReadUnlocked => self.read_unlocked(c, p),
             Step::WritePrepare => self.write_prepare(c, p),
             Step::ReadPrepare => self.read_prepare(c, p),
+            Step::PipeWakes => self.pipe_wakes(c, p),
             Step::PipeEnd => self.pipe_end(c, p),
             Step::Woken => self.syscall_return(c, p, self.now),
             Step::ForkEnd => self.fork_end(c, p),

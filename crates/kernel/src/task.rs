@@ -22,6 +22,8 @@ pub enum Step {
     WriteUnlocked,
     /// The pipe's mutex is released now, and what follows from a read happens.
     ReadUnlocked,
+    /// A write or read of a pipe wakes whom it has to.
+    PipeWakes,
     /// A write or read of a pipe has woken whom it had to: its end.
     PipeEnd,
     /// A message has been put on a socket's queue.

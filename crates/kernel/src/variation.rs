@@ -44,6 +44,7 @@ knockouts! {
     TgLoadAvg "tg_load_avg" "reading and writing tg->load_avg",
     LlcShared "sd_llc_shared" "reading and writing sd_llc_shared",
     PipeMutex "pipe_mutex" "waiting for pipe mutexes, and their lines",
+    WaitQueue "wait_queue" "waiting for the locks of pipes' wait queues",
     PipeData "pipe_data" "fetching a pipe's slots and data from where they were touched last",
     FileCount "file_count" "counting files that threads share (fget, fput)",
     MmCount "mm_count" "counting who borrows the address space that threads share (mmgrab, mmdrop)",
@@ -165,6 +166,7 @@ fn leave_out(m: &mut Machine, k: Knockout) {
         Knockout::Smt => m.set_full_speed(),
         Knockout::RqLock
         | Knockout::PipeMutex
+        | Knockout::WaitQueue
         | Knockout::PipeData
         | Knockout::FileCount
         | Knockout::TaskLine

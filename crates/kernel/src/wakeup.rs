@@ -38,6 +38,7 @@ impl Sim {
     pub(crate) fn plan_wakes(&mut self, c: Cpu, at: Ns, then: Frame) {
         let cpu = &mut self.cpus[c.ix()];
         if cpu.wakes.is_empty() {
+            self.unlock_queue(c, at);
             self.plan(c, at, then);
             return;
         }
@@ -52,6 +53,8 @@ impl Sim {
         let cpu = &mut self.cpus[c.ix()];
         if cpu.wakes.is_empty() {
             let then = cpu.after_wake[cpu.level as usize];
+            self.unlock_queue(c, at);
+            let cpu = &mut self.cpus[c.ix()];
             // Newidle balancing has told a stopper: interrupts stay off until the switch.
             if cpu.level > 0 || then != Frame::Balance {
                 cpu.irqs_on(at);

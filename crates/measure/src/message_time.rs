@@ -40,7 +40,7 @@ type Part = (&'static str, Of, Option<&'static str>, &'static [&'static str]);
 const TRANSFER: &str = "line_transfer.llc";
 
 /// Parts in the order of the table; an entry of the ledger belongs to the first that takes it.
-const PARTS: [Part; 18] = [
+const PARTS: [Part; 19] = [
     (
         "raw_spin_rq_lock",
         Of::Functions(&[Func::RqLock]),
@@ -64,6 +64,12 @@ const PARTS: [Part; 18] = [
         Of::Waiting(Resource::PipeMutex),
         None,
         &[TRANSFER, "mutex_sleep"],
+    ),
+    (
+        "waiting for pipes' wait queues",
+        Of::Waiting(Resource::WaitQueueLock),
+        None,
+        &[TRANSFER, "wait_queue_wake"],
     ),
     (
         "waiting for pipe data",

@@ -43,6 +43,7 @@ fn entry(k: Knockout, r: &RunRecord) -> Option<Ns> {
         Knockout::TgLoadAvg => on(r, Resource::TgLoadAvg),
         Knockout::LlcShared => on(r, Resource::LlcShared),
         Knockout::PipeMutex => on(r, Resource::PipeMutex),
+        Knockout::WaitQueue => on(r, Resource::WaitQueueLock),
         Knockout::PipeData => on(r, Resource::PipeData),
         Knockout::FileCount => of(r, Func::Fget),
         Knockout::MmCount => on(r, Resource::MmCount),

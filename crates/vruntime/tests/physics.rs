@@ -13,13 +13,23 @@ use vruntime::workload::parse;
 
 const SEEDS: std::ops::RangeInclusive<u64> = 1..=3;
 
+/// From the start: pipes are filling still.
+const EARLY: Sampling = Sampling::Window { warmup: Ns::from_ms(30), window: Ns::from_ms(40) };
+/// Overloaded groups have got where they stay: pipes fill, and writers wait for room.
+const SETTLED: Sampling = Sampling::Window { warmup: Ns::from_ms(200), window: Ns::from_ms(100) };
+
 /// A window of hackbench over pipes under `ttwu_queue=` `queue`, for each seed.
-fn runs(machine: &MachineSpec, groups: u32, queue: &str, without: &[Knockout]) -> Vec<RunRecord> {
+fn runs(
+    machine: &MachineSpec,
+    (groups, sampling): (u32, Sampling),
+    queue: &str,
+    without: &[Knockout],
+) -> Vec<RunRecord> {
     let hackbench = format!("hackbench -g {groups} -f 10 --pipe --threads -l 100000");
     let of_seed = |seed| {
         let spec = RunSpec {
             seed,
-            sampling: Sampling::Window { warmup: Ns::from_ms(30), window: Ns::from_ms(40) },
+            sampling,
             variation: Variation {
                 without: without.iter().copied().collect(),
                 ..Variation::default()
@@ -57,7 +67,9 @@ fn waited(runs: &[RunRecord]) -> f64 {
 #[test]
 fn one_group_sees_no_difference_but_of_who_is_just_leaving() {
     let machine = scenario::machine("1x16x2");
-    let both = |without: &[Knockout]| ["llc", "l2"].map(|queue| runs(&machine, 1, queue, without));
+    let both = |without: &[Knockout]| {
+        ["llc", "l2"].map(|queue| runs(&machine, (1, EARLY), queue, without))
+    };
     let [llc, l2] = both(&[Knockout::StaleRq]);
     assert!(messages(&llc) > 100_000.0);
     for (seed, (a, b)) in SEEDS.zip(llc.iter().zip(&l2)) {
@@ -73,7 +85,7 @@ fn one_group_sees_no_difference_but_of_who_is_just_leaving() {
 #[test]
 fn queued_wakeups_wait_less_for_run_queues() {
     let machine = scenario::machine("1x16x2");
-    let (llc, l2) = (runs(&machine, 6, "llc", &[]), runs(&machine, 6, "l2", &[]));
+    let [llc, l2] = ["llc", "l2"].map(|queue| runs(&machine, (6, SETTLED), queue, &[]));
     let (direct, queued) = (waited(&llc), waited(&l2));
     assert!(direct > 2.5 * queued, "{direct} and {queued} ns a message, three seeds");
     for (seed, (a, b)) in SEEDS.zip(llc.iter().zip(&l2)) {
@@ -92,7 +104,7 @@ fn distance_makes_the_gain_larger() {
         machine.costs.line_transfer.llc.mid = transfer;
         machine.costs.line_transfer.llc.high = machine.costs.line_transfer.llc.high.max(transfer);
         machine.costs.line_transfer.llc.low = machine.costs.line_transfer.llc.low.min(transfer);
-        let [llc, l2] = ["llc", "l2"].map(|queue| runs(&machine, 6, queue, &[]));
+        let [llc, l2] = ["llc", "l2"].map(|queue| runs(&machine, (6, SETTLED), queue, &[]));
         (waited(&llc) - waited(&l2), messages(&l2) / messages(&llc) - 1.0)
     };
     let [near, far] = [10, 400].map(gains);
@@ -113,7 +125,7 @@ fn without_contention_the_kernels_tie() {
         Knockout::IdleExit,
     ];
     let machine = scenario::machine("1x16x2");
-    let of = |queue| messages(&runs(&machine, 6, queue, FREE));
+    let of = |queue| messages(&runs(&machine, (6, EARLY), queue, FREE));
     let (llc, l2) = (of("llc"), of("l2"));
     let gain = l2 / llc - 1.0;
     assert!(gain.abs() < 0.05, "{llc} and {l2} messages");

@@ -111,24 +111,26 @@ fn golden_hackbench_on_cfs() {
         "v6.1",
         "hackbench -g 2 -f 4 --pipe --threads -l 2000",
         expect![[r#"
-            time 7524 us
-            switches 6451, voluntary 3890, involuntary 2231; migrations 1019
-            wakeups 3893, local 1592, queued 403; ipis 873; messages 64000
-                38 switch: blocks: no room to write
-              3828 switch: blocks: nothing to read
-                 8 switch: blocks: waits for a child
+            time 8284 us
+            switches 7606, voluntary 4698, involuntary 2205; migrations 964
+            wakeups 4703, local 1651, queued 812; ipis 862; messages 64000
+                48 switch: blocks: no room to write
+              4624 switch: blocks: nothing to read
+                10 switch: blocks: waits for a child
                 16 switch: exits
-               330 switch: idle: task woken
-              2231 switch: wakeup: vruntime beyond granularity
-                93 placement: idle CPU in scan
-                14 placement: prev idle
-                 2 placement: recent_used_cpu idle
-              3497 placement: target (nothing idle)
-                81 placement: target idle
-                93 migration: idle CPU in scan
-                21 migration: newidle balance, MC
-                 2 migration: recent_used_cpu idle
-               919 migration: target (nothing idle)
+               703 switch: idle: task woken
+              2205 switch: wakeup: vruntime beyond granularity
+               109 placement: idle CPU in scan
+                 9 placement: prev idle
+                 6 placement: recent_used_cpu idle
+               535 placement: target (no scan)
+              3388 placement: target (nothing idle)
+               380 placement: target idle
+               109 migration: idle CPU in scan
+                27 migration: newidle balance, MC
+                 6 migration: recent_used_cpu idle
+                 1 migration: target (no scan)
+               845 migration: target (nothing idle)
         "#]],
     );
 }
@@ -140,23 +142,25 @@ fn golden_hackbench_on_eevdf() {
         "v6.12",
         "hackbench -g 2 -f 4 --pipe --threads -l 2000",
         expect![[r#"
-            time 8200 us
-            switches 871, voluntary 488, involuntary 204; migrations 185
-            wakeups 489, local 225, queued 195; ipis 50; messages 64000
-                65 switch: blocks: no room to write
-               396 switch: blocks: nothing to read
-                11 switch: blocks: waits for a child
+            time 8141 us
+            switches 3252, voluntary 1687, involuntary 1159; migrations 174
+            wakeups 1702, local 633, queued 431; ipis 698; messages 64000
+                52 switch: blocks: no room to write
+              1609 switch: blocks: nothing to read
+                10 switch: blocks: waits for a child
                 16 switch: exits
-               179 switch: idle: task woken
-               203 switch: wakeup: wakee is picked
+               406 switch: idle: task woken
+              1158 switch: wakeup: wakee is picked
                  1 switch: woken before it slept
-                25 placement: idle CPU in scan
-                52 placement: prev idle
-               251 placement: target (nothing idle)
-                42 placement: target idle
-                25 migration: idle CPU in scan
-                 7 migration: newidle balance, MC
-               157 migration: target (nothing idle)
+                26 placement: idle CPU in scan
+                67 placement: prev idle
+               211 placement: target (no scan)
+               847 placement: target (nothing idle)
+                82 placement: target idle
+                26 migration: idle CPU in scan
+                 5 migration: newidle balance, MC
+                 1 migration: target (no scan)
+               146 migration: target (nothing idle)
         "#]],
     );
 }
