@@ -422,6 +422,14 @@ mod tests {
         let e = study_str(&wrong, "my.toml").unwrap_err();
         assert!(e.to_string().starts_with("my.toml:"), "{e}");
         assert!(e.to_string().contains("loops_divided"), "{e}");
+        let fit = |machine: &str, row: &str| {
+            let row = format!("rows = [\"l2-queued-wakeups.{row}\"]");
+            format!(
+                "[[fit]]\nmachine = \"{machine}\"\n{row}\npermille = 1100\nresidual_pct = 9.0\n\n"
+            )
+        };
+        let fits = fit("spr-2s", "spr-nolimit.g10.time") + &fit("genoa-2s", "group-size.16-to-8");
+        let text = &text.replacen("[explain]", &format!("{fits}[explain]"), 1);
         let s = study_str(text, "fitted").unwrap();
         assert_eq!(s.fits.len(), 2);
         // Windows but for a quick look, which is of short runs.
@@ -436,7 +444,7 @@ mod tests {
                 "machine = \"genoa\"\nrows",
                 "no case on machine `genoa`",
             ),
-            ("nolimit.g10.time\",\n", "nolimit.g11.time\",\n", "no row `l2-queued-wakeups.spr-no"),
+            ("nolimit.g10.time\"]", "nolimit.g11.time\"]", "no row `l2-queued-wakeups.spr-no"),
             ("message_time = [\"spr", "message_time = [\"srp", "`message_time`: no case `srp-no"),
             ("split = ", "split = 7 #", "split = 7: expected 1 to 6"),
             ("id = \"spr-nolimit.g20\"", "id = \"spr-nolimit.g10\"", "two cases have the id"),
