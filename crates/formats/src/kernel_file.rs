@@ -36,7 +36,7 @@ const ALL_KEYS: &str =
 
 /// Overrides that do not depend on the class stack of Linux: what the kernel around a scheduler
 /// does.
-const OF_ALL_SCHEDULERS: [&str; 19] = [
+const OF_ALL_SCHEDULERS: [&str; 20] = [
     "scheduler",
     "hz",
     "schedstat_version",
@@ -52,6 +52,7 @@ const OF_ALL_SCHEDULERS: [&str; 19] = [
     "idle_shortcut",
     "lazy_tlb_shootdown",
     "fget_exchanges",
+    "clears_bhb",
     "pipe_updates_times",
     "pipe_wakes_on_freed_slot",
     "timer_slack_ns",

@@ -129,6 +129,9 @@ impl Sim {
             .collect();
         let rqs: Vec<Rq> =
             (0..nr_cpus).map(|c| warm_rq(Cpu::from_ix(c), release.migration_cost_ns)).collect();
+        if !release.clears_bhb {
+            machine.costs.bhb_clear = 0;
+        }
         let (paces, paths) = crate::path::paces(&machine);
         let mut sh = Shared {
             wakes: vec![WakeStats::default(); domains.nr_slots()],

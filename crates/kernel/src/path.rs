@@ -31,7 +31,8 @@ const READ: Table = &[(Func::PipeRead, |m| m.pipe_read), (Func::MutexLock, |m| m
 /// Out of the kernel.
 const EXIT: Table = &[(Func::SyscallExit, |m| m.syscall_exit)];
 /// Through user code and into the kernel again.
-const ENTER: Table = &[(Func::User, |m| m.user_loop), (Func::SyscallEntry, |m| m.syscall_entry)];
+const ENTER: Table =
+    &[(Func::User, |m| m.user_loop), (Func::SyscallEntry, |m| m.syscall_entry + m.bhb_clear)];
 
 /// A path, for [`Pace`].
 #[derive(Clone, Copy)]

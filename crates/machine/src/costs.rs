@@ -136,6 +136,9 @@ cost_table! {
     paths {
         /// Into the kernel by a system call.
         syscall_entry,
+        /// The loop that clears the branch history at a system call's entry, of kernels that do
+        /// and processors that need it (the `BHI: SW loop` of sysfs).
+        bhb_clear,
         /// Back to user mode from a system call, nothing pending.
         syscall_exit,
         /// User part between two system calls of a message loop.

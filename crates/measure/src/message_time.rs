@@ -112,6 +112,7 @@ const PARTS: [Part; 19] = [
         None,
         &[
             "syscall_entry",
+            "bhb_clear",
             "syscall_exit",
             "pipe_write",
             "pipe_read",

@@ -378,6 +378,9 @@ release! {
     /// `fget` reads a file's count and then exchanges it, two transfers of its line where adding
     /// takes one (up to 6.12).
     fget_exchanges: bool,
+    /// A system call begins with clearing the branch history, by a loop where the processor has no
+    /// control for it (6.9 on, and 6.1 and 6.6 from 6.1.85 and 6.6.26 on).
+    clears_bhb: bool,
 
     /// Pipe: each write and read looks whether the inode's times are to be set (up to 6.14).
     pipe_updates_times: bool,

@@ -3,6 +3,7 @@
 
 mod scenario;
 
+use std::sync::Arc;
 use vruntime::base::{Func, Ns, Resource};
 use vruntime::formats::kernel_file::kernel;
 use vruntime::kernel::record::{Knockout, RunRecord, RunSpec, Sampling, Variation};
@@ -200,6 +201,31 @@ fn pipes_set_times_in_kernels_up_to_6_14() {
         assert!((1.0..1.01).contains(&calls), "{calls}");
     }
     assert_eq!(each("v6.18"), [0.0; 2]);
+}
+
+/// Kernels since 6.9 clear the branch history at the entry of each system call, where the processor
+/// leaves that to a loop: on a machine without SMT exactly the table's cost for each.
+#[test]
+fn kernels_since_6_9_clear_the_branch_history() {
+    let workload = "hackbench -g 1 -f 4 --pipe -l 600";
+    let entry = |release: &str, loops: u32| {
+        let mut spec = spec("uma-2", release, workload, Variation::default());
+        let cost = &mut Arc::make_mut(&mut spec.machine).costs.bhb_clear;
+        (cost.low, cost.mid, cost.high) = (loops, loops, loops);
+        let r = run(&spec).unwrap();
+        of(&r, Func::SyscallEntry).0 as f64 / r.counters.syscalls as f64
+    };
+    let each = f64::from(scenario::machine("uma-2").costs.syscall_entry.mid);
+    for (release, loops, want) in
+        [("v6.12", 0, each), ("v6.12", 30, each + 30.0), ("v6.12-clears_bhb", 30, each)]
+    {
+        let got = entry(release, loops);
+        assert!((got / want - 1.0).abs() < 0.01, "{release}, {loops} ns: {got}, not {want}");
+    }
+    assert!(entry("v6.1", 30) > entry("v6.6", 30) + 25.0);
+    let loops = |machine: &str| scenario::machine(machine).costs.bhb_clear.mid;
+    assert_eq!(["milan-2s", "spr-2s", "power10-320"].map(loops), [0; 3]);
+    assert!(loops("icelake-2s") > 0 && loops("cascadelake-2s") > 0);
 }
 
 /// A write and the read of each message are cancellation points. Only a program with threads pays

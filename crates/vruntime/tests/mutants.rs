@@ -189,6 +189,7 @@ const UNSEEN: &[(&str, &str)] = &[
     ("lazy_tlb_shootdown", "a cost; kernel/src/lazy_tlb.rs has the test"),
     ("nohz_kick = interrupt", "an interrupt more; kernel/src/irq.rs has the test"),
     ("fget_exchanges", "a cost; kernel/src/pipe_lines.rs names it"),
+    ("clears_bhb", "a cost; tests/knockouts.rs has the test"),
     ("idle_shortcut", "no scenario yet: nothing but a task wakes an idle CPU here"),
 ];
 

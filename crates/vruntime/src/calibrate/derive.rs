@@ -82,6 +82,7 @@ pub fn derive(base: &MachineSpec, m: &Measured, origin: &str, times: bool) -> De
     let user = f64::from(c.user_loop.mid);
     c.syscall_entry = cost(&one.getppid, 0.5, user / 2.0, "half of getppid less user_loop");
     c.syscall_exit = c.syscall_entry.clone();
+    c.bhb_clear = Cost { low: 0, mid: 0, high: 0, source: format!("{origin}: in syscall_entry") };
     // One write in 40 takes a new page; the rest of a write is entry, mutex, copy, exit.
     let mutex = f64::from(c.pipe_lock.mid + c.pipe_unlock.mid);
     let page = f64::from(c.pipe_new_page.mid) / 40.0;
