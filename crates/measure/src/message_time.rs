@@ -240,6 +240,8 @@ mod tests {
             modelled_before: Some(modelled),
             modelled_after: Some(modelled),
             modelled_delta_pct: None,
+            seeds_before: vec![],
+            seeds_after: vec![],
             effect_published: crate::study::Effect::Neutral,
             effect_modelled: None,
             fitted: false,

@@ -8,7 +8,7 @@
 //! was through and t when all were ([`whole_time`]).
 
 use crate::metrics::window;
-use crate::stats::{median, ratio};
+use crate::stats::{mean, median, ratio};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use vruntime_base::{Category, Func, Ns};
@@ -160,6 +160,10 @@ pub struct StudyRow {
     pub modelled_after: Option<f64>,
     /// Modelled change in %.
     pub modelled_delta_pct: Option<f64>,
+    /// What `modelled_before` is the mean of: the figures of the seeds, in their order.
+    pub seeds_before: Vec<f64>,
+    /// The same of `modelled_after`.
+    pub seeds_after: Vec<f64>,
     /// Effect as published.
     pub effect_published: Effect,
     /// Effect of the modelled change; null if it is not known.
@@ -192,10 +196,12 @@ impl StudyRow {
             None => false,
         }
     }
-    /// Sets the model's figures.
-    pub fn model(&mut self, before: Option<f64>, after: Option<f64>, band: f64) {
-        (self.modelled_before, self.modelled_after) = (before, after);
-        self.modelled_delta_pct = before.zip(after).and_then(|(b, a)| change_pct(b, a));
+    /// Sets the model's figures: those of the seeds, none if they are not known.
+    pub fn model(&mut self, before: Vec<f64>, after: Vec<f64>, band: f64) {
+        let means = (mean(&before), mean(&after));
+        (self.seeds_before, self.seeds_after) = (before, after);
+        (self.modelled_before, self.modelled_after) = means;
+        self.modelled_delta_pct = means.0.zip(means.1).and_then(|(b, a)| change_pct(b, a));
         self.effect_modelled = self.modelled_delta_pct.map(|pct| effect_of(pct, band));
     }
 }
@@ -275,6 +281,8 @@ mod tests {
             modelled_before: None,
             modelled_after: None,
             modelled_delta_pct: None,
+            seeds_before: vec![],
+            seeds_after: vec![],
             effect_published: effect,
             effect_modelled: None,
             fitted: false,
@@ -282,7 +290,7 @@ mod tests {
             derived: false,
             stable: None,
         };
-        r.model(Some(modelled.0), Some(modelled.1), 2.5);
+        r.model(vec![modelled.0], vec![modelled.1], 2.5);
         r
     }
 
@@ -396,7 +404,7 @@ mod tests {
         assert!(better.keeps_effect(&with(9.9)) && !better.keeps_effect(&with(10.1)));
         assert!(none.keeps_effect(&with(9.9)) && !none.keeps_effect(&with(11.0)));
         let mut unknown = with(8.0);
-        unknown.model(None, Some(1.0), 2.5);
+        unknown.model(vec![], vec![1.0], 2.5);
         assert!(!unknown.keeps_effect(&better) && !better.keeps_effect(&unknown));
     }
 
@@ -408,10 +416,20 @@ mod tests {
         assert_eq!(score(&[kept(None)], 0).stable, None);
     }
 
+    /// Two seeds in two states.
+    #[test]
+    fn seeds_are_kept_beside_their_mean() {
+        let mut r = row((1.0, 1.0), Effect::Neutral, (1.0, 1.0));
+        r.model(vec![100.0, 100.0], vec![300.0, 100.0], 2.5);
+        assert_eq!((r.modelled_before, r.modelled_after), (Some(100.0), Some(200.0)));
+        assert_eq!(r.modelled_delta_pct, Some(100.0));
+        assert_eq!((r.seeds_before, r.seeds_after), (vec![100.0; 2], vec![300.0, 100.0]));
+    }
+
     #[test]
     fn an_unknown_change_is_not_right() {
         let mut r = row((2.0, 1.0), Effect::Improves, (2.0, 1.0));
-        r.model(None, Some(1.0), 2.5);
+        r.model(vec![], vec![1.0], 2.5);
         assert!(!r.right() && r.error().is_none());
     }
 }

@@ -76,9 +76,10 @@ pub fn study_text(s: &StudyReport) -> String {
             let [d, e, f] = modelled(r);
             writeln!(
                 out,
-                "  {name:<24}{a:>10}{b:>10}{c:>9} {d:>12}{e:>10}{f:>9}  {}{}",
+                "  {name:<24}{a:>10}{b:>10}{c:>9} {d:>12}{e:>10}{f:>9}  {}{}{}",
                 effect(r),
-                stable(r)
+                stable(r),
+                over_seeds(r).map_or(String::new(), |seeds| format!("; {seeds}"))
             )
             .unwrap();
         }
@@ -139,13 +140,20 @@ pub fn study_page(s: &StudyReport) -> String {
     out += "\n## Figures\n";
     for (case, what) in s.cases {
         writeln!(out, "\n### {case}\n\n{what}\n").unwrap();
+        let rows: Vec<&StudyRow> = s.rows.iter().filter(|r| r.case == *case).collect();
+        let several = rows.iter().any(|r| over_seeds(r).is_some());
         out += "| metric | published before | after | change | modelled before | after | change |";
-        out += " effect |\n";
-        out += "|---|---:|---:|---:|---:|---:|---:|---|\n";
-        for r in s.rows.iter().filter(|r| r.case == *case) {
+        out += if several { " effect | each seed |\n" } else { " effect |\n" };
+        out += "|---|---:|---:|---:|---:|---:|---:|---|";
+        out += if several { "---|\n" } else { "\n" };
+        for r in rows {
             let cells = [published(r), modelled(r)].concat().join(" | ");
             let not = if r.scored { "" } else { " (not scored)" };
-            writeln!(out, "| {}{not} | {cells} | {}{} |", r.metric, effect(r), stable(r)).unwrap();
+            write!(out, "| {}{not} | {cells} | {}{} |", r.metric, effect(r), stable(r)).unwrap();
+            out += &match several {
+                true => format!(" {} |\n", over_seeds(r).unwrap_or_default()),
+                false => "\n".into(),
+            };
         }
     }
     for t in s.message_times {
@@ -227,6 +235,13 @@ fn published(r: &StudyRow) -> [String; 3] {
 fn modelled(r: &StudyRow) -> [String; 3] {
     let show = |x: Option<f64>| x.map_or("-".into(), plain);
     [show(r.modelled_before), show(r.modelled_after), percent(r.modelled_delta_pct)]
+}
+
+/// Each seed's figure before and after, if there are several: a mean hides two states.
+fn over_seeds(r: &StudyRow) -> Option<String> {
+    let list = |of: &[f64]| of.iter().map(|x| plain(*x)).collect::<Vec<_>>().join(" ");
+    let several = r.seeds_before.len().max(r.seeds_after.len()) > 1;
+    several.then(|| format!("{} → {}", list(&r.seeds_before), list(&r.seeds_after)))
 }
 
 fn percent(x: Option<f64>) -> String {

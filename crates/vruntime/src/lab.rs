@@ -18,6 +18,7 @@ use vruntime_kernel::record::{FULL_LIMIT, RunRecord, RunSpec, Sampling, Variatio
 use vruntime_machine::MachineSpec;
 use vruntime_machine::costs::CostRow;
 use vruntime_measure::message_time::message_time;
+use vruntime_measure::stats::mean;
 use vruntime_measure::study::{Effect, StudyRow, change_pct, study_metric, whole_time};
 use vruntime_report::study::{MessageTime, Price};
 
@@ -131,12 +132,12 @@ impl Lab<'_> {
         keys
     }
 
-    /// Mean of a metric over the runs of a key; `None` if a run does not know it.
-    fn value(records: &[RunRecord], effort: &Effort, metric: &str) -> Option<f64> {
+    /// A metric of each run of a key; nothing if a run does not know it.
+    fn values(records: &[RunRecord], effort: &Effort, metric: &str) -> Vec<f64> {
         let all_groups = matches!(effort.span(), Span::Window { time: TimeFrom::AllGroups, .. });
         let known: Option<Vec<f64>> =
             records.iter().map(|r| study_metric(metric, r, all_groups)).collect();
-        vruntime_measure::stats::mean(&known?)
+        known.unwrap_or_default()
     }
 
     /// Published figures beside those of `records`, which `effort` made.
@@ -148,7 +149,10 @@ impl Lab<'_> {
         };
         let row = |r: &PublishedRow| {
             let case = self.case(&r.case);
-            let value = |after| Self::value(records.get(&key(case, after))?, effort, &r.metric);
+            let values = |after| {
+                let runs = records.get(&key(case, after));
+                runs.map_or(Vec::new(), |runs| Self::values(runs, effort, &r.metric))
+            };
             let mut row = StudyRow {
                 id: r.id.clone(),
                 case: r.case.clone(),
@@ -159,6 +163,8 @@ impl Lab<'_> {
                 modelled_before: None,
                 modelled_after: None,
                 modelled_delta_pct: None,
+                seeds_before: Vec::new(),
+                seeds_after: Vec::new(),
                 effect_published: published(r.effect),
                 effect_modelled: None,
                 fitted: self.study.fits.iter().any(|f| f.rows.contains(&r.id)),
@@ -167,7 +173,7 @@ impl Lab<'_> {
                 stable: None,
             };
             let band = self.study.neutral_pct.get(&r.metric).copied().unwrap_or(0.0);
-            row.model(value(false), value(true), band);
+            row.model(values(false), values(true), band);
             row
         };
         self.study.rows.iter().map(row).collect()
@@ -293,7 +299,7 @@ impl Lab<'_> {
         for b in base {
             let of_key = records.get(&b.key).ok_or(Failure::Interrupted)?;
             let no_time = "fit: a group made no progress, or a benchmark was given up";
-            let time = Self::value(of_key, &self.effort, "time");
+            let time = mean(&Self::values(of_key, &self.effort, "time"));
             let time = time.ok_or_else(|| Failure::Usage(no_time.into()))?;
             squares += (time / b.published).ln().powi(2);
             times.push(format!("{time:.1} ({})", b.published));

@@ -339,7 +339,11 @@ fn a_study_sets_published_and_modelled_figures_side_by_side() {
         "{page}"
     );
     assert!(page.contains("$ vruntime explain -m uma-8 -k 'v6.1-autogroup'"), "{page}");
-    assert!(page.contains("-g 2 -f 3 -l 100"), "{page}");
+    assert!(page.contains("-g 2 -f 3 -l 100") && !page.contains("each seed"), "{page}");
+    let v = json(&["study", file, "--json", "-q", "--seeds", "3"], "vruntime/study/1");
+    assert_eq!(v["rows"][0]["seeds_after"].as_array().map(Vec::len), Some(3));
+    let page = stdout(&["study", file, "-q", "--page", "--seeds", "2"]);
+    assert!(page.contains(" effect | each seed |\n") && page.contains(" → "), "{page}");
     let fit = stdout(&["study", file, "-q", "--fit"]);
     assert!(fit.starts_with("[[fit]]\nmachine = \"uma-8\"\nrows = [\"c.time\"]\n"), "{fit}");
     let too_far = fit.replace("permille = ", "permille = 9");
