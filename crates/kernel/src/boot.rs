@@ -185,7 +185,7 @@ impl Sim {
             shared_mms: SharedMms::default(),
             rq_locks: (0..nr_cpus).map(|c| Lock::new(Cpu::from_ix(c))).collect(),
             queue_lines: QueueLines::new(nr_cpus),
-            rq_queue: LockQueue::new(nr_cpus),
+            spinners: LockQueue::new(nr_cpus),
             stop_work: vec![Vec::new(); nr_cpus],
             core_busy: vec![0; nr_cores],
             paces,

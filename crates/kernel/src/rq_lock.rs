@@ -83,7 +83,7 @@ impl Sim {
         } else {
             let machine = &self.machine;
             let transfer = |a: Cpu, b: Cpu| machine.transfer(a, b);
-            self.rq_locks[rq.ix()].request(&mut self.rq_queue, c, self.now, transfer)
+            self.rq_locks[rq.ix()].request(&mut self.spinners, c, self.now, transfer)
         };
         match request {
             Request::Granted { .. } => {
@@ -105,7 +105,7 @@ impl Sim {
         let cpu = &self.cpus[c.ix()];
         let (rq, under) = cpu.lock;
         let waited = self.now - cpu.lock_wait_since;
-        self.rq_locks[rq.ix()].granted(&mut self.rq_queue, c, self.now);
+        self.rq_locks[rq.ix()].granted(&mut self.spinners, c, self.now);
         // The hand-over itself was part of the grant's time.
         self.machine.write(Line::Rq(rq), c);
         self.waited(c, Func::RqLock, Resource::RqLock, waited);
@@ -146,7 +146,7 @@ impl Sim {
         }
         let machine = &self.machine;
         let transfer = |a: Cpu, b: Cpu| machine.transfer(a, b);
-        if let Some((waiter, at)) = self.rq_locks[rq.ix()].hold(&self.rq_queue, c, until, transfer)
+        if let Some((waiter, at)) = self.rq_locks[rq.ix()].hold(&self.spinners, c, until, transfer)
         {
             self.cpus[waiter.ix()].op_end = at;
             self.arm(waiter);
@@ -168,8 +168,8 @@ mod tests {
         let (by, on, next) = (Cpu(0), Cpu(1), Cpu(2));
         let way = s.machine.transfer(by, next);
         let free = |_: Cpu, _: Cpu| Ns::ZERO;
-        s.rq_locks[on.ix()].request(&mut s.rq_queue, by, s.now, free);
-        s.rq_locks[on.ix()].request(&mut s.rq_queue, next, s.now, free);
+        s.rq_locks[on.ix()].request(&mut s.spinners, by, s.now, free);
+        s.rq_locks[on.ix()].request(&mut s.spinners, next, s.now, free);
         s.cpus[on.ix()].frames[0] = Frame::Task;
         s.cpus[on.ix()].polling = false;
         s.resched.push((on, &YIELDS));

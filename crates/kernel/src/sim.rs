@@ -56,7 +56,8 @@ pub struct Sim {
     pub(crate) queue_lines: QueueLines,
     /// The address spaces that threads share.
     pub(crate) shared_mms: SharedMms,
-    pub(crate) rq_queue: LockQueue,
+    /// Who waits behind whom for a lock, of a run queue or a wait queue.
+    pub(crate) spinners: LockQueue,
     /// Work for the stopper of each CPU.
     pub(crate) stop_work: Vec<Vec<StopWork>>,
     /// Busy hardware threads of each core, by the core's first CPU.

@@ -5,8 +5,8 @@
 //! are handed on in the order of asking.
 //! *Source.* Linux 6.1.192 and 6.12.117, kernel/sched/wait.c: `__wake_up_common_lock`,
 //! `prepare_to_wait_event`.
-//! *Equations.* Who spins has the lock three transfers after its release, as with
-//! `vruntime_machine::Lock`. Its line is the mutex's (`struct pipe_inode_info`), so a lock that is
+//! *Equations.* Those of `vruntime_machine::Lock`: who spins has it three transfers after its
+//! release. Its line is the mutex's (`struct pipe_inode_info`), so a lock that is
 //! free costs nothing beyond `pipe_wait` and `wait_queue_wake`.
 //! *Departures.* D1: who goes to sleep holds it for no time (some 20 ns). D2: nobody else takes it:
 //! up to 6.6 who takes or frees a slot does (one message in a thousand). D3: the queues of Unix
@@ -19,7 +19,7 @@ use crate::program::ChannelId;
 use crate::sim::{Channel, Sim};
 use crate::variation::Knockout;
 use vruntime_base::{Cpu, Func, Ns, Resource};
-use vruntime_machine::HANDOVER;
+use vruntime_machine::{Lock, Request};
 
 /// Which of a pipe's two wait queues.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -30,28 +30,19 @@ pub enum Queue {
     Writers,
 }
 
-/// The lock that a CPU holds, or has held last, and who spins for it.
+/// The lock that a CPU holds, spins for as the first, or has held last.
 #[derive(Clone, Copy, Debug)]
 pub struct Held {
     /// Of which pipe; NONE: of none.
     ch: ChannelId,
     queue: Queue,
-    /// Until when; NEVER while that is not known.
-    until: Ns,
-    /// Who spins for it: the first and the last, through `CpuSim::spin_next`.
-    first: Cpu,
-    last: Cpu,
+    lock: Lock,
 }
 
 impl Held {
     /// None so far.
-    pub const NONE: Held = Held {
-        ch: ChannelId::NONE,
-        queue: Queue::Readers,
-        until: Ns::ZERO,
-        first: Cpu::NONE,
-        last: Cpu::NONE,
-    };
+    pub const NONE: Held =
+        Held { ch: ChannelId::NONE, queue: Queue::Readers, lock: Lock::new(Cpu::NONE) };
 
     fn is(&self, ch: ChannelId, queue: Queue) -> bool {
         self.ch == ch && self.queue == queue
@@ -62,73 +53,74 @@ impl Sim {
     /// `c` asks for the lock of a wait queue now. True: it may go on. False: it spins, and its
     /// task's step runs again when it has the lock.
     pub(crate) fn lock_queue(&mut self, c: Cpu, ch: ChannelId, queue: Queue) -> bool {
-        let mine = &self.cpus[c.ix()].held;
-        if self.without.has(Knockout::WaitQueue) || mine.is(ch, queue) && mine.until == Ns::NEVER {
+        if self.without.has(Knockout::WaitQueue) || self.holds_queue(c, ch, queue) {
             return true;
         }
         let holder = *self.holder(ch, queue);
-        let free = |h: &Held| !h.is(ch, queue) || h.until <= self.now;
-        if holder.is_none() || free(&self.cpus[holder.ix()].held) {
+        if holder.is_none() {
             return true;
         }
+        let held = &mut self.cpus[holder.ix()].held;
+        if !(held.is(ch, queue) && held.lock.is_held(self.now)) {
+            return true;
+        }
+        let machine = &self.machine;
+        let transfer = |a: Cpu, b: Cpu| machine.transfer(a, b);
+        let request = held.lock.request(&mut self.spinners, c, self.now, transfer);
+        let Request::Wait { grant_at } = request else { unreachable!("it is held") };
         let cpu = &mut self.cpus[c.ix()];
         cpu.irqs_off = true;
-        cpu.spin_next = Cpu::NONE;
         cpu.lock_wait_since = self.now;
-        self.plan(c, Ns::NEVER, Frame::QueueLocked);
-        let held = &mut self.cpus[holder.ix()].held;
-        let last = std::mem::replace(&mut held.last, c);
-        if last.is_none() {
-            held.first = c;
-        } else {
-            self.cpus[last.ix()].spin_next = c;
-        }
-        let until = self.cpus[holder.ix()].held.until;
-        if until < Ns::NEVER {
-            self.hand_on(holder, until);
+        self.plan(c, grant_at.unwrap_or(Ns::NEVER), Frame::QueueLocked);
+        if grant_at.is_some() {
+            self.hand_on(holder, c);
         }
         false
     }
 
     /// `c`, which has asked for the lock, holds it from now on until [`Sim::unlock_queue`].
     pub(crate) fn hold_queue(&mut self, c: Cpu, ch: ChannelId, queue: Queue) {
-        let held = &mut self.cpus[c.ix()].held;
-        if !(held.is(ch, queue) && held.until == Ns::NEVER) {
-            *held = Held { ch, queue, until: Ns::NEVER, ..Held::NONE };
+        if !self.holds_queue(c, ch, queue) {
+            let mut lock = Lock::new(c);
+            lock.request(&mut self.spinners, c, self.now, |_, _| Ns::ZERO);
+            self.cpus[c.ix()].held = Held { ch, queue, lock };
             *self.holder(ch, queue) = c;
         }
     }
 
+    fn holds_queue(&self, c: Cpu, ch: ChannelId, queue: Queue) -> bool {
+        let held = &self.cpus[c.ix()].held;
+        held.is(ch, queue) && held.lock.is_held_by(c)
+    }
+
     /// If `c` holds the lock of a wait queue, it releases it at `at`.
     pub(crate) fn unlock_queue(&mut self, c: Cpu, at: Ns) {
-        let held = &mut self.cpus[c.ix()].held;
-        if held.until < Ns::NEVER {
+        let lock = &mut self.cpus[c.ix()].held.lock;
+        if !lock.is_held_by(c) {
             return;
         }
-        held.until = at;
-        if held.first.is_some() {
-            self.hand_on(c, at);
+        let machine = &self.machine;
+        let transfer = |a: Cpu, b: Cpu| machine.transfer(a, b);
+        if let Some((first, granted)) = lock.hold(&self.spinners, c, at, transfer) {
+            self.hand_on(c, first);
+            self.cpus[first.ix()].op_end = granted;
+            self.arm(first);
         }
     }
 
-    /// The first CPU that spins gets the lock that `from` releases at `at`.
-    fn hand_on(&mut self, from: Cpu, at: Ns) {
+    /// `to`, the first CPU that spins, knows when it gets the lock: it keeps the lock's state from
+    /// now on, for `from` may take another one.
+    fn hand_on(&mut self, from: Cpu, to: Cpu) {
         let held = std::mem::replace(&mut self.cpus[from.ix()].held, Held::NONE);
-        let to = held.first;
-        let granted = at + Ns(HANDOVER * self.transfer(from, to).0);
-        let next = self.cpus[to.ix()].spin_next;
-        let last = if next.is_some() { held.last } else { Cpu::NONE };
-        let cpu = &mut self.cpus[to.ix()];
-        cpu.held = Held { until: Ns::NEVER, first: next, last, ..held };
-        cpu.spin_next = Cpu::NONE;
-        cpu.op_end = granted;
+        self.cpus[to.ix()].held = held;
         *self.holder(held.ch, held.queue) = to;
-        self.arm(to);
     }
 
     /// The lock that `c` spun for is its own now: its task goes on where it asked for it.
     pub(crate) fn queue_locked(&mut self, c: Cpu) {
-        let waited = self.now - self.cpus[c.ix()].lock_wait_since;
+        let cpu = &mut self.cpus[c.ix()];
+        cpu.held.lock.granted(&mut self.spinners, c, self.now);
+        let waited = self.now - cpu.lock_wait_since;
         self.waited(c, Func::WaitQueue, Resource::WaitQueueLock, waited);
         let now = self.now;
         let cpu = &mut self.cpus[c.ix()];
@@ -137,7 +129,7 @@ impl Sim {
         self.task_step(c);
     }
 
-    /// Who has taken the lock of this queue last.
+    /// Who keeps the state of this queue's lock: its holder, or the next one.
     fn holder(&mut self, ch: ChannelId, queue: Queue) -> &mut Cpu {
         let Channel::Pipe(pipe) = &mut self.channels[ch.ix()] else { unreachable!("not a pipe") };
         &mut pipe.wakers[queue as usize]
@@ -150,6 +142,7 @@ mod tests {
     use crate::program::Op;
     use crate::sample::{PIPE, sim};
     use crate::task::{Step, WaitsFor};
+    use vruntime_machine::HANDOVER;
     use vruntime_sched::task::TaskState;
 
     const A: Cpu = Cpu(0);
@@ -204,6 +197,7 @@ mod tests {
         s.unlock_queue(A, released);
         let first = released + three_transfers(&s, A, C);
         assert_eq!((s.cpus[C.ix()].op_end, s.cpus[B.ix()].op_end), (first, Ns::NEVER));
+        s.cpus[C.ix()].held.lock.granted(&mut s.spinners, C, first);
         s.unlock_queue(C, first);
         assert_eq!(s.cpus[B.ix()].op_end, first + three_transfers(&s, C, B));
     }

@@ -151,6 +151,11 @@ impl Lock {
     pub fn is_held(&self, now: Ns) -> bool {
         now.0 < self.free_at || self.head.is_some()
     }
+    /// True if `cpu` holds it and has not announced its release.
+    #[inline]
+    pub fn is_held_by(&self, cpu: Cpu) -> bool {
+        self.owner == cpu && self.free_at == UNKNOWN
+    }
     /// The holder, or the last one.
     #[inline]
     pub fn owner(&self) -> Cpu {
