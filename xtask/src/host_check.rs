@@ -10,6 +10,7 @@ use crate::host_timers::{self, Timers};
 use nix::sys::resource::{Usage, UsageWho, getrusage};
 use nix::sys::time::TimeValLike;
 use serde_json::Value;
+use std::ffi::OsStr;
 use std::fmt::Write;
 use std::path::Path;
 use std::process::Command;
@@ -34,6 +35,14 @@ const BENCHMARKS: [Benchmark; 6] = [
     benchmark("taskset -c 0 perf bench sched messaging -g 1 -l 2000", true, 4),
     benchmark("hackbench --pipe -g 1 -l 5000", false, 4),
     benchmark("perf bench sched pipe -l 50000", false, 2),
+];
+
+/// What they are run with, and the Debian package that each is in.
+const PROGRAMS: [(&str, &str); 4] = [
+    ("taskset", "util-linux"),
+    ("hackbench", "rt-tests"),
+    ("cyclictest", "rt-tests"),
+    ("perf", "linux-perf"),
 ];
 
 /// About a minute each.
@@ -77,6 +86,7 @@ pub fn run(root: &Path, note: Option<&str>) -> bool {
 }
 
 fn page(root: &Path, note: Option<&str>) -> Result<String, String> {
+    all_installed(&std::env::var_os("PATH").unwrap_or_default())?;
     let kernel = newest_kernel(root)?;
     let rounds = rounds()?;
     let machine_file = std::env::temp_dir().join(format!("host-check-{}.toml", std::process::id()));
@@ -134,6 +144,15 @@ fn page(root: &Path, note: Option<&str>) -> Result<String, String> {
         writeln!(out, "\n{note}").expect("a string grows");
     }
     Ok(out)
+}
+
+/// An error that names the first program that is in no folder of `path`.
+fn all_installed(path: &OsStr) -> Result<(), String> {
+    let found = |program: &str| std::env::split_paths(path).any(|dir| dir.join(program).is_file());
+    match PROGRAMS.iter().find(|(program, _)| !found(program)) {
+        Some((program, package)) => Err(format!("no `{program}` here: install {package}")),
+        None => Ok(()),
+    }
 }
 
 /// Drops the rounds of a benchmark that other work disturbed, unless fewer than two were calm;
@@ -411,6 +430,20 @@ mod tests {
         assert_eq!(own_time("Running in\nTime: 0.107\n"), Some(0.107));
         assert_eq!(own_time("# Running\n\n     Total time: 0.066 [sec]\n"), Some(0.066));
         assert_eq!(own_time("nothing"), None);
+    }
+
+    #[test]
+    fn a_missing_program_is_named_with_its_package() {
+        let dir = std::env::temp_dir().join(format!("programs-{}", std::process::id()));
+        std::fs::create_dir_all(&dir).unwrap();
+        let path = dir.as_os_str();
+        let put = |name: &str| std::fs::write(dir.join(name), "").unwrap();
+        put("taskset");
+        let missing = "no `hackbench` here: install rt-tests";
+        assert_eq!(all_installed(path), Err(missing.to_string()));
+        ["hackbench", "cyclictest", "perf"].iter().for_each(|name| put(name));
+        assert_eq!(all_installed(path), Ok(()));
+        std::fs::remove_dir_all(&dir).unwrap();
     }
 
     #[test]
