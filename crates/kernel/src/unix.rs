@@ -7,7 +7,8 @@
 //! *Equations.* A message of n bytes is charged 512·⌈(n + 320)/512⌉ + 256 bytes; sending blocks at
 //! 212,992 or more charged bytes and goes on when four times the charge is at most that. A buffer
 //! has left the sender's L2 cache if its CPU has sent more bytes since than that holds; receiving
-//! it takes `unix_cold` longer (measured by `vruntime calibrate` with 20 sockets of 250 messages).
+//! it takes `unix_cold` longer, `unix_far` if those are 73 MiB or more, and in between as the
+//! logarithm of their number is: `vruntime calibrate` measures 20 and 400 sockets of 250 messages.
 //! *Departures.* D1: a receive takes from one buffer only. D2: the queue lock is one line that
 //! moves; holding it is not waited for. D3: nothing but buffers pushes buffers out, and a reader
 //! on another CPU fetches them at no further cost. D4: what the next sender waits for the memory
@@ -22,6 +23,7 @@ use crate::task::{Step, WaitsFor};
 use crate::wait::WaitQueue;
 use std::collections::VecDeque;
 use vruntime_base::{Cpu, Func, Resource, TaskId};
+use vruntime_machine::Costs;
 use vruntime_sched::task::TaskState;
 
 /// net.core.wmem_default.
@@ -102,11 +104,31 @@ impl UnixSock {
         self.queue.pop_front();
         (got, true)
     }
-    /// The next buffer has left a cache of `l2_kib`; `sent` is what a CPU has sent by now.
-    fn is_cold(&self, l2_kib: u32, sent: impl Fn(Cpu) -> u64) -> bool {
-        let since = |b: &Buffer| kib(sent(b.sender)).wrapping_sub(b.sent_kib);
-        self.queue.front().is_some_and(|b| since(b) > l2_kib)
+    /// KiB that the sender of the next buffer has sent since; `sent` is what a CPU has sent by now.
+    fn kib_since(&self, sent: impl Fn(Cpu) -> u64) -> u32 {
+        self.queue.front().map_or(0, |b| kib(sent(b.sender)).wrapping_sub(b.sent_kib))
     }
+}
+
+/// KiB in the buffers of 20 and of 400 sockets with 250 messages of 100 bytes: between these the
+/// cost goes from `unix_cold` to `unix_far`.
+const COLD_KIB: u32 = 3_750;
+const FAR_KIB: u32 = 75_000;
+
+/// What it takes more to receive a buffer since which its CPU has sent `since` KiB.
+fn cold(costs: &Costs, l2_kib: u32, since: u32) -> u32 {
+    if since <= l2_kib {
+        return 0;
+    }
+    let way = log2(since.clamp(COLD_KIB, FAR_KIB)) - log2(COLD_KIB);
+    let more = costs.unix_far.saturating_sub(costs.unix_cold);
+    costs.unix_cold + more * way / (log2(FAR_KIB) - log2(COLD_KIB))
+}
+
+/// log2 of up to 2²² in 1024ths, linear between powers of two.
+const fn log2(x: u32) -> u32 {
+    let whole = x.ilog2();
+    (whole << 10) + (x << 10 >> whole) - 1024
 }
 
 fn unix_sock(channels: &mut [Channel], ch: ChannelId) -> &mut UnixSock {
@@ -146,8 +168,8 @@ impl Sim {
                 let costs = &self.machine.costs;
                 let (cpus, l2_kib) = (&self.cpus, self.machine.caches.l2_kib);
                 let sock = unix_sock(&mut self.channels, ch);
-                let cold = sock.is_cold(l2_kib, |by| cpus[by.ix()].socket_bytes);
-                let ns = costs.unix_recv + if cold { costs.unix_cold } else { 0 };
+                let since = sock.kib_since(|by| cpus[by.ix()].socket_bytes);
+                let ns = costs.unix_recv + cold(costs, l2_kib, since);
                 let at = self.now + self.waited(c, Func::UnixRecv, Resource::Socket, move_line);
                 let at = at + self.work(c, Func::UnixRecv, ns);
                 self.tasks[p.ix()].step = Step::SocketReceived;
@@ -250,8 +272,22 @@ mod tests {
         first.send(100, Cpu(3), &mut sent);
         for n in 2..=1_368 {
             others.send(100, Cpu(3), &mut sent);
-            let cold = first.is_cold(1024, |c| if c == Cpu(3) { sent } else { 0 });
-            assert_eq!(cold, n >= 1_367, "after {n}");
+            let since = first.kib_since(|c| if c == Cpu(3) { sent } else { 0 });
+            let costs = Costs { unix_cold: 1, ..Costs::FREE };
+            assert_eq!(cold(&costs, 1024, since) == 1, n >= 1_367, "after {n}");
         }
+    }
+
+    /// 400 sockets have 20 times the bytes of 20, so 80 are 32 % and 160 55 % of the way.
+    #[test]
+    fn farther_buffers_take_longer_by_the_logarithm() {
+        let costs = Costs { unix_cold: 200, unix_far: 1_200, ..Costs::FREE };
+        let of = |sockets: u32| cold(&costs, 1024, sockets * COLD_KIB / 20);
+        assert_eq!([2, 10, 20, 400, 1_000].map(of), [0, 200, 200, 1_200, 1_200]);
+        for (sockets, want) in [(40, 431u32), (80, 663), (160, 894), (113, 778)] {
+            assert!(of(sockets).abs_diff(want) < 25, "{sockets}: {}, not {want}", of(sockets));
+        }
+        // A draw may turn the two round.
+        assert_eq!(cold(&Costs { unix_cold: 9, unix_far: 4, ..Costs::FREE }, 1024, 60_000), 9);
     }
 }

@@ -176,6 +176,8 @@ cost_table! {
         unix_recv,
         /// What send and receive of a small message take more if its buffer left the L2 between.
         unix_cold,
+        /// The same if 73 MiB of other buffers have been sent between: from 4 MiB on it grows.
+        unix_far,
         /// Testing whether a blocked sender may go on.
         unix_wake_check,
         /// futex wait up to schedule(): hash, bucket lock, queueing, and leaving the queue.

@@ -67,7 +67,7 @@ pub struct Derived {
 /// `pipe_updates_times`). `origin` becomes the source of those costs.
 pub fn derive(base: &MachineSpec, m: &Measured, origin: &str, times: bool) -> Derived {
     let mut spec = base.clone();
-    let Round { one, two, send, recv, backlog, threads, of_two, of_many, .. } = &m.round;
+    let Round { one, two, send, recv, backlog, crowded, threads, of_two, of_many, .. } = &m.round;
     let mut measured = Vec::new();
     let cost = |of: &Sample, part: f64, minus: f64, how: &str| {
         let of = Sample { low: of.low * part, mid: of.mid * part, high: of.high * part };
@@ -112,9 +112,10 @@ pub fn derive(base: &MachineSpec, m: &Measured, origin: &str, times: bool) -> De
     c.unix_recv = cost(recv, 1.0, syscall, "receive less getppid");
     let hot = send.mid + recv.mid;
     c.unix_cold = cost(backlog, 1.0, hot, "send and receive on 20 full sockets less on one");
+    c.unix_far = cost(crowded, 1.0, hot, "send and receive on 400 full sockets less on one");
     let direct = ["syscall_entry", "syscall_exit", "pipe_write", "pipe_read"];
     let shared = ["file_count", "cancellation_point"];
-    let sockets = ["unix_send", "unix_recv", "unix_cold"];
+    let sockets = ["unix_send", "unix_recv", "unix_cold", "unix_far"];
     measured.extend(direct.into_iter().chain(shared).chain(sockets).map(String::from));
 
     for (distance, pairs, sample) in line_transfers(&m.lines) {
@@ -278,6 +279,7 @@ mod tests {
                 send: about(900.0),
                 recv: about(700.0),
                 backlog: about(2_000.0),
+                crowded: about(2_600.0),
                 threads: about(4_000.0),
                 processes: about(5_000.0),
                 many_threads: about(20_000.0),
@@ -302,7 +304,7 @@ mod tests {
         assert_eq!(before.pipe_read.mid + before.pipe_atime.mid, c.pipe_read.mid);
         assert_eq!(before.pipe_write.mid + before.pipe_mtime.mid, c.pipe_write.mid);
         assert_eq!(c.unix_send.mid + c.unix_wake_check.mid, 700);
-        assert_eq!((c.unix_recv.mid, c.unix_cold.mid), (500, 400));
+        assert_eq!((c.unix_recv.mid, c.unix_cold.mid, c.unix_far.mid), (500, 400, 1_000));
         assert_eq!(c.line_transfer.llc.mid, 40);
         assert_eq!((c.file_count.mid, c.cancellation_point.mid), (20, 80));
         assert_eq!(c.switch_other_mm.mid, c.switch_same_mm.mid + 500 + 2 * (20 + 80));

@@ -147,6 +147,7 @@ fn samples(m: &Measured) -> Vec<(String, Sample)> {
         ("unix socket send, 100 bytes".into(), m.round.send),
         ("unix socket receive, 100 bytes".into(), m.round.recv),
         ("both, 20 sockets of 250 messages".into(), m.round.backlog),
+        ("both, 400 sockets of 250 messages".into(), m.round.crowded),
         ("round trip, 2 threads, 1 CPU".into(), m.round.threads),
         ("round trip, 2 processes, 1 CPU".into(), m.round.processes),
         (format!("round trip, {CROWD} threads, 1 CPU"), m.round.many_threads),

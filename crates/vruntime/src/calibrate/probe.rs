@@ -141,11 +141,11 @@ pub fn socket(cpu: usize) -> io::Result<(Sample, Sample)> {
     fill_and_drain(cpu, ON_A_SOCKET, sender, receiver)
 }
 
-/// Send and receive of a message, together, with 20 sockets as full: 4 MiB of buffers.
-pub fn socket_backlog(cpu: usize) -> io::Result<Sample> {
-    let pairs = (0..CHANNELS).map(|_| UnixStream::pair()).collect::<io::Result<Vec<_>>>()?;
+/// Send and receive of a message, together, with `n` sockets as full: of 20 the buffers are 4 MiB.
+pub fn socket_backlog(cpu: usize, n: usize, times: usize) -> io::Result<Sample> {
+    let pairs = (0..n).map(|_| UnixStream::pair()).collect::<io::Result<Vec<_>>>()?;
     let (mut senders, mut receivers): (Vec<_>, Vec<_>) = pairs.into_iter().unzip();
-    repeat(cpu, 101, CHANNELS * ON_A_SOCKET, || {
+    repeat(cpu, times, n * ON_A_SOCKET, || {
         fill(&mut senders, ON_A_SOCKET)?;
         drain(&mut receivers, ON_A_SOCKET).map(drop)
     })

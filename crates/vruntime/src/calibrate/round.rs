@@ -3,7 +3,7 @@
 //!
 //! Each round is a process of its own, which has one thread to begin with, and other addresses.
 
-use super::probe::{self, Calls, Sample};
+use super::probe::{self, CHANNELS, Calls, Sample};
 use serde::{Deserialize, Serialize};
 use std::io;
 use std::process::{Command, Stdio};
@@ -24,6 +24,8 @@ pub struct Round {
     pub recv: Sample,
     /// Both, with 20 sockets whose buffers are more than the L2 holds.
     pub backlog: Sample,
+    /// Both, with 400 sockets, as a group of `perf bench sched messaging` has.
+    pub crowded: Sample,
     /// Round trip of two threads.
     pub threads: Sample,
     /// Round trip of two processes.
@@ -46,7 +48,8 @@ impl Round {
     pub fn measure(cpu: usize) -> io::Result<Round> {
         let one = probe::calls(cpu)?;
         let (send, recv) = probe::socket(cpu)?;
-        let backlog = probe::socket_backlog(cpu)?;
+        let backlog = probe::socket_backlog(cpu, CHANNELS, 101)?;
+        let crowded = probe::socket_backlog(cpu, CHANNELS * CHANNELS, 5)?;
         // Close together, as they are compared; processes first, while this one has one thread.
         let processes = probe::processes_round_trip(cpu, 2)?;
         let many_processes = probe::processes_round_trip(cpu, CROWD)?;
@@ -62,6 +65,7 @@ impl Round {
             send,
             recv,
             backlog,
+            crowded,
             of_two: more(&processes, &threads, 2),
             of_many: more(&many_processes, &many_threads, CROWD),
             threads,
@@ -104,6 +108,7 @@ fn median(rounds: &[Round]) -> Round {
         send: of(&|r| r.send),
         recv: of(&|r| r.recv),
         backlog: of(&|r| r.backlog),
+        crowded: of(&|r| r.crowded),
         threads: of(&|r| r.threads),
         processes: of(&|r| r.processes),
         many_threads: of(&|r| r.many_threads),
@@ -131,6 +136,7 @@ mod tests {
                 send,
                 recv: s,
                 backlog: s,
+                crowded: s,
                 threads: s,
                 processes: s,
                 many_threads: s,
