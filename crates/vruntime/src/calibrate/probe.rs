@@ -5,6 +5,7 @@
 
 use nix::fcntl::{FcntlArg, fcntl};
 use nix::sched::{CpuSet, sched_setaffinity};
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::unistd::{Pid, getppid, read, write};
 use serde::{Deserialize, Serialize};
 use std::io::{self, PipeReader, PipeWriter, Read, Write};
@@ -143,12 +144,28 @@ pub fn socket(cpu: usize) -> io::Result<(Sample, Sample)> {
 
 /// Send and receive of a message, together, with `n` sockets as full: of 20 the buffers are 4 MiB.
 pub fn socket_backlog(cpu: usize, n: usize, times: usize) -> io::Result<Sample> {
+    may_open(2 * n)?;
     let pairs = (0..n).map(|_| UnixStream::pair()).collect::<io::Result<Vec<_>>>()?;
     let (mut senders, mut receivers): (Vec<_>, Vec<_>) = pairs.into_iter().unzip();
     repeat(cpu, times, n * ON_A_SOCKET, || {
         fill(&mut senders, ON_A_SOCKET)?;
         drain(&mut receivers, ON_A_SOCKET).map(drop)
     })
+}
+
+/// Sees to it that `n` more files may be open.
+fn may_open(n: usize) -> io::Result<()> {
+    const OTHERS: u64 = 32;
+    let wanted = n as u64 + OTHERS;
+    let (soft, hard) = getrlimit(Resource::RLIMIT_NOFILE)?;
+    if hard < wanted {
+        let problem = format!("{n} sockets need {wanted} open files, `ulimit -Hn` says {hard}");
+        return Err(io::Error::other(problem));
+    }
+    if soft < wanted {
+        setrlimit(Resource::RLIMIT_NOFILE, wanted, hard)?;
+    }
+    Ok(())
 }
 
 /// Writes `n` messages of 100 bytes, then reads them, many times.
