@@ -79,7 +79,7 @@ pub fn study_text(s: &StudyReport) -> String {
                 "  {name:<24}{a:>10}{b:>10}{c:>9} {d:>12}{e:>10}{f:>9}  {}{}{}",
                 effect(r),
                 stable(r),
-                over_seeds(r).map_or(String::new(), |seeds| format!("; {seeds}"))
+                over_seeds(r).map_or(String::new(), |seeds| format!("; seeds {seeds}"))
             )
             .unwrap();
         }
