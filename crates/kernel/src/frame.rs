@@ -123,7 +123,7 @@ pub struct CpuSim {
     pub mutex: ChannelId,
     /// The pipe for whose mutex its task spins (level 0, interrupts on); NONE if none.
     pub spin: ChannelId,
-    /// Next CPU that spins for the same mutex or wait queue.
+    /// Next CPU that spins for the same mutex.
     pub spin_next: Cpu,
     /// By level: what acts next.
     pub frames: [Frame; 3],
@@ -145,7 +145,7 @@ pub struct CpuSim {
     pub lock: (Cpu, Under),
     /// Since when it waits for that lock, or for that of a wait queue.
     pub lock_wait_since: Ns,
-    /// The lock of a wait queue that it holds, and who spins for it.
+    /// The lock of a wait queue that it holds or is to get next, and who spins for it.
     pub held: Held,
     /// Since when; in the future while work that comes first is still being done.
     pub spin_since: Ns,

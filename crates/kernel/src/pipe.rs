@@ -66,7 +66,8 @@ pub struct Pipe {
     pub wr_wait: WaitQueue,
     /// Where the newest slot's data ends in its page.
     last_end: u32,
-    /// Who has last held the locks of `rd_wait` and `wr_wait` over a wakeup.
+    /// Who keeps the locks of `rd_wait` and `wr_wait` (`CpuSim::held`): their last holders, or the
+    /// next ones.
     pub wakers: [Cpu; 2],
     /// Progress group; `u16::MAX` for none.
     pub group: u16,

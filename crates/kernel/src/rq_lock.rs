@@ -148,9 +148,14 @@ impl Sim {
         let transfer = |a: Cpu, b: Cpu| machine.transfer(a, b);
         if let Some((waiter, at)) = self.rq_locks[rq.ix()].hold(&self.spinners, c, until, transfer)
         {
-            self.cpus[waiter.ix()].op_end = at;
-            self.arm(waiter);
+            self.grant(waiter, at);
         }
+    }
+
+    /// `c`, which waits for a lock, gets it at `at`.
+    pub(crate) fn grant(&mut self, c: Cpu, at: Ns) {
+        self.cpus[c.ix()].op_end = at;
+        self.arm(c);
     }
 }
 

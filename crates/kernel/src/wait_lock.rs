@@ -103,8 +103,7 @@ impl Sim {
         let transfer = |a: Cpu, b: Cpu| machine.transfer(a, b);
         if let Some((first, granted)) = lock.hold(&self.spinners, c, at, transfer) {
             self.hand_on(c, first);
-            self.cpus[first.ix()].op_end = granted;
-            self.arm(first);
+            self.grant(first, granted);
         }
     }
 
@@ -129,7 +128,7 @@ impl Sim {
         self.task_step(c);
     }
 
-    /// Who keeps the state of this queue's lock: its holder, or the next one.
+    /// Whose `CpuSim::held` has the lock of this queue.
     fn holder(&mut self, ch: ChannelId, queue: Queue) -> &mut Cpu {
         let Channel::Pipe(pipe) = &mut self.channels[ch.ix()] else { unreachable!("not a pipe") };
         &mut pipe.wakers[queue as usize]

@@ -142,18 +142,16 @@ pub fn study_page(s: &StudyReport) -> String {
         writeln!(out, "\n### {case}\n\n{what}\n").unwrap();
         let rows: Vec<&StudyRow> = s.rows.iter().filter(|r| r.case == *case).collect();
         let several = rows.iter().any(|r| over_seeds(r).is_some());
+        let [head, rule] = if several { [" each seed |", "---|"] } else { [""; 2] };
         out += "| metric | published before | after | change | modelled before | after | change |";
-        out += if several { " effect | each seed |\n" } else { " effect |\n" };
-        out += "|---|---:|---:|---:|---:|---:|---:|---|";
-        out += if several { "---|\n" } else { "\n" };
+        writeln!(out, " effect |{head}\n|---|---:|---:|---:|---:|---:|---:|---|{rule}").unwrap();
         for r in rows {
             let cells = [published(r), modelled(r)].concat().join(" | ");
             let not = if r.scored { "" } else { " (not scored)" };
-            write!(out, "| {}{not} | {cells} | {}{} |", r.metric, effect(r), stable(r)).unwrap();
-            out += &match several {
-                true => format!(" {} |\n", over_seeds(r).unwrap_or_default()),
-                false => "\n".into(),
-            };
+            let seeds = several.then(|| format!(" {} |", over_seeds(r).unwrap_or_default()));
+            let seeds = seeds.unwrap_or_default();
+            let (metric, effect, stable) = (&r.metric, effect(r), stable(r));
+            writeln!(out, "| {metric}{not} | {cells} | {effect}{stable} |{seeds}").unwrap();
         }
     }
     for t in s.message_times {

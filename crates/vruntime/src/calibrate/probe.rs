@@ -310,6 +310,8 @@ pub fn line_transfer(a: usize, b: usize) -> io::Result<Sample> {
 
 /// Channels that are filled in turn.
 pub const CHANNELS: usize = 20;
+/// So many that full sockets hold 73 MiB.
+pub const MANY_CHANNELS: usize = 20 * CHANNELS;
 
 /// What a wakeup of another CPU takes.
 pub struct Wakeup {

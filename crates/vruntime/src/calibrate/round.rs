@@ -3,7 +3,7 @@
 //!
 //! Each round is a process of its own, which has one thread to begin with, and other addresses.
 
-use super::probe::{self, CHANNELS, Calls, Sample};
+use super::probe::{self, CHANNELS, Calls, MANY_CHANNELS, Sample};
 use serde::{Deserialize, Serialize};
 use std::io;
 use std::process::{Command, Stdio};
@@ -24,7 +24,7 @@ pub struct Round {
     pub recv: Sample,
     /// Both, with 20 sockets whose buffers are more than the L2 holds.
     pub backlog: Sample,
-    /// Both, with 400 sockets, as a group of `perf bench sched messaging` has.
+    /// Both, with 400 sockets, as twenty groups of hackbench have: 73 MiB.
     pub crowded: Sample,
     /// Round trip of two threads.
     pub threads: Sample,
@@ -49,7 +49,7 @@ impl Round {
         let one = probe::calls(cpu)?;
         let (send, recv) = probe::socket(cpu)?;
         let backlog = probe::socket_backlog(cpu, CHANNELS, 101)?;
-        let crowded = probe::socket_backlog(cpu, CHANNELS * CHANNELS, 5)?;
+        let crowded = probe::socket_backlog(cpu, MANY_CHANNELS, 5)?;
         // Close together, as they are compared; processes first, while this one has one thread.
         let processes = probe::processes_round_trip(cpu, 2)?;
         let many_processes = probe::processes_round_trip(cpu, CROWD)?;
