@@ -180,6 +180,7 @@ impl Sim {
             cpus,
             tasks,
             channels: b.channels.iter().map(|&(kind, group)| channel(kind, group, page)).collect(),
+            files: Vec::new(),
             futexes: vec![WaitQueue::default(); b.nr_futexes as usize],
             programs: std::mem::take(&mut b.programs),
             shared_mms: SharedMms::default(),

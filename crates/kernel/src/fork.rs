@@ -1,12 +1,13 @@
 //! `fork`, `exit` and `wait`.
 //!
-//! *What.* A child is made, placed by the slow path and enqueued; an exiting task tells its parent
-//! and leaves for good.
+//! *What.* A child is made, placed by the slow path and enqueued; it begins with page faults: of
+//! its new stack, a process also of what it shares with its parent for reading only. An exiting
+//! task tells its parent and leaves for good.
 //! *Source.* Linux 6.1.192 and 6.12.117, kernel/fork.c `copy_process`, kernel/exit.c `do_exit`,
 //! kernel/sched/core.c `wake_up_new_task`.
 //! *Equations.* None.
-//! *Departures.* D1: the memory of a child is shared in the model; copying costs are part of the
-//! cost of `fork`. D2: task numbers are not used again.
+//! *Departures.* D1: the memory of a child is shared in the model; a process copies all that it is
+//! going to write when it begins. D2: task numbers are not used again.
 //! *Example.* hackbench's main forks 40 children per group, then waits for each.
 
 use crate::frame::Frame;
@@ -14,7 +15,7 @@ use crate::program::ChannelId;
 use crate::program::{Op, ProgramId, Regs};
 use crate::sim::Sim;
 use crate::task::{KTask, Step, WaitsFor};
-use vruntime_base::{Cpu, Ns, TaskId};
+use vruntime_base::{Cpu, Func, Ns, TaskId};
 use vruntime_sched::fair::SeId;
 use vruntime_sched::task::TaskState;
 
@@ -54,6 +55,20 @@ impl Sim {
         matches!(self.tasks[p.ix()].op, Op::Fork { thread: true, .. })
     }
 
+    /// `p` is a thread that another of its process has made.
+    pub(crate) fn is_thread(&self, p: TaskId) -> bool {
+        let parent = self.tasks[p.ix()].parent;
+        let mm = |p: TaskId| self.sh.tasks[p.ix()].mm;
+        parent.is_some() && mm(parent) == mm(p)
+    }
+
+    /// `p` is on a CPU for the first time.
+    pub(crate) fn start(&mut self, c: Cpu, p: TaskId) {
+        let costs = &self.machine.costs;
+        let cost = if self.is_thread(p) { costs.start_thread } else { costs.start_process };
+        self.plan_kernel(c, p, Func::PageFault, cost, Step::NextOp);
+    }
+
     /// Adds a task that inherits from `parent`; returns it.
     fn copy_process(&mut self, c: Cpu, parent: TaskId) -> TaskId {
         let Op::Fork { program, regs, thread } = self.tasks[parent.ix()].op else {
@@ -84,6 +99,7 @@ impl Sim {
         k.footprint_kib = self.tasks[parent.ix()].footprint_kib;
         k.last_cpu = c;
         k.multi_threaded = thread;
+        k.step = Step::Start;
         self.tasks.push(k);
         self.tasks[parent.ix()].multi_threaded |= thread;
         self.tasks[parent.ix()].nr_children += 1;

@@ -279,6 +279,12 @@ impl CpuSim {
         self.irqs_off = false;
         self.irqs_on_at = at;
     }
+    /// When it has, or would have, its first tick after `at`.
+    pub fn tick_after(&self, at: Ns, tick: Ns) -> Ns {
+        let phase = self.tick_phase;
+        let n = at.saturating_sub(phase).0 / tick.0 + 1;
+        Ns(n * tick.0) + phase
+    }
     /// Recomputes the time of the next interrupt.
     #[inline]
     pub fn update_irq(&mut self) {

@@ -99,11 +99,9 @@ impl Sim {
             let ((), cost) = self.hook(c, at, |s, cx| s.tick_stopped(cx, c, false));
             at += cost;
         }
-        let tick = self.sh.release.tick_ns();
+        let tick = Ns(self.sh.release.tick_ns());
         let cpu = &mut self.cpus[c.ix()];
-        let phase = cpu.tick_phase.0;
-        let n = (at.0.saturating_sub(phase)) / tick + 1;
-        cpu.tick_at = Ns(n * tick + phase);
+        cpu.tick_at = cpu.tick_after(at, tick);
         cpu.update_irq();
         at
     }

@@ -92,7 +92,8 @@ impl Sim {
         let cpu = &mut self.cpus[c.ix()];
         while cpu.next_timer_may_expire(now) {
             let Some(std::cmp::Reverse((_, p, _))) = cpu.timers.pop() else { break };
-            if self.tasks[p as usize].waits_for == WaitsFor::Timer {
+            let waits_for = self.tasks[p as usize].waits_for;
+            if matches!(waits_for, WaitsFor::Timer | WaitsFor::GracePeriod) {
                 cpu.wakes.push_back((TaskId(p), false));
             }
         }

@@ -12,6 +12,7 @@ mod checks;
 mod cold;
 mod event;
 mod extrapolate;
+mod files;
 mod fork;
 mod frame;
 mod hot;

@@ -61,6 +61,8 @@ pub enum Op {
     },
     /// `poll` for input without time limit; returns at once if there is some.
     Poll(ChannelId),
+    /// `pipe` or `socketpair`: makes the channel.
+    Open(ChannelId),
     /// `fork` (or `pthread_create`): the child runs `program` with `regs`.
     Fork {
         /// Code of the child.

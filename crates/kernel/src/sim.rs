@@ -12,6 +12,7 @@
 //! the exit.
 
 use crate::event::Events;
+use crate::files::FileTable;
 use crate::frame::{CpuSim, Frame};
 use crate::lazy_tlb::SharedMms;
 use crate::path::Pace;
@@ -50,6 +51,8 @@ pub struct Sim {
     pub(crate) cpus: Vec<CpuSim>,
     pub(crate) tasks: Vec<KTask>,
     pub(crate) channels: Vec<Channel>,
+    /// By address space; those beyond its end are as they were made.
+    pub(crate) files: Vec<FileTable>,
     pub(crate) futexes: Vec<WaitQueue>,
     pub(crate) programs: Vec<Box<dyn Program>>,
     pub(crate) rq_locks: Vec<Lock>,

@@ -46,6 +46,7 @@ impl Sim {
         match self.tasks[p.ix()].step {
             Step::Begin => self.begin(c, p),
             Step::RunEnd | Step::NextOp => self.next_op(c, p, self.now),
+            Step::Start => self.start(c, p),
             Step::ExitToUser => self.exit_to_user(c, p),
             Step::WriteUnlocked => self.write_unlocked(c, p),
             Step::ReadUnlocked => self.read_unlocked(c, p),
@@ -91,6 +92,7 @@ impl Sim {
         match self.tasks[p.ix()].op {
             Op::Write { to: ch, .. } | Op::Read { from: ch, .. } => self.socket_begin(c, p, ch),
             Op::Poll(ch) => self.poll(c, p, ch),
+            Op::Open(ch) => self.open_channel(c, p, ch),
             Op::Fork { .. } => {
                 let costs = &self.machine.costs;
                 let cost = if self.fork_is_thread(p) { costs.clone_thread } else { costs.fork };
@@ -108,7 +110,9 @@ impl Sim {
                 }
             }
             Op::Exit => {
-                self.plan_kernel(c, p, Func::Exit, self.machine.costs.exit, Step::ExitEnd);
+                let costs = &self.machine.costs;
+                let cost = if self.is_thread(p) { costs.exit_thread } else { costs.exit };
+                self.plan_kernel(c, p, Func::Exit, cost, Step::ExitEnd);
             }
             Op::Sleep(d) => self.sleep(c, p, self.now + d),
             Op::SleepUntil(t) => self.sleep(c, p, t),

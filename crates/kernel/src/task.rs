@@ -10,6 +10,8 @@ pub enum Step {
     Begin,
     /// User code of `Op::Run` has ended.
     RunEnd,
+    /// A new task: the faults before its program begins.
+    Start,
     /// Back in user mode: ask the program for the next operation.
     NextOp,
     /// At the end of a system call: preemption point, then user mode.
@@ -61,6 +63,8 @@ pub enum WaitsFor {
     Futex(FutexId),
     /// A timer.
     Timer,
+    /// A grace period of RCU.
+    GracePeriod,
     /// The end of a child.
     Child,
     /// A mutex.
@@ -74,6 +78,7 @@ static BLOCKS_WRITING: Cause = Cause::new(CauseKind::Switch, "blocks: no room to
 static BLOCKS_MUTEX: Cause = Cause::new(CauseKind::Switch, "blocks: pipe mutex");
 static BLOCKS_FUTEX: Cause = Cause::new(CauseKind::Switch, "blocks: futex");
 static BLOCKS_TIMER: Cause = Cause::new(CauseKind::Switch, "blocks: timer");
+static BLOCKS_RCU: Cause = Cause::new(CauseKind::Switch, "blocks: synchronize_rcu");
 static BLOCKS_CHILD: Cause = Cause::new(CauseKind::Switch, "blocks: waits for a child");
 static BLOCKS_STOPPER: Cause = Cause::new(CauseKind::Switch, "blocks: stopper has no work");
 static BLOCKS: Cause = Cause::new(CauseKind::Switch, "blocks");
@@ -88,6 +93,7 @@ impl WaitsFor {
             WaitsFor::Mutex(_) => &BLOCKS_MUTEX,
             WaitsFor::Futex(_) => &BLOCKS_FUTEX,
             WaitsFor::Timer => &BLOCKS_TIMER,
+            WaitsFor::GracePeriod => &BLOCKS_RCU,
             WaitsFor::Child => &BLOCKS_CHILD,
             WaitsFor::Work => &BLOCKS_STOPPER,
         }

@@ -170,6 +170,8 @@ cost_table! {
         wait_queue_wake,
         /// Slow path of a sleeping mutex from the failed spin to schedule().
         mutex_sleep,
+        /// pipe(): inode, ring, two files and descriptors.
+        pipe_open,
         /// unix_stream_sendmsg of a small message, without wakeup.
         unix_send,
         /// unix_stream_recvmsg of a small message, data present.
@@ -180,6 +182,8 @@ cost_table! {
         unix_far,
         /// Testing whether a blocked sender may go on.
         unix_wake_check,
+        /// socketpair(): two sockets, inodes, files and descriptors.
+        unix_open,
         /// futex wait up to schedule(): hash, bucket lock, queueing, and leaving the queue.
         futex_wait,
         /// futex wake of one task without try_to_wake_up.
@@ -248,10 +252,16 @@ cost_table! {
         fork,
         /// execve of a small dynamic program.
         exec,
+        /// Page faults of a small process that was forked, up to its own code.
+        start_process,
         /// Exit of a small process, teardown of its address space included.
         exit,
-        /// clone of a thread, without wakeup of the child.
+        /// pthread_create: a stack mapped, clone of a thread, without wakeup of the child.
         clone_thread,
+        /// Page faults and registrations of a new thread, up to its function.
+        start_thread,
+        /// End of a thread.
+        exit_thread,
         /// Entry, reprogramming and exit of a timer interrupt.
         timer_irq,
         /// Arming a high resolution timer.

@@ -232,7 +232,7 @@ fn eevdf_a_wakee_without_lag_waits_for_the_slice() {
                2.0 ms  cpu 0: A -> .: blocks: timer
                3.1 ms  cpu 0: . -> A: idle: task woken
               16.0 ms  cpu 0: A -> B: slice ended
-              18.1 ms  cpu 0: B -> A: exits
+              18.0 ms  cpu 0: B -> A: exits
               20.2 ms  cpu 0: A -> .: exits
             placed 3 x pinned
         "#]],
@@ -297,7 +297,7 @@ fn eevdf_without_protection_the_wakee_preempts() {
                2.0 ms  cpu 0: A -> .: blocks: timer
                3.1 ms  cpu 0: . -> A: idle: task woken
                3.1 ms  cpu 0: A -> B: wakeup: wakee is picked
-               5.2 ms  cpu 0: B -> A: exits
+               5.1 ms  cpu 0: B -> A: exits
               20.2 ms  cpu 0: A -> .: exits
             placed 3 x pinned
         "#]],

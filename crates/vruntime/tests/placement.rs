@@ -229,10 +229,10 @@ fn forks_spread_over_nodes() {
                1.1 ms  cpu 2: . -> B: idle: task woken
                1.2 ms  cpu 1: . -> C: idle: task woken
                1.2 ms  cpu 3: . -> D: idle: task woken
-              10.2 ms  cpu 0: A -> .: exits
               10.2 ms  cpu 2: B -> .: exits
               10.2 ms  cpu 1: C -> .: exits
-              10.3 ms  cpu 3: D -> .: exits
+              10.2 ms  cpu 0: A -> .: exits
+              10.2 ms  cpu 3: D -> .: exits
             placed 3 x slow path: idle CPU
             placed 1 x slow path: local group idlest
         "#]],

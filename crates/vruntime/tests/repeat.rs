@@ -111,26 +111,24 @@ fn golden_hackbench_on_cfs() {
         "v6.1",
         "hackbench -g 2 -f 4 --pipe --threads -l 2000",
         expect![[r#"
-            time 8284 us
-            switches 7606, voluntary 4698, involuntary 2205; migrations 964
-            wakeups 4703, local 1651, queued 812; ipis 862; messages 64000
-                48 switch: blocks: no room to write
-              4624 switch: blocks: nothing to read
-                10 switch: blocks: waits for a child
+            time 7566 us
+            switches 6264, voluntary 3662, involuntary 2079; migrations 810
+            wakeups 3668, local 1579, queued 580; ipis 680; messages 64000
+                52 switch: blocks: no room to write
+              3587 switch: blocks: nothing to read
+                 7 switch: blocks: waits for a child
                 16 switch: exits
-               703 switch: idle: task woken
-              2205 switch: wakeup: vruntime beyond granularity
-               109 placement: idle CPU in scan
-                 9 placement: prev idle
-                 6 placement: recent_used_cpu idle
-               535 placement: target (no scan)
-              3388 placement: target (nothing idle)
-               380 placement: target idle
-               109 migration: idle CPU in scan
-                27 migration: newidle balance, MC
-                 6 migration: recent_used_cpu idle
-                 1 migration: target (no scan)
-               845 migration: target (nothing idle)
+               523 switch: idle: task woken
+              2079 switch: wakeup: vruntime beyond granularity
+                81 placement: idle CPU in scan
+                21 placement: prev idle
+                 3 placement: recent_used_cpu idle
+              3091 placement: target (nothing idle)
+               138 placement: target idle
+                81 migration: idle CPU in scan
+                17 migration: newidle balance, MC
+                 3 migration: recent_used_cpu idle
+               724 migration: target (nothing idle)
         "#]],
     );
 }
@@ -142,25 +140,27 @@ fn golden_hackbench_on_eevdf() {
         "v6.12",
         "hackbench -g 2 -f 4 --pipe --threads -l 2000",
         expect![[r#"
-            time 8141 us
-            switches 3252, voluntary 1687, involuntary 1159; migrations 174
-            wakeups 1702, local 633, queued 431; ipis 698; messages 64000
-                52 switch: blocks: no room to write
-              1609 switch: blocks: nothing to read
+            time 8244 us
+            switches 4068, voluntary 2226, involuntary 1540; migrations 719
+            wakeups 2228, local 1021, queued 321; ipis 784; messages 64000
+               134 switch: blocks: no room to write
+              2065 switch: blocks: nothing to read
+                 1 switch: blocks: pipe mutex
                 10 switch: blocks: waits for a child
                 16 switch: exits
-               406 switch: idle: task woken
-              1158 switch: wakeup: wakee is picked
-                 1 switch: woken before it slept
-                26 placement: idle CPU in scan
-                67 placement: prev idle
-               211 placement: target (no scan)
-               847 placement: target (nothing idle)
-                82 placement: target idle
-                26 migration: idle CPU in scan
+               302 switch: idle: task woken
+              1540 switch: wakeup: wakee is picked
+                21 placement: idle CPU in scan
+                26 placement: prev idle
+                 1 placement: recent_used_cpu idle
+                52 placement: target (no scan)
+              1722 placement: target (nothing idle)
+                52 placement: target idle
+                21 migration: idle CPU in scan
                  5 migration: newidle balance, MC
-                 1 migration: target (no scan)
-               146 migration: target (nothing idle)
+                 1 migration: recent_used_cpu idle
+                52 migration: target (no scan)
+               644 migration: target (nothing idle)
         "#]],
     );
 }

@@ -86,6 +86,7 @@ mod tests {
             out.push(match op {
                 Op::Write { to, bytes } => format!("write {}: {bytes}", to.0),
                 Op::Read { from, bytes } => format!("read {}: {bytes}", from.0),
+                Op::Open(ch) => format!("open {}", ch.0),
                 Op::Poll(ch) => format!("poll {}", ch.0),
                 Op::Fork { program, regs, .. } => format!("fork {} at {}", program.0, regs.k),
                 op => format!("{op:?}"),

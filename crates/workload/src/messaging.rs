@@ -1,15 +1,16 @@
 //! Senders and receivers in groups: what hackbench and `perf bench sched messaging` do.
 //!
 //! *What.* Each group has n channels, n receivers (one a channel) and n senders (each writes to all
-//! n channels in turn). Every task first writes a byte to a common *ready* channel and polls a
-//! common *wake* channel; main reads all ready bytes, takes the start time, writes one byte to
-//! *wake* – which nobody reads, so all pollers go on at once – and waits for its children. With
-//! `--fifo` main is SCHED_FIFO from after the last fork on, its children are not.
+//! n channels in turn). Main makes a channel just before its receiver. Every task first writes a
+//! byte to a common *ready* channel and polls a common *wake* channel; main reads all ready bytes,
+//! takes the start time, writes one byte to *wake* – which nobody reads, so all pollers go on at
+//! once – and waits for its children. With `--fifo` main is SCHED_FIFO from after the last fork on,
+//! its children are not.
 //! *Source.* hackbench.c of rt-tests; Linux tools/perf/bench/sched-messaging.c.
 //! *Equations.* Messages = groups · n² · loops.
-//! *Departures.* D1: creating channels takes no time. D2: the processes do not close the ends that
-//! they do not use.
-//! *Example.* 1 group of 2 channels, 1 loop: main forks R0 R1 S0 S1; S0 writes to 0 and 1.
+//! *Departures.* D1: the processes do not close the ends that they do not use.
+//! *Example.* 1 group of 2 channels, 1 loop: main makes channel 0, R0, channel 1, R1, S0, S1; S0
+//! writes to 0 and 1.
 
 use crate::Launch;
 use vruntime_kernel::program::*;
@@ -69,7 +70,8 @@ impl Messaging {
     }
 }
 
-/// The first task. `i` counts children made, then ready bytes read.
+/// The first task. `i` counts children made, then ready bytes read; `j` is 1 when the next child
+/// has its channel.
 struct Main {
     shape: Messaging,
     ready: ChannelId,
@@ -80,6 +82,18 @@ struct Main {
 }
 
 impl Main {
+    /// What makes the next child, number `n`: its channel if it is a receiver, then the child.
+    fn next_child(&self, r: &mut Regs, n: u32) -> Op {
+        let (group, t) = (n / (2 * self.shape.fds), n % (2 * self.shape.fds));
+        if t < self.shape.fds && r.j == 0 {
+            r.j = 1;
+            return Op::Open(ChannelId(self.first.0 + group * self.shape.fds + t));
+        }
+        r.j = 0;
+        r.i += 1;
+        self.child(n)
+    }
+
     fn child(&self, n: u32) -> Op {
         let fds = self.shape.fds;
         let (group, t) = (n / (2 * fds), n % (2 * fds));
@@ -102,27 +116,28 @@ impl Program for Main {
         loop {
             let n = r.i;
             match r.pc {
-                0 | 2 if n == tasks => r.i = 0,
-                0 => {
-                    r.i += 1;
-                    return self.child(n);
+                made @ (0 | 1) => {
+                    r.pc += 1;
+                    return Op::Open([self.ready, self.wake][usize::from(made)]);
                 }
-                1 if !self.shape.fifo => {}
-                1 => {
+                2 | 4 if n == tasks => r.i = 0,
+                2 => return self.next_child(r, n),
+                3 if !self.shape.fifo => {}
+                3 => {
                     r.pc += 1;
                     return Op::SetPolicy { policy: Policy::Fifo, prio: 1 };
                 }
-                2 => {
+                4 => {
                     r.i += 1;
                     return Op::Read { from: self.ready, bytes: 1 };
                 }
                 end => {
                     r.pc += 1;
                     return match end {
-                        3 => Op::MarkStart,
-                        4 => Op::Write { to: self.wake, bytes: 1 },
-                        5 => Op::WaitChildren,
-                        6 => Op::MarkStop,
+                        5 => Op::MarkStart,
+                        6 => Op::Write { to: self.wake, bytes: 1 },
+                        7 => Op::WaitChildren,
+                        8 => Op::MarkStop,
                         _ => Op::Exit,
                     };
                 }
@@ -228,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn main_makes_receivers_first() {
+    fn main_makes_receivers_first_each_with_its_channel() {
         let shape = Messaging {
             groups: 1,
             fds: 2,
@@ -248,11 +263,18 @@ mod tests {
             receiver: ProgramId(8),
         };
         let fifo = steps(&m(true), Regs::default());
-        assert_eq!(fifo[3..6], ["fork 7 at 2", "SetPolicy { policy: Fifo, prio: 1 }", "read 0: 1"]);
+        assert_eq!(
+            fifo[7..10],
+            ["fork 7 at 2", "SetPolicy { policy: Fifo, prio: 1 }", "read 0: 1"]
+        );
         assert_eq!(
             steps(&m(false), Regs::default()),
             [
+                "open 0",
+                "open 1",
+                "open 2",
                 "fork 8 at 2",
+                "open 3",
                 "fork 8 at 3",
                 "fork 7 at 2",
                 "fork 7 at 2",
