@@ -50,6 +50,7 @@ const MECHANISMS: &[&str] = &[
     "crates/kernel/src/balance.rs",
     "crates/kernel/src/boot.rs",
     "crates/kernel/src/event.rs",
+    "crates/kernel/src/files.rs",
     "crates/kernel/src/fork.rs",
     "crates/kernel/src/idle.rs",
     "crates/kernel/src/irq.rs",

@@ -7,12 +7,15 @@
 //! *Source.* Linux 6.1.192 and 6.12.117, fs/file.c `expand_fdtable`, `alloc_fdtable`,
 //! include/linux/fdtable.h `NR_OPEN_DEFAULT`; kernel/rcu/tree.h `RCU_JIFFIES_TILL_FORCE_QS`.
 //! Measured in a guest with 2 CPUs (6.18, HZ=250), 400 sleeping threads: 5 to 28 ms, mean 13.
+//! Costs: `pipe_open`, `unix_open`.
 //! *Equations.* Sizes: 64, 128, 256, … A grace period begins at the caller's next tick, looks for
 //! idle CPUs `1 + (HZ > 250) + (HZ > 500)` ticks later, as a timer counts them, and tells the
 //! caller at its next tick: in all that many and one to two ticks, 8 to 12 ms with HZ=250, 4 to 5
 //! with 1000.
-//! *Departures.* D1: no grace period is under way that would have to end first, and its work takes
-//! no time. D2: only channels are opened, and nothing is closed; three files are open at first.
+//! *Departures.* D1: no grace period is under way, which would have to end first or might do; its
+//! work takes no time but the caller's. D2: only channels are opened, and nothing is closed; three
+//! files are open at first, in every address space, whomever it was forked from. D3: a second
+//! thread that opens meanwhile does not wait. D4: a process that has had threads counts as shared.
 //! *Example.* hackbench with threads and 32 groups has 1,287 files open: five grace periods.
 
 use crate::program::ChannelId;
@@ -59,11 +62,11 @@ impl Sim {
         }
         files.open += 2;
         let costs = &self.machine.costs;
-        let cost = match self.channels[ch.ix()] {
-            Channel::Pipe(_) => costs.pipe_open,
-            Channel::Unix(_) => costs.unix_open,
+        let (func, cost) = match self.channels[ch.ix()] {
+            Channel::Pipe(_) => (Func::Pipe, costs.pipe_open),
+            Channel::Unix(_) => (Func::Socketpair, costs.unix_open),
         };
-        self.plan_kernel(c, p, Func::Open, cost, Step::Woken);
+        self.plan_kernel(c, p, func, cost, Step::Woken);
     }
 
     /// `p` sleeps until a grace period has passed, then goes on at `step`.

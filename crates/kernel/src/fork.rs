@@ -4,7 +4,7 @@
 //! its new stack, a process also of what it shares with its parent for reading only. An exiting
 //! task tells its parent and leaves for good.
 //! *Source.* Linux 6.1.192 and 6.12.117, kernel/fork.c `copy_process`, kernel/exit.c `do_exit`,
-//! kernel/sched/core.c `wake_up_new_task`.
+//! kernel/sched/core.c `wake_up_new_task`, mm/memory.c `do_wp_page`.
 //! *Equations.* None.
 //! *Departures.* D1: the memory of a child is shared in the model; a process copies all that it is
 //! going to write when it begins. D2: task numbers are not used again.
@@ -66,7 +66,7 @@ impl Sim {
     pub(crate) fn start(&mut self, c: Cpu, p: TaskId) {
         let costs = &self.machine.costs;
         let cost = if self.is_thread(p) { costs.start_thread } else { costs.start_process };
-        self.plan_kernel(c, p, Func::PageFault, cost, Step::NextOp);
+        self.plan_kernel(c, p, Func::PageFault, cost, Step::ExitToUser);
     }
 
     /// Adds a task that inherits from `parent`; returns it.
@@ -135,5 +135,55 @@ impl Sim {
         self.cpus[c.ix()].mutex = ChannelId::NONE;
         self.sh.tasks[p.ix()].state = TaskState::Dead;
         self.plan_wakes(c, self.now, Frame::Schedule);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::frame::Frame;
+    use crate::sample::sim;
+
+    /// A reschedule asked for during the page faults of a new task is met where they end, whatever
+    /// its program begins with.
+    #[test]
+    fn a_new_task_can_be_preempted_after_its_page_faults() {
+        let reaches = |need_resched: bool| {
+            let mut s = sim("v6.12");
+            let (c, p) = (Cpu(2), TaskId::from_ix(s.tasks.len() - 1));
+            s.sh.rqs[c.ix()].curr = p;
+            s.start(c, p);
+            s.now = s.cpus[c.ix()].op_end;
+            s.sh.rqs[c.ix()].need_resched = need_resched;
+            s.task_step(c);
+            s.cpus[c.ix()].frames[0]
+        };
+        assert_eq!(reaches(false), Frame::Task);
+        assert_ne!(reaches(true), Frame::Task);
+    }
+
+    /// Its end costs a thread less than a process, and its first page faults.
+    #[test]
+    fn a_thread_begins_and_ends_cheaply() {
+        let takes = |thread: bool, step: Step| {
+            let mut s = sim("v6.12");
+            s.machine.costs.start_thread = 10;
+            s.machine.costs.start_process = 20;
+            s.machine.costs.exit_thread = 30;
+            s.machine.costs.exit = 40;
+            let n = s.tasks.len();
+            let (c, p, parent) = (Cpu(2), TaskId::from_ix(n - 1), TaskId::from_ix(n - 2));
+            s.sh.rqs[c.ix()].curr = p;
+            s.tasks[p.ix()].parent = parent;
+            if thread {
+                s.sh.tasks[p.ix()].mm = s.sh.tasks[parent.ix()].mm;
+            }
+            s.tasks[p.ix()].op = Op::Exit;
+            s.tasks[p.ix()].step = step;
+            s.task_step(c);
+            (s.cpus[c.ix()].op_end - s.now).0
+        };
+        let of = |thread| [Step::Start, Step::Begin].map(|step| takes(thread, step));
+        assert_eq!((of(true), of(false)), ([10, 30], [20, 40]));
     }
 }

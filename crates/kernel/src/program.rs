@@ -61,7 +61,8 @@ pub enum Op {
     },
     /// `poll` for input without time limit; returns at once if there is some.
     Poll(ChannelId),
-    /// `pipe` or `socketpair`: makes the channel.
+    /// `pipe` or `socketpair`: what making the channel costs. It is there from the start; a program
+    /// that does not open its channels has them free.
     Open(ChannelId),
     /// `fork` (or `pthread_create`): the child runs `program` with `regs`.
     Fork {

@@ -11,8 +11,8 @@ use vruntime_kernel::shadow::rows::trace::{Flags, Glimpse, Named, Ran, Row, RowK
 const PREV_STATES: [i64; 3] = [1, 0, 0x20];
 
 /// All events of `r` on the CPUs `cpus`, and the number of the others. Where several have the same
-/// time, as in a text cut to microseconds, those that come later are taken to be a ns later: a CPU
-/// that is chosen and taken in one microsecond was idle when it was chosen.
+/// time, as in a text cut to microseconds, each is taken to be a ns later than the one before: a
+/// CPU that is chosen and taken in one microsecond was idle when it was chosen.
 pub fn plain_trace(r: &Recorded, cpus: &CpuNumbers) -> (Trace, usize) {
     let nr_cpus = cpus.count();
     let mut running: Vec<i64> = vec![0; nr_cpus];
@@ -21,13 +21,14 @@ pub fn plain_trace(r: &Recorded, cpus: &CpuNumbers) -> (Trace, usize) {
     let mut rows = Vec::with_capacity(r.timeline.len());
     let mut glimpses = r.glimpses.iter().peekable();
     let mut between = vec![];
-    let mut last = 0;
+    let mut last = None;
+    let after = |last: Option<u64>, time: u64| last.map_or(time, |last| time.max(last + 1));
     for (i, e) in r.timeline.iter().enumerate() {
         let d = r.details.get(i).copied().unwrap_or_default();
         while let Some(g) = glimpses.next_if(|g| (g.time, g.order) < (e.time.0, d.order)) {
             if let Some(cpu) = cpus.cpu(i64::from(g.cpu)) {
                 between.push(Glimpse {
-                    ts: g.time.max(last),
+                    ts: after(last, g.time),
                     cpu,
                     before: rows.len(),
                     curr_pid: i64::from(g.curr),
@@ -79,7 +80,8 @@ pub fn plain_trace(r: &Recorded, cpus: &CpuNumbers) -> (Trace, usize) {
             RowKind::Switch => cpu,
             _ => Cpu(from as u16),
         };
-        last = e.time.0.max(last + 1);
+        let ts = after(last, e.time.0);
+        last = Some(ts);
         rows.push(Row {
             curr_pid,
             a,
@@ -89,7 +91,7 @@ pub fn plain_trace(r: &Recorded, cpus: &CpuNumbers) -> (Trace, usize) {
             n,
             flags: d.flags.map(flags),
             line: i as u64 + 1,
-            ..Row::new(last, cpu, kind)
+            ..Row::new(ts, cpu, kind)
         });
     }
     let tasks = r.timeline.tasks().iter();

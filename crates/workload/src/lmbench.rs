@@ -7,7 +7,7 @@
 //! *Departures.* D1: the tool chooses how many round trips make a measurement so that it lasts
 //! long enough, and prints the median of N; here a repetition is [`ROUND_TRIPS`], and it prints the
 //! mean.
-//! D2: no warm-up: the run has its own.
+//! D2: no warm-up: the run has its own. D3: making pipes and sockets takes no time.
 //! *Example.* `lat_pipe -N 1`: 1,000 times write, read in main, read, write in the child.
 
 use crate::args::Args;

@@ -222,7 +222,7 @@ impl Builder {
         self.pending.sort_by_key(|e| e.time);
         let n = self.pending.partition_point(|e| e.time.0 <= until);
         if !self.as_found {
-            simultaneous(&mut self.pending[..n]);
+            simultaneous(&mut self.pending[..n], |e| e);
         }
         let end = self.timeline.last_time().map_or(0, |t| t.0);
         for e in self.pending.drain(..n) {
@@ -237,6 +237,9 @@ impl Builder {
         let mut r = Recorded::default();
         if let Some(mut full) = self.full.take() {
             full.events.sort_by_key(|e| e.0.time);
+            if !self.as_found {
+                simultaneous(&mut full.events, |e| &e.0);
+            }
             full.glimpses.sort_by_key(|g| g.time);
             r.details.reserve_exact(full.events.len());
             for (event, detail) in full.events {
@@ -264,18 +267,18 @@ impl Builder {
 
 /// Simultaneous events of different CPUs, whose order a file by CPUs does not hold, come in the
 /// order of a wakeup, whatever the file; those of one CPU keep their order.
-fn simultaneous(events: &mut [Event]) {
+fn simultaneous<T>(events: &mut [T], of: fn(&T) -> &Event) {
     // More at once are a clock that stands still.
     const MOST: usize = 64;
-    for group in events.chunk_by_mut(|a, b| a.time == b.time) {
-        if group.len() <= MOST && group.iter().any(|e| e.cpu != group[0].cpu) {
-            in_order_of_a_wakeup(group);
+    for group in events.chunk_by_mut(|a, b| of(a).time == of(b).time) {
+        if group.len() <= MOST && group.iter().any(|e| of(e).cpu != of(&group[0]).cpu) {
+            in_order_of_a_wakeup(group, of);
         }
     }
 }
 
-fn in_order_of_a_wakeup(group: &mut [Event]) {
-    let rank = |e: &Event| match e.kind {
+fn in_order_of_a_wakeup<T>(group: &mut [T], of: fn(&T) -> &Event) {
+    let rank = |e: &T| match of(e).kind {
         EventKind::Waking => 0,
         EventKind::Migrate => 1,
         EventKind::Wakeup | EventKind::WakeupNew => 2,
@@ -284,8 +287,9 @@ fn in_order_of_a_wakeup(group: &mut [Event]) {
     };
     for done in 0..group.len() {
         let rest = &group[done..];
-        let is_first = |i: &usize| rest[..*i].iter().all(|e| e.cpu != rest[*i].cpu);
-        let key = |i: &usize| (rank(&rest[*i]), rest[*i].cpu.0);
+        let cpu = |i: usize| of(&rest[i]).cpu;
+        let is_first = |i: &usize| (0..*i).all(|before| cpu(before) != cpu(*i));
+        let key = |i: &usize| (rank(&rest[*i]), cpu(*i).0);
         if let Some(next) = (0..rest.len()).filter(is_first).min_by_key(key) {
             group[done..=done + next].rotate_right(1);
         }
