@@ -7,7 +7,7 @@
 //! *Source.* Linux 6.1.192 and 6.12.117, fs/file.c `expand_fdtable`, `alloc_fdtable`,
 //! include/linux/fdtable.h `NR_OPEN_DEFAULT`; kernel/rcu/tree.h `RCU_JIFFIES_TILL_FORCE_QS`.
 //! Measured in a guest with 2 CPUs (6.18, HZ=250), 400 sleeping threads: 5 to 28 ms, mean 13.
-//! Costs: `pipe_open`, `unix_open`.
+//! Costs: `pipe_open`, `unix_open`; asking for a grace period costs what a timer does.
 //! *Equations.* Sizes: 64, 128, 256, … A grace period begins at the caller's next tick, looks for
 //! idle CPUs `1 + (HZ > 250) + (HZ > 500)` ticks later, as a timer counts them, and tells the
 //! caller at its next tick: in all that many and one to two ticks, 8 to 12 ms with HZ=250, 4 to 5

@@ -141,7 +141,6 @@ impl Sim {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::frame::Frame;
     use crate::sample::sim;
 
     /// A reschedule asked for during the page faults of a new task is met where they end, whatever

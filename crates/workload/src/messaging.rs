@@ -82,30 +82,25 @@ struct Main {
 }
 
 impl Main {
-    /// What makes the next child, number `n`: its channel if it is a receiver, then the child.
-    fn next_child(&self, r: &mut Regs, n: u32) -> Op {
-        let (group, t) = (n / (2 * self.shape.fds), n % (2 * self.shape.fds));
-        if t < self.shape.fds && r.j == 0 {
-            r.j = 1;
-            return Op::Open(ChannelId(self.first.0 + group * self.shape.fds + t));
-        }
-        r.j = 0;
-        r.i += 1;
-        self.child(n)
-    }
-
-    fn child(&self, n: u32) -> Op {
+    /// Makes child number `n`: its channel if it is a receiver, then itself.
+    fn child(&self, r: &mut Regs, n: u32) -> Op {
         let fds = self.shape.fds;
         let (group, t) = (n / (2 * fds), n % (2 * fds));
         let channels = self.first.0 + group * fds;
         let mut regs = Regs { group: group as u16, ..Regs::default() };
         let program = if t < fds {
             regs.k = channels + t;
+            if r.j == 0 {
+                r.j = 1;
+                return Op::Open(ChannelId(regs.k));
+            }
             self.receiver
         } else {
             regs.k = channels;
             self.sender
         };
+        r.j = 0;
+        r.i += 1;
         Op::Fork { program, regs, thread: self.shape.threads }
     }
 }
@@ -121,7 +116,7 @@ impl Program for Main {
                     return Op::Open([self.ready, self.wake][usize::from(made)]);
                 }
                 2 | 4 if n == tasks => r.i = 0,
-                2 => return self.next_child(r, n),
+                2 => return self.child(r, n),
                 3 if !self.shape.fifo => {}
                 3 => {
                     r.pc += 1;

@@ -232,7 +232,7 @@ impl Builder {
             }
         }
     }
-    /// Everything in order of time; simultaneous events as they were found.
+    /// Everything in order of time; for simultaneous events see [`simultaneous`].
     pub fn finish(mut self) -> Recorded {
         let mut r = Recorded::default();
         if let Some(mut full) = self.full.take() {
@@ -356,6 +356,9 @@ mod tests {
         let (switch, waking, wakeup) = (EventKind::Switch, EventKind::Waking, EventKind::Wakeup);
         assert_eq!(kinds(Builder::default()), [wakeup, switch, waking]);
         assert_eq!(kinds(Builder::default().in_found_order()), [switch, waking, wakeup]);
+        let judged = || Builder::new(Glimpses::Kept);
+        assert_eq!(kinds(judged()), [wakeup, switch, waking]);
+        assert_eq!(kinds(judged().in_found_order()), [switch, waking, wakeup]);
     }
 
     /// CPU 0 goes idle. 3 is accounted there for 4 ns: it runs since 6, its switch is missing;
