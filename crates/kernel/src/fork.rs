@@ -44,7 +44,7 @@ pub(crate) fn blank_ktask(program: ProgramId, regs: Regs, parent: TaskId) -> KTa
         footprint_kib: 0,
         last_cpu: Cpu::NONE,
         enqueued_by: Cpu::NONE,
-        kib_stamp: 0,
+        passed_stamp: 0,
         woken_at: Ns::ZERO,
         runnable_since: Ns::ZERO,
     }

@@ -9,7 +9,7 @@
 //! *Example.* A tick during a system call: level 0 keeps what is left of the call, level 2 runs the
 //! tick, level 1 balances if the tick asked for it, then level 0 goes on.
 
-use crate::cold::Asids;
+use crate::cold::{Asids, Passed};
 use crate::program::ChannelId;
 use crate::rq_lock::Under;
 use crate::wait_lock::Held;
@@ -149,8 +149,6 @@ pub struct CpuSim {
     pub held: Held,
     /// Since when; in the future while work that comes first is still being done.
     pub spin_since: Ns,
-    /// Bytes that it has sent over Unix sockets, as charged.
-    pub socket_bytes: u64,
     /// The address space that kernel threads here have borrowed; 0 for none.
     pub borrowed_mm: u32,
     /// A mutex was granted at this moment while the CPU served an interrupt.
@@ -201,8 +199,10 @@ pub struct CpuSim {
     pub rest: Rest,
     /// Why the next switch will happen.
     pub switch_cause: Option<&'static Cause>,
-    /// KiB of footprint brought in by all tasks that ran here.
-    pub kib_clock: u32,
+    /// What has passed its caches.
+    pub passed: Passed,
+    /// That, when it switched last.
+    pub switched_stamp: u32,
     /// Address spaces whose translations are here.
     pub asids: Asids,
 }
@@ -227,7 +227,6 @@ impl CpuSim {
             held: Held::NONE,
             spin: ChannelId::NONE,
             spin_since: Ns::ZERO,
-            socket_bytes: 0,
             borrowed_mm: 0,
             granted: Ns::NEVER,
             irq_at: Ns::NEVER,
@@ -264,7 +263,8 @@ impl CpuSim {
             mutex_wake: ChannelId::NONE,
             rest: Rest::NONE,
             switch_cause: None,
-            kib_clock: 0,
+            passed: Passed::default(),
+            switched_stamp: 0,
             asids: Asids::default(),
         }
     }

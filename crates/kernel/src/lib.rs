@@ -45,3 +45,5 @@ pub mod variation;
 mod wait;
 mod wait_lock;
 mod wakeup;
+
+pub use unix::cold_when_drained;

@@ -144,7 +144,7 @@ impl Sim {
                 self.sh.tasks[prev.ix()].on_cpu_until = at;
                 let k = &mut self.tasks[prev.ix()];
                 k.last_cpu = c;
-                k.kib_stamp = self.cpus[c.ix()].kib_clock;
+                k.passed_stamp = self.cpus[c.ix()].passed.kib();
                 if self.sh.tasks[prev.ix()].state == TaskState::Running {
                     k.runnable_since = at;
                 }

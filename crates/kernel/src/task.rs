@@ -142,8 +142,8 @@ pub struct KTask {
     pub waits_for: WaitsFor,
     /// Next in the wait queue.
     pub wait_next: TaskId,
-    /// `CpuSim::kib_clock` of its last CPU when it left.
-    pub kib_stamp: u32,
+    /// `CpuSim::passed` of its last CPU when it left.
+    pub passed_stamp: u32,
     /// Cold-cache footprint in KiB.
     pub footprint_kib: u16,
     /// CPU on which it last ran.

@@ -2,14 +2,14 @@
 //!
 //! **What.** A task has a footprint. On another CPU the part that its old CPU's caches could hold
 //! is fetched again, from the nearest level that both CPUs share. On its own CPU it is fetched from
-//! the nearest level that holds it together with what other tasks brought in since.
+//! the nearest level that holds it together with what has passed the CPU's caches since.
 //! **Source.** Load latencies and cache sizes per machine (its file); parallelism of misses as
 //! usual for pointer-light kernel and message code.
 //! **Equations.** `refill = min(footprint, held) · refill_kib[distance]`, where `held` is the L1
 //! for a CPU that shares the L2, the L2 for one that shares the LLC, and the LLC beyond it.
-//! **Departures.** D1: caches lose the oldest data first and hold nothing but footprints; what is
-//! pushed out of the LLC comes back at its price. D2: no bandwidth limit. D3: code is part of the
-//! footprint.
+//! **Departures.** D1: caches lose the oldest data first and hold nothing but footprints and what
+//! else is said to have passed; what is pushed out of the LLC comes back at its price. D2: no
+//! bandwidth limit. D3: code is part of the footprint.
 //! **Example.** L2 512 KiB, `refill_kib.llc` = 60: a footprint of 100 KiB costs 6 µs, one of 4 MiB
 //! costs 30.72 µs. L1 32 KiB, `refill_kib.l2` = 25: 4 KiB cost nothing after 28 KiB of other tasks
 //! and 100 ns after 29.
@@ -37,8 +37,8 @@ impl Caches {
         [0, 0, self.l1_kib, self.l2_kib, llc_kib, llc_kib]
     }
 
-    /// From where a footprint comes back on the CPU where it was used last, after others brought in
-    /// `others_kib`.
+    /// From where a footprint comes back on the CPU where it was used last, after `others_kib` have
+    /// passed.
     pub fn pushed_to(&self, footprint_kib: u32, others_kib: u32) -> Distance {
         let kib = footprint_kib.saturating_add(others_kib);
         match others_kib {

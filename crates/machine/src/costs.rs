@@ -176,9 +176,10 @@ cost_table! {
         unix_send,
         /// unix_stream_recvmsg of a small message, data present.
         unix_recv,
-        /// What send and receive of a small message take more if its buffer left the L2 between.
+        /// What a receive of a small message takes more if two L2s of other data have passed its
+        /// sender's caches since.
         unix_cold,
-        /// The same if 73 MiB of other buffers have been sent between: from 4 MiB on it grows.
+        /// The same if 73 MiB have: from 3.7 MiB on it grows.
         unix_far,
         /// Testing whether a blocked sender may go on.
         unix_wake_check,

@@ -40,7 +40,8 @@ pub fn calibrate(args: &CalibrateArgs) -> Result<Done, Failure> {
     }
     let failed = |e: io::Error| Failure::Input(format!("measuring: {e}"));
     if args.round {
-        let round = Round::measure(0).map_err(failed)?;
+        let l2_kib = sysfs_machine(Path::new("/sys"))?.caches.l2_kib;
+        let round = Round::measure(0, l2_kib).map_err(failed)?;
         return Ok(Done::json(&json!(round)));
     }
     let path = args.output.clone().or_else(calibrated).ok_or_else(|| {
@@ -144,14 +145,15 @@ fn samples(m: &Measured) -> Vec<(String, Sample)> {
     };
     let mut rows = [calls(&m.round.one, "1 thread"), calls(&m.round.two, "2 threads")].concat();
     rows.extend([
-        ("unix socket send, 100 bytes".into(), m.round.send),
-        ("unix socket receive, 100 bytes".into(), m.round.recv),
-        ("both, 20 sockets of 250 messages".into(), m.round.backlog),
-        ("both, 400 sockets of 250 messages".into(), m.round.crowded),
+        ("unix socket send, 100 bytes".into(), m.round.sockets.send),
+        ("unix socket receive, 100 bytes".into(), m.round.sockets.recv),
+        ("both, 20 sockets of 250 messages".into(), m.round.sockets.backlog),
+        ("both, 400 sockets of 250 messages".into(), m.round.sockets.crowded),
         ("round trip, 2 threads, 1 CPU".into(), m.round.threads),
         ("round trip, 2 processes, 1 CPU".into(), m.round.processes),
         (format!("round trip, {CROWD} threads, 1 CPU"), m.round.many_threads),
         (format!("round trip, {CROWD} processes, 1 CPU"), m.round.many_processes),
+        ("cold thread's round trip less a warm one's".into(), m.round.cold),
     ]);
     for (distance, n, took) in line_transfers(&m.lines) {
         let pairs = if n == 1 { String::new() } else { format!(", {n} pairs") };

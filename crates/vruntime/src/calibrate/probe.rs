@@ -134,23 +134,53 @@ pub fn beside_a_thread<T>(measure: impl FnOnce() -> io::Result<T>) -> io::Result
 }
 
 /// Messages on a socket: the usual buffer holds 278.
-const ON_A_SOCKET: usize = 250;
+pub const ON_A_SOCKET: usize = 250;
 
-/// The same on a pair of Unix stream sockets.
-pub fn socket(cpu: usize) -> io::Result<(Sample, Sample)> {
-    let (sender, receiver) = UnixStream::pair()?;
-    fill_and_drain(cpu, ON_A_SOCKET, sender, receiver)
+/// Messages of 100 bytes on Unix stream sockets.
+#[derive(Clone, Copy, Serialize, Deserialize)]
+pub struct Sockets {
+    /// A send on one with room.
+    pub send: Sample,
+    /// A receive from one with data.
+    pub recv: Sample,
+    /// Both, with [`CHANNELS`] that are filled in turn and drained one by one: 4 MiB.
+    pub backlog: Sample,
+    /// The same with [`MANY_CHANNELS`]: 73 MiB, as of twenty groups of hackbench.
+    pub crowded: Sample,
 }
 
-/// Send and receive of a message, together, with `n` sockets as full: of 20 the buffers are 4 MiB.
-pub fn socket_backlog(cpu: usize, n: usize, times: usize) -> io::Result<Sample> {
-    may_open(2 * n)?;
-    let pairs = (0..n).map(|_| UnixStream::pair()).collect::<io::Result<Vec<_>>>()?;
-    let (mut senders, mut receivers): (Vec<_>, Vec<_>) = pairs.into_iter().unzip();
-    repeat(cpu, times, n * ON_A_SOCKET, || {
-        fill(&mut senders, ON_A_SOCKET)?;
-        drain(&mut receivers, ON_A_SOCKET).map(drop)
-    })
+/// All in turn, so that a change of the CPU's speed meets all.
+pub fn sockets(cpu: usize) -> io::Result<Sockets> {
+    const TURNS: usize = 100;
+    pin(cpu)?;
+    may_open(2 * (1 + CHANNELS + MANY_CHANNELS))?;
+    let pairs = |n| -> io::Result<(Vec<_>, Vec<_>)> {
+        Ok((0..n).map(|_| UnixStream::pair()).collect::<io::Result<Vec<_>>>()?.into_iter().unzip())
+    };
+    let (mut one, mut some, mut many) = (pairs(1)?, pairs(CHANNELS)?, pairs(MANY_CHANNELS)?);
+    let both = |(senders, receivers): &mut (Vec<UnixStream>, Vec<UnixStream>)| {
+        let n = (senders.len() * ON_A_SOCKET) as f64;
+        Ok::<_, io::Error>((fill(senders, ON_A_SOCKET)? / n, drain(receivers, ON_A_SOCKET)? / n))
+    };
+    let [mut send, mut recv, mut backlog, mut crowded] = [const { vec![] }; 4];
+    for turn in 0..TURNS {
+        // The first of three brings back what the others have pushed out.
+        both(&mut one)?;
+        for _ in 0..2 {
+            let (sent, received) = both(&mut one)?;
+            send.push(sent);
+            recv.push(received);
+        }
+        let (sent, received) = both(&mut some)?;
+        backlog.push(sent + received);
+        if turn % 20 == 10 {
+            both(&mut many)?;
+            let (sent, received) = both(&mut many)?;
+            crowded.push(sent + received);
+        }
+    }
+    let [send, recv, backlog, crowded] = [send, recv, backlog, crowded].map(Sample::of);
+    Ok(Sockets { send, recv, backlog, crowded })
 }
 
 /// Sees to it that `n` more files may be open.
@@ -166,22 +196,6 @@ fn may_open(n: usize) -> io::Result<()> {
         setrlimit(Resource::RLIMIT_NOFILE, wanted, hard)?;
     }
     Ok(())
-}
-
-/// Writes `n` messages of 100 bytes, then reads them, many times.
-fn fill_and_drain(
-    cpu: usize,
-    n: usize,
-    mut writer: impl Write,
-    mut reader: impl Read,
-) -> io::Result<(Sample, Sample)> {
-    pin(cpu)?;
-    let (mut writes, mut reads) = (Vec::new(), Vec::new());
-    for _ in 0..301 {
-        writes.push(fill(std::slice::from_mut(&mut writer), n)? / n as f64);
-        reads.push(drain(std::slice::from_mut(&mut reader), n)? / n as f64);
-    }
-    Ok((Sample::of(writes), Sample::of(reads)))
 }
 
 /// Writes `n` messages of 100 bytes to each, one to each in turn; ns in all.
@@ -249,6 +263,47 @@ pub fn threads_round_trip(cpu: usize, threads: usize) -> io::Result<Sample> {
         let sample = ping(cpu, batch_of(threads), &first, &last);
         drop(first);
         sample
+    })
+}
+
+/// What calling one of 20 sleeping threads over two pipes takes longer after memory of four L2s has
+/// been written than when each has just been called. The first few called after it bring in the
+/// kernel's own way, and do not count.
+pub fn cold_threads(cpu: usize, l2_kib: u32) -> io::Result<Sample> {
+    const BATCHES: usize = 100;
+    const WAY: usize = 3;
+    pin(cpu)?;
+    std::thread::scope(|scope| {
+        let mut called = Vec::new();
+        for _ in 0..CHANNELS {
+            let (from, there) = io::pipe()?;
+            let (back, to) = io::pipe()?;
+            scope.spawn(move || echo(cpu, from, to));
+            called.push((there, back));
+        }
+        let mut word = [0u8; 4];
+        let mut call = |(to, from): &(PipeWriter, PipeReader)| {
+            timed(|| {
+                write(to, &word)?;
+                read(from, &mut word).map(drop).map_err(io::Error::from)
+            })
+        };
+        let mut memory = vec![0u64; l2_kib as usize * (4 << 10) / size_of::<u64>()];
+        let (mut cold, mut hot) = (Vec::new(), Vec::new());
+        for _ in 0..BATCHES {
+            memory.iter_mut().for_each(|w| *w = std::hint::black_box(*w + 1));
+            let first: Vec<f64> = called.iter().map(&mut call).collect::<io::Result<_>>()?;
+            cold.extend(&first[WAY..]);
+            for pipes in &called {
+                call(pipes)?;
+            }
+            for pipes in &called {
+                hot.push(call(pipes)?);
+            }
+        }
+        let hot = Sample::of(hot).mid;
+        let Sample { low, mid, high } = Sample::of(cold);
+        Ok(Sample { low: low - hot, mid: mid - hot, high: high - hot })
     })
 }
 
@@ -390,7 +445,7 @@ mod tests {
     #[test]
     fn a_message_costs_more_than_an_empty_one() {
         let Calls { getppid, fcntl, write, read } = calls(0).unwrap();
-        let (send, recv) = socket(0).unwrap();
+        let Sockets { send, recv, .. } = sockets(0).unwrap();
         assert!(getppid.mid > 5.0 && fcntl.mid > 5.0);
         for call in [write, read, send, recv] {
             assert!(call.mid > getppid.mid);

@@ -3,7 +3,7 @@
 //!
 //! Each round is a process of its own, which has one thread to begin with, and other addresses.
 
-use super::probe::{self, CHANNELS, Calls, MANY_CHANNELS, Sample};
+use super::probe::{self, Calls, Sample, Sockets};
 use serde::{Deserialize, Serialize};
 use std::io;
 use std::process::{Command, Stdio};
@@ -18,14 +18,8 @@ pub struct Round {
     pub one: Calls,
     /// … with two, of which one sleeps.
     pub two: Calls,
-    /// A 100-byte send on a Unix stream socket with room.
-    pub send: Sample,
-    /// A 100-byte receive from one with data.
-    pub recv: Sample,
-    /// Both, with 20 sockets whose buffers are more than the L2 holds.
-    pub backlog: Sample,
-    /// Both, with 400 sockets, as twenty groups of hackbench have: 73 MiB.
-    pub crowded: Sample,
+    /// Messages on Unix stream sockets.
+    pub sockets: Sockets,
     /// Round trip of two threads.
     pub threads: Sample,
     /// Round trip of two processes.
@@ -38,6 +32,8 @@ pub struct Round {
     pub of_two: Sample,
     /// The same in rings of [`CROWD`].
     pub of_many: Sample,
+    /// What a round trip takes longer if the thread has left the L2.
+    pub cold: Sample,
 }
 
 /// More address spaces than the six that an x86 CPU keeps translations of.
@@ -45,11 +41,9 @@ pub const CROWD: usize = 8;
 
 impl Round {
     /// One round. The first calls must be those of a program with one thread.
-    pub fn measure(cpu: usize) -> io::Result<Round> {
+    pub fn measure(cpu: usize, l2_kib: u32) -> io::Result<Round> {
         let one = probe::calls(cpu)?;
-        let (send, recv) = probe::socket(cpu)?;
-        let backlog = probe::socket_backlog(cpu, CHANNELS, 101)?;
-        let crowded = probe::socket_backlog(cpu, MANY_CHANNELS, 5)?;
+        let sockets = probe::sockets(cpu)?;
         // Close together, as they are compared; processes first, while this one has one thread.
         let processes = probe::processes_round_trip(cpu, 2)?;
         let many_processes = probe::processes_round_trip(cpu, CROWD)?;
@@ -62,16 +56,14 @@ impl Round {
         Ok(Round {
             one,
             two: probe::beside_a_thread(|| probe::calls(cpu))?,
-            send,
-            recv,
-            backlog,
-            crowded,
+            sockets,
             of_two: more(&processes, &threads, 2),
             of_many: more(&many_processes, &many_threads, CROWD),
             threads,
             processes,
             many_threads,
             many_processes,
+            cold: probe::cold_threads(cpu, l2_kib)?,
         })
     }
 
@@ -105,16 +97,19 @@ fn median(rounds: &[Round]) -> Round {
     Round {
         one: calls(|r| &r.one),
         two: calls(|r| &r.two),
-        send: of(&|r| r.send),
-        recv: of(&|r| r.recv),
-        backlog: of(&|r| r.backlog),
-        crowded: of(&|r| r.crowded),
+        sockets: Sockets {
+            send: of(&|r| r.sockets.send),
+            recv: of(&|r| r.sockets.recv),
+            backlog: of(&|r| r.sockets.backlog),
+            crowded: of(&|r| r.sockets.crowded),
+        },
         threads: of(&|r| r.threads),
         processes: of(&|r| r.processes),
         many_threads: of(&|r| r.many_threads),
         many_processes: of(&|r| r.many_processes),
         of_two: of(&|r| r.of_two),
         of_many: of(&|r| r.of_many),
+        cold: of(&|r| r.cold),
     }
 }
 
@@ -129,25 +124,24 @@ mod tests {
             let s = Sample { low: ns - 1.0, mid: ns, high: ns + 1.0 };
             let calls = Calls { getppid: s, fcntl: s, write: s, read: s };
             let send = Sample { mid: send, ..s };
+            let sockets = Sockets { send, recv: s, backlog: s, crowded: s };
             let (one, two) = (calls, calls);
             Round {
                 one,
                 two,
-                send,
-                recv: s,
-                backlog: s,
-                crowded: s,
+                sockets,
                 threads: s,
                 processes: s,
                 many_threads: s,
                 many_processes: s,
                 of_two: s,
                 of_many: s,
+                cold: s,
             }
         };
         let rounds = [(50.0, 9.0), (99.0, 5.0), (100.0, 7.0), (101.0, 6.0), (500.0, 8.0)];
         let m = median(&rounds.map(|(ns, send)| round(ns, send)));
-        assert_eq!((m.one.write.mid, m.threads.low, m.recv.high), (100.0, 99.0, 101.0));
-        assert_eq!(m.send.mid, 7.0);
+        assert_eq!((m.one.write.mid, m.threads.low, m.sockets.recv.high), (100.0, 99.0, 101.0));
+        assert_eq!(m.sockets.send.mid, 7.0);
     }
 }
