@@ -205,6 +205,10 @@ fn report(path: &Path, m: &Measured, d: &Derived) -> String {
                  scheduler's paths keep the table's costs"
             .into(),
     });
+    let percent = 100.0 * m.round.interrupted;
+    line(format!(
+        "a thread is interrupted for {percent:.1} % of its time, and path costs by that longer"
+    ));
     line(format!("written to {}", path.display()));
     out
 }
@@ -218,6 +222,7 @@ fn report_json(path: &Path, m: &Measured, d: &Derived, load: f64) -> Value {
         "schema": "vruntime/calibrate/1",
         "file": path,
         "load_average": load,
+        "interrupted": m.round.interrupted,
         "measured": samples(m).into_iter().map(sample).collect::<Vec<_>>(),
         "line_transfers": m.lines.iter().map(|l| {
             json!({"a": l.a, "b": l.b, "distance": l.distance.name(),

@@ -122,6 +122,25 @@ fn timed(calls: impl FnOnce() -> io::Result<()>) -> io::Result<f64> {
     Ok(start.elapsed().as_nanos() as f64)
 }
 
+/// The share of its time that a thread which only looks at the clock does not have: ticks, other
+/// interrupts, and what the hypervisor takes. If it looks more than 1 us after the last time, all
+/// of that is lost.
+pub fn interrupted(cpu: usize) -> io::Result<f64> {
+    const LOOK: Duration = Duration::from_micros(1);
+    const FOR: Duration = Duration::from_millis(200);
+    pin(cpu)?;
+    let start = Instant::now();
+    let (mut last, mut lost) = (start, Duration::ZERO);
+    while last - start < FOR {
+        let now = Instant::now();
+        if now - last > LOOK {
+            lost += now - last;
+        }
+        last = now;
+    }
+    Ok(lost.as_secs_f64() / (last - start).as_secs_f64())
+}
+
 /// Measures while this program has a second thread, which sleeps.
 pub fn beside_a_thread<T>(measure: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
     std::thread::scope(|scope| {

@@ -34,6 +34,8 @@ pub struct Round {
     pub of_many: Sample,
     /// What a round trip takes longer if the thread has left the L2.
     pub cold: Sample,
+    /// The share of its time that a thread is interrupted.
+    pub interrupted: f64,
 }
 
 /// More address spaces than the six that an x86 CPU keeps translations of.
@@ -64,6 +66,7 @@ impl Round {
             many_threads,
             many_processes,
             cold: probe::cold_threads(cpu, l2_kib)?,
+            interrupted: probe::interrupted(cpu)?,
         })
     }
 
@@ -110,6 +113,7 @@ fn median(rounds: &[Round]) -> Round {
         of_two: of(&|r| r.of_two),
         of_many: of(&|r| r.of_many),
         cold: of(&|r| r.cold),
+        interrupted: Sample::of(rounds.iter().map(|r| r.interrupted).collect()).mid,
     }
 }
 
@@ -137,11 +141,12 @@ mod tests {
                 of_two: s,
                 of_many: s,
                 cold: s,
+                interrupted: ns / 1e4,
             }
         };
         let rounds = [(50.0, 9.0), (99.0, 5.0), (100.0, 7.0), (101.0, 6.0), (500.0, 8.0)];
         let m = median(&rounds.map(|(ns, send)| round(ns, send)));
         assert_eq!((m.one.write.mid, m.threads.low, m.sockets.recv.high), (100.0, 99.0, 101.0));
-        assert_eq!(m.sockets.send.mid, 7.0);
+        assert_eq!((m.sockets.send.mid, m.interrupted), (7.0, 0.01));
     }
 }
