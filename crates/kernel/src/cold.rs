@@ -96,12 +96,13 @@ impl Sim {
         if mm != 0 && self.cpus[c.ix()].asids.load(mm) {
             at += self.work(c, Func::ContextSwitch, self.machine.costs.switch_new_asid);
         }
-        let data = self.cold_cache(c, p);
+        let (way, data) = self.cold_cache(c, p);
+        at += self.waited(c, Func::ContextSwitch, Resource::None, way);
         at + self.waited(c, Func::ColdCache, Resource::None, data)
     }
 
     /// How long the way to `p`, which begins to run on `c`, and its footprint take.
-    fn cold_cache(&mut self, c: Cpu, p: TaskId) -> Ns {
+    fn cold_cache(&mut self, c: Cpu, p: TaskId) -> (Ns, Ns) {
         let KTask { last_cpu, passed_stamp, footprint_kib, .. } = self.tasks[p.ix()];
         let kib = u32::from(footprint_kib);
         let machine = &self.machine;
@@ -113,7 +114,7 @@ impl Sim {
         } else {
             machine.caches.pushed_to(kib, before.since(passed_stamp))
         };
-        machine.refill(WAY_KIB, way) + machine.refill(kib, from)
+        (machine.refill(WAY_KIB, way), machine.refill(kib, from))
     }
 }
 

@@ -7,9 +7,9 @@
 //! *Equations.* A message of n bytes is charged 512·⌈(n + 320)/512⌉ + 256 bytes; sending blocks at
 //! 212,992 or more charged bytes and goes on when four times the charge is at most that. What the
 //! sender's CPU has sent, received and run since pushes a buffer out of its L2 cache: receiving it
-//! takes `unix_cold` longer after two L2s of that, in proportion less after less, and more from
-//! 3.7 MiB on, as the logarithm is, up to `unix_far` at 73 MiB. `vruntime calibrate` measures 20
-//! and 400 sockets of 250 messages.
+//! takes `unix_cold` longer after two L2s of that (37 MiB, if those are more), in proportion less
+//! after less, and more from there on, but not before 3.7 MiB, as the logarithm is, up to
+//! `unix_far` at 73 MiB. `vruntime calibrate` measures 20 and 400 sockets of 250 messages.
 //! *Departures.* D1: a receive takes from one buffer only. D2: the queue lock is one line that
 //! moves; holding it is not waited for. D3: a reader on another CPU fetches buffers at no further
 //! cost; bytes that come through the same memory again are counted again. D4: what the next sender
@@ -110,8 +110,7 @@ impl UnixSock {
     }
 }
 
-/// KiB in the buffers of 20 and of 400 sockets with 250 messages of 100 bytes: between these the
-/// cost goes from `unix_cold` to `unix_far`.
+/// KiB in the buffers of 20 and of 400 sockets with 250 messages of 100 bytes.
 const COLD_KIB: u32 = 3_750;
 const FAR_KIB: u32 = 75_000;
 

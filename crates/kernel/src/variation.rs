@@ -51,7 +51,7 @@ knockouts! {
     TaskLine "task_line" "fetching the lines of a task from where it was last touched",
     Ipi "ipi" "interrupts between CPUs: sending, delivery, entry",
     IdleExit "idle_exit" "the exit latency of idle states",
-    ColdCache "cold_cache" "refilling cold caches after a move",
+    ColdCache "cold_cache" "refilling cold caches, after a move or of what was pushed out",
     Scan "scan" "looking for an idle CPU: examining CPUs, the first line of queues",
     Smt "smt" "the slow-down by a busy sibling",
     TtwuPending "ttwu_pending" "seeing that a CPU has wakees on its list (ttwu_pending=nowhere)",

@@ -1,4 +1,4 @@
-//! Cold caches: what a task pays to refetch its data where it, or others, ran last.
+//! Cold caches: what is paid to refetch data that was left elsewhere or pushed out.
 //!
 //! **What.** A task has a footprint. On another CPU the part that its old CPU's caches could hold
 //! is fetched again, from the nearest level that both CPUs share. On its own CPU it is fetched from

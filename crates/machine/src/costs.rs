@@ -179,7 +179,7 @@ cost_table! {
         /// What a receive of a small message takes more if two L2s of other data have passed its
         /// sender's caches since.
         unix_cold,
-        /// The same if 73 MiB have: from 3.7 MiB on it grows.
+        /// The same if 73 MiB have: between it grows.
         unix_far,
         /// Testing whether a blocked sender may go on.
         unix_wake_check,

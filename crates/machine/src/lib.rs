@@ -11,7 +11,7 @@
 //! | `lines` | cache lines with owner, sharers and a queue |
 //! | `lock` | FIFO spin lock whose grant is an event of the waiter |
 //! | `idle` | idle states |
-//! | `cache` | refetching a footprint after a move |
+//! | `cache` | refetching a footprint |
 //! | `machine` | the parts together |
 
 pub mod cache;

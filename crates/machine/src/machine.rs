@@ -285,7 +285,7 @@ impl Machine {
     pub fn ipi(&self, from: Cpu, to: Cpu) -> Ns {
         Ns(u64::from(self.costs.ipi_deliver[self.topo.distance(from, to) as usize]))
     }
-    /// Refetching a footprint after a move over `distance`.
+    /// Refetching a footprint over `distance`.
     #[inline]
     pub fn refill(&self, footprint_kib: u32, distance: Distance) -> Ns {
         refill(footprint_kib, distance, &self.held_kib, &self.costs.refill_kib)

@@ -40,8 +40,8 @@ pub fn calibrate(args: &CalibrateArgs) -> Result<Done, Failure> {
     }
     let failed = |e: io::Error| Failure::Input(format!("measuring: {e}"));
     if args.round {
-        let l2_kib = sysfs_machine(Path::new("/sys"))?.caches.l2_kib;
-        let round = Round::measure(0, l2_kib).map_err(failed)?;
+        let caches = sysfs_machine(Path::new("/sys"))?.caches;
+        let round = Round::measure(0, caches).map_err(failed)?;
         return Ok(Done::json(&json!(round)));
     }
     let path = args.output.clone().or_else(calibrated).ok_or_else(|| {

@@ -3,10 +3,12 @@
 //!
 //! Each round is a process of its own, which has one thread to begin with, and other addresses.
 
-use super::probe::{self, Calls, Sample, Sockets};
+use super::probe::{self, CHANNELS, Calls, MANY_CHANNELS, Sample, Sockets};
 use serde::{Deserialize, Serialize};
 use std::io;
 use std::process::{Command, Stdio};
+use vruntime_kernel::program::RootTask;
+use vruntime_machine::Caches;
 
 /// A round takes some 3 s.
 const ROUNDS: usize = 5;
@@ -43,9 +45,9 @@ pub const CROWD: usize = 8;
 
 impl Round {
     /// One round. The first calls must be those of a program with one thread.
-    pub fn measure(cpu: usize, l2_kib: u32) -> io::Result<Round> {
+    pub fn measure(cpu: usize, caches: Caches) -> io::Result<Round> {
         let one = probe::calls(cpu)?;
-        let sockets = probe::sockets(cpu)?;
+        let sockets = probe::sockets(cpu, 100, CHANNELS, MANY_CHANNELS)?;
         // Close together, as they are compared; processes first, while this one has one thread.
         let processes = probe::processes_round_trip(cpu, 2)?;
         let many_processes = probe::processes_round_trip(cpu, CROWD)?;
@@ -65,7 +67,7 @@ impl Round {
             processes,
             many_threads,
             many_processes,
-            cold: probe::cold_threads(cpu, l2_kib)?,
+            cold: cold_threads(cpu, caches)?,
             interrupted: probe::interrupted(cpu)?,
         })
     }
@@ -74,6 +76,17 @@ impl Round {
     pub fn typical() -> io::Result<Round> {
         Ok(median(&(0..ROUNDS).map(|_| in_a_process()).collect::<io::Result<Vec<_>>>()?))
     }
+}
+
+/// Twice the L2 at least must be written, and no more than half of the last cache; and the L2 must
+/// hold the footprints of all threads. Otherwise nothing is measured: zero.
+fn cold_threads(cpu: usize, caches: Caches) -> io::Result<Sample> {
+    let kib = (4 * caches.l2_kib).min(caches.llc_mib * 512);
+    let all = RootTask::default().footprint_kib * CHANNELS as u32;
+    if kib < 2 * caches.l2_kib || caches.l2_kib < 2 * all {
+        return Ok(Sample::of(vec![]));
+    }
+    probe::cold_threads(cpu, kib)
 }
 
 fn in_a_process() -> io::Result<Round> {
