@@ -169,8 +169,8 @@ fn time_in(r: &RunRecord, func: Func) -> f64 {
     r.cpu_time.iter().filter(|e| e.0 == func).map(|e| e.2.0 as f64).sum()
 }
 
-/// Sockets that hold megabytes: a receive takes up to `unix_cold` more, a fifth of it or more with
-/// an L2 of 1 MiB beyond what it is with one of 32.
+/// Sockets that hold megabytes: a receive takes up to `unix_cold` more, most of it with an L2 of
+/// 1 MiB and little with one of 32.
 #[test]
 fn buffers_that_left_the_cache_take_longer_to_receive() {
     let receive = |l2_kib| {
@@ -179,7 +179,7 @@ fn buffers_that_left_the_cache_take_longer_to_receive() {
     };
     let cold = f64::from(builtin_machine("uma-2").unwrap().costs.unix_cold.mid);
     let more = receive(1024) - receive(32 * 1024);
-    assert!(more > 0.2 * cold && more < 1.1 * cold, "{more} of {cold} ns");
+    assert!(more > 0.3 * cold && more < 1.1 * cold, "{more} of {cold} ns");
 }
 
 /// What a sender of a tick has sent, 2 to 3 MiB, pushes tasks out of an L2 of 1 MiB, and the

@@ -77,8 +77,12 @@ pub fn derive(base: &MachineSpec, m: &Measured, origin: &str, times: bool) -> De
         let of = Sample { low: of.low * part, mid: of.mid * part, high: of.high * part };
         beyond(&of, minus, format!("{origin}: {how}"))
     };
-    // What is measured is exact at its own speed: the table's factor is no longer wanted.
-    spec.path_permille = exact(origin);
+    // What is measured is exact at its own speed, without interruptions: the table's factor is no
+    // longer wanted.
+    let permille = whole(1000.0 / (1.0 - interrupted));
+    let percent = 100.0 * interrupted;
+    let source = format!("{origin}: a thread is interrupted for {percent:.1} % of its time");
+    spec.path_permille = Cost { low: 1000, mid: permille, high: permille, source };
 
     let c = &mut spec.costs;
     let syscall = one.getppid.mid;
@@ -144,10 +148,8 @@ pub fn derive(base: &MachineSpec, m: &Measured, origin: &str, times: bool) -> De
         for (name, Cost { low, mid, high, source }) in farther {
             if *mid < refill.llc.mid {
                 measured.push(format!("refill_kib.{name}"));
-                let at_least = |a: &mut u32, b: u32| *a = (*a).max(b);
-                at_least(low, refill.llc.low);
-                at_least(mid, refill.llc.mid);
-                at_least(high, refill.llc.high);
+                let Cost { low: a, mid: b, high: c, .. } = refill.llc;
+                (*low, *mid, *high) = ((*low).max(a), (*mid).max(b), (*high).max(c));
                 source.push_str("; no less than refill_kib.llc");
             }
         }
@@ -194,11 +196,7 @@ pub fn derive(base: &MachineSpec, m: &Measured, origin: &str, times: bool) -> De
         }
     }
 
-    // A batch of round trips takes milliseconds, too.
-    let permille = whole(1000.0 / (1.0 - interrupted));
-    let percent = 100.0 * interrupted;
-    let source = format!("{origin}: a thread is interrupted for {percent:.1} % of its time");
-    spec.path_permille = Cost { low: 1000, mid: permille, high: permille, source };
+    // A batch of round trips takes milliseconds: it is interrupted, as the model is.
     let fit = fit(&spec, threads.mid);
     if let Some(found) = &fit {
         spec = scaled(&spec, found.factor);
@@ -225,18 +223,14 @@ pub fn derive(base: &MachineSpec, m: &Measured, origin: &str, times: bool) -> De
     measured.push("switch_new_asid".into());
 
     // The median wakeup is not interrupted.
-    let interrupted = std::mem::replace(&mut spec.path_permille, exact(origin));
+    let with_interruptions = spec.path_permille.clone();
+    spec.path_permille.mid = 1000;
     measured.extend(wakeups_of_stopped(&mut spec, m, origin));
-    spec.path_permille = interrupted;
+    spec.path_permille = with_interruptions;
     spec.sources.retain(|s| s.what != "costs");
     spec.sources.push(Source { what: "costs that name it".into(), place: origin.into() });
     spec.sources.push(Source { what: "other costs".into(), place: "the inherited table".into() });
     Derived { spec, measured, fit }
-}
-
-/// Path costs as they are.
-fn exact(origin: &str) -> Cost {
-    Cost { low: 1000, mid: 1000, high: 1000, source: origin.into() }
 }
 
 /// What the model's messages take longer to receive where so many sockets are filled and drained.

@@ -143,15 +143,14 @@ pub fn interrupted(cpu: usize) -> io::Result<f64> {
 /// The share that is lost of the sum of `gaps` between looks, ns: what is beyond the usual gap in
 /// those of more than 1 us and five times that.
 fn lost(gaps: &mut [u32]) -> f64 {
-    let sum = |of: &mut dyn Iterator<Item = u32>| of.map(u64::from).sum::<u64>() as f64;
-    let all = sum(&mut gaps.iter().copied());
+    let all: f64 = gaps.iter().copied().map(f64::from).sum();
     if all == 0.0 {
         return 0.0;
     }
     let middle = gaps.len() / 2;
-    let usual = *gaps.select_nth_unstable(middle).1;
-    let long = gaps.iter().copied().filter(|g| *g > 1_000.max(usual.saturating_mul(5)));
-    sum(&mut long.map(|g| g - usual)) / all
+    let usual = f64::from(*gaps.select_nth_unstable(middle).1);
+    let long = gaps.iter().copied().map(f64::from).filter(|g| *g > f64::max(1_000.0, 5.0 * usual));
+    long.map(|g| g - usual).sum::<f64>() / all
 }
 
 /// Measures while this program has a second thread, which sleeps.
