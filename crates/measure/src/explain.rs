@@ -257,6 +257,16 @@ impl Explanation {
         if !left.is_empty() {
             text += &format!(" The difference left: {}.", left.join(", "));
         }
+        let turned: Vec<String> = self
+            .tried
+            .iter()
+            .filter_map(|t| Some((t, t.delta?)))
+            .filter(|(_, left)| left * self.delta < 0.0 && left.abs() > 0.5 * self.delta.abs())
+            .map(|(t, left)| format!("without {} ({})", t.mechanism, amount(left)))
+            .collect();
+        if !turned.is_empty() {
+            text += &format!(" It turns round {}.", turned.join(", "));
+        }
         text
     }
 }

@@ -184,7 +184,7 @@ pub struct ExplainArgs {
     /// Knock-outs to try; the default is all
     #[arg(long = "try", value_name = "NAME", value_delimiter = ',', value_parser = knockout)]
     pub tries: Vec<Knockout>,
-    /// Divide the difference among this many parts, those with the largest effect
+    /// Divide the difference among this many parts, those that leave the least of it when left out
     #[arg(long, value_name = "N", default_value_t = 3, allow_hyphen_values = true,
           value_parser = clap::value_parser!(u8).range(1..=6))]
     pub split: u8,

@@ -1,9 +1,11 @@
 //! The questions that `explain` asks the model, and the order in which it asks them.
 //!
 //! First every knock-out alone, under both kernels: the difference that is left says how much hangs
-//! on it. Those with the largest effect are taken apart exactly, in all combinations, so that both
-//! directions (out of the whole, into what is left without them) count the same. What differs
-//! between the kernels is taken apart likewise, from the one kernel to the other.
+//! on it. Those that leave the least are taken apart exactly, in all combinations, so that both
+//! directions (out of the whole, into what is left without them) count the same. (One that leaves
+//! more than there was, or turns the difference round, carries no part of it: without it the
+//! machine does something else.) What differs between the kernels is taken apart likewise, from the
+//! one kernel to the other.
 //!
 //! Nothing here runs a model: the caller gives a function from points to values.
 
@@ -59,9 +61,9 @@ pub fn answer(q: &Question, run: &mut Runner) -> Result<Explanation, Failure> {
     let (mean_delta, _) = interval(&whole.delta());
 
     let singles = pair(q, run, &q.tries.iter().map(|&k| vec![k]).collect::<Vec<_>>())?;
-    let effect = |i: &usize| (mean_delta - mean(&singles[*i].delta()).unwrap_or(0.0)).abs();
+    let left = |i: &usize| mean(&singles[*i].delta()).unwrap_or(0.0).abs();
     let mut order: Vec<usize> = (0..q.tries.len()).collect();
-    order.sort_by(|a, b| effect(b).total_cmp(&effect(a)));
+    order.sort_by(|a, b| left(a).total_cmp(&left(b)));
     let chosen: Vec<usize> = order.iter().copied().take(q.split).collect();
 
     let mut parts = mechanisms(q, run, &whole)?;
@@ -303,6 +305,15 @@ mod tests {
     }
 
     fn explained(b: &str, plant: &[(String, u32)]) -> (Explanation, usize) {
+        explained_by(formula, 2, b, plant)
+    }
+
+    fn explained_by(
+        formula: fn(&Point) -> f64,
+        split: usize,
+        b: &str,
+        plant: &[(String, u32)],
+    ) -> (Explanation, usize) {
         let (a, b) = (kernel("v6.1").unwrap(), kernel(b).unwrap());
         let q = Question {
             releases: [&a.release, &b.release],
@@ -310,7 +321,7 @@ mod tests {
             plant,
             seeds: &[1, 2, 3],
             tries: Knockout::ALL,
-            split: 2,
+            split,
         };
         let mut runs = 0;
         let mut run = |points: &[Point]| -> Result<Vec<f64>, Failure> {
@@ -338,6 +349,22 @@ mod tests {
         assert_eq!(e.tried[0].delta, Some(-3.0));
         // All, each knock-out alone, and both of two out: 15 pairs of 3 seeds.
         assert_eq!(runs, (1 + Knockout::ALL.len() + 1) * 2 * 3);
+    }
+
+    /// Without tg_load_avg the difference of -13 is +17: that is no part of it, though nothing
+    /// changes it as much.
+    #[test]
+    fn a_knockout_that_turns_the_difference_round_is_not_taken_apart() {
+        fn turns(p: &Point) -> f64 {
+            let l2 = p.release.ttwu_queue.to_string() == "l2";
+            let turned = l2 && p.without.contains(&Knockout::TgLoadAvg);
+            formula(p) + if turned { 30.0 } else { 0.0 }
+        }
+        let (e, _) = explained_by(turns, 1, "v6.1+ttwu_queue=l2", &[]);
+        assert_eq!(share(&e, "rq_lock"), -10.0);
+        assert_eq!(e.tried.last().map(|t| &*t.mechanism), Some("tg_load_avg"));
+        let text = Explanation { unit: "1", ..e }.conclude();
+        assert!(text.ends_with("It turns round without tg_load_avg (+17.0)."), "{text}");
     }
 
     #[test]

@@ -111,24 +111,26 @@ fn golden_hackbench_on_cfs() {
         "v6.1",
         "hackbench -g 2 -f 4 --pipe --threads -l 2000",
         expect![[r#"
-            time 7566 us
-            switches 6264, voluntary 3662, involuntary 2079; migrations 810
-            wakeups 3668, local 1579, queued 580; ipis 680; messages 64000
-                52 switch: blocks: no room to write
-              3587 switch: blocks: nothing to read
-                 7 switch: blocks: waits for a child
+            time 7589 us
+            switches 1229, voluntary 655, involuntary 443; migrations 83
+            wakeups 661, local 155, queued 151; ipis 327; messages 64000
+                44 switch: blocks: no room to write
+               585 switch: blocks: nothing to read
+                 1 switch: blocks: pipe mutex
+                 9 switch: blocks: waits for a child
                 16 switch: exits
-               523 switch: idle: task woken
-              2079 switch: wakeup: vruntime beyond granularity
-                81 placement: idle CPU in scan
-                21 placement: prev idle
-                 3 placement: recent_used_cpu idle
-              3091 placement: target (nothing idle)
-               138 placement: target idle
-                81 migration: idle CPU in scan
-                17 migration: newidle balance, MC
-                 3 migration: recent_used_cpu idle
-               724 migration: target (nothing idle)
+               131 switch: idle: task woken
+               443 switch: wakeup: vruntime beyond granularity
+                16 placement: idle CPU in scan
+                37 placement: prev idle
+                 1 placement: recent_used_cpu idle
+               513 placement: target (nothing idle)
+                 1 placement: target (scan limit)
+                14 placement: target idle
+                16 migration: idle CPU in scan
+                11 migration: newidle balance, MC
+                 1 migration: recent_used_cpu idle
+                63 migration: target (nothing idle)
         "#]],
     );
 }
@@ -140,27 +142,26 @@ fn golden_hackbench_on_eevdf() {
         "v6.12",
         "hackbench -g 2 -f 4 --pipe --threads -l 2000",
         expect![[r#"
-            time 8244 us
-            switches 4068, voluntary 2226, involuntary 1540; migrations 719
-            wakeups 2228, local 1021, queued 321; ipis 784; messages 64000
-               134 switch: blocks: no room to write
-              2065 switch: blocks: nothing to read
-                 1 switch: blocks: pipe mutex
-                10 switch: blocks: waits for a child
+            time 6828 us
+            switches 267, voluntary 145, involuntary 24; migrations 13
+            wakeups 147, local 5, queued 109; ipis 26; messages 64000
+                32 switch: blocks: no room to write
+                89 switch: blocks: nothing to read
+                 8 switch: blocks: waits for a child
                 16 switch: exits
-               302 switch: idle: task woken
-              1540 switch: wakeup: wakee is picked
-                21 placement: idle CPU in scan
-                26 placement: prev idle
+                98 switch: idle: task woken
+                 4 switch: slice ended
+                19 switch: wakeup: wakee is picked
+                 1 switch: woken before it slept
+                 7 placement: idle CPU in scan
+                58 placement: prev idle
                  1 placement: recent_used_cpu idle
-                52 placement: target (no scan)
-              1722 placement: target (nothing idle)
-                52 placement: target idle
-                21 migration: idle CPU in scan
-                 5 migration: newidle balance, MC
+                35 placement: target (nothing idle)
+                 7 placement: target idle
+                 7 migration: idle CPU in scan
+                 3 migration: newidle balance, MC
                  1 migration: recent_used_cpu idle
-                52 migration: target (no scan)
-               644 migration: target (nothing idle)
+                 3 migration: target (nothing idle)
         "#]],
     );
 }

@@ -9,12 +9,11 @@
 //! with r = 1 + newidle_ratio, searched if a draw from 0 … 1023 is ≤ r; a success counts
 //! (1024 + r/2)/r; at 1024 calls ratio = successes, both halved. max cost decays by 253/256 a
 //! second.
-//! **Departures.** D1: blocked averages of other idle CPUs are left to the nohz kick. D2: the draw
-//! is keyed by CPU and number of draws.
+//! **Departures.** D1: the draw is keyed by CPU and number of draws.
 //! **Example.** avg_idle 20 µs, costs 1 µs (SMT), 8 µs (MC), 30 µs (NUMA): after SMT and MC found
 //! nothing, 9 + 30 > 20 ends the search.
 
-use super::{IdleType, Run, SdState, World, clock, pass, periodic};
+use super::{IdleType, Run, SdState, World, clock, nohz, pass, periodic};
 use crate::cx::Cx;
 use crate::domains::SdFlags;
 use vruntime_base::{Cpu, Func, Ns, Resource, Stream};
@@ -56,6 +55,7 @@ pub(super) fn begin(run: &mut Run, w: &mut World, cx: &mut Cx) -> bool {
             update_next_balance(run, w, cx, first);
         }
         move_next_balance_forward(run, cx);
+        nohz::newly_idle(w, cx, cpu);
         return false;
     }
     run.newidle.pass_began = clock(cx);
@@ -86,7 +86,7 @@ pub(super) fn next(run: &mut Run, w: &mut World, cx: &mut Cx) -> bool {
         }
         run.stop = has_work(cx, run.cpu);
     }
-    finish(run, cx);
+    finish(run, w, cx);
     false
 }
 
@@ -179,7 +179,7 @@ fn move_next_balance_forward(run: &Run, cx: &mut Cx) {
     rq.next_balance = rq.next_balance.min(run.newidle.next_balance);
 }
 
-fn finish(run: &mut Run, cx: &mut Cx) {
+fn finish(run: &mut Run, w: &mut World, cx: &mut Cx) {
     let l = &cx.sh.loads[run.cpu.ix()];
     let found = run.pulled > 0 || l.nr_running > 0;
     move_next_balance_forward(run, cx);
@@ -187,6 +187,8 @@ fn finish(run: &mut Run, cx: &mut Cx) {
     rq.max_idle_balance_cost = rq.max_idle_balance_cost.max(Ns(run.newidle.spent));
     if found {
         rq.idle_stamp = Ns::ZERO;
+    } else {
+        nohz::newly_idle(w, cx, run.cpu);
     }
 }
 

@@ -6,9 +6,11 @@
 //! `find_new_ilb`, `_nohz_idle_balance`, `nohz_balance_enter_idle`, `nohz_balance_exit_idle`.
 //! **Equations.** A kick balances if now ≥ nohz.next_balance and the CPU has two tasks, or more
 //! than one CPU of its LLC is busy; it updates averages if some may still decay and 32 ms have
-//! passed.
+//! passed. Then a CPU that goes idle updates them itself if it expects at least
+//! `migration_cost` of idle time.
 //! **Departures.** D1: no kick for capacity, packing or misfit. D2: updating another CPU's averages
-//! takes no lock. D3: no housekeeping mask. D4: newidle does not update averages of others.
+//! takes no lock. D3: no housekeeping mask. D4: a newly idle CPU updates averages of others as its
+//! newidle balancing ends, not (5.13 and later) as it enters the idle loop, and is not disturbed.
 //! D5: a kick that is lost on a polling CPU costs it a softirq.
 //! **Example.** CPU 0 runs two tasks, 1 and 2 are tickless: at its tick 0 kicks 1, which
 //! balances for 2, then for itself.
@@ -156,6 +158,30 @@ pub(super) fn kick(t: &mut Tables, cx: &mut Cx, cpu: Cpu) -> Option<Cpu> {
     (!pending.any()).then_some(ilb)
 }
 
+/// `nohz_newidle_balance`: `cpu` has found nothing to run. If it is to be idle for a while it
+/// brings the averages of tickless CPUs up to date.
+pub(super) fn newly_idle(w: &mut World, cx: &mut Cx, cpu: Cpu) {
+    let soon = cx.sh.rq(cpu).avg_idle.0 < cx.sh.release.migration_cost_ns;
+    let n = &mut w.t.nohz;
+    if soon || !n.has_blocked || cx.jiffies() < n.next_blocked {
+        return;
+    }
+    n.has_blocked = false;
+    let idle = cx.sh.nohz_idle;
+    for c in idle.iter() {
+        if cx.sh.idle_cpu(c) {
+            cx.charge(Func::Newidle, cx.machine.costs.balance_cpu);
+            w.t.nohz.has_blocked |= w.fair.update_blocked_averages(cx, c);
+        }
+    }
+    w.t.nohz.next_blocked = next_blocked(cx);
+}
+
+/// Jiffies at which averages are to be looked after again.
+fn next_blocked(cx: &Cx) -> u64 {
+    cx.jiffies() + (LOAD_AVG_PERIOD * u64::from(cx.sh.release.hz)).div_ceil(1000)
+}
+
 /// The kicked CPU begins. False: it has work of its own.
 pub(super) fn begin(run: &mut Run, w: &mut World, cx: &mut Cx) -> bool {
     let flags = std::mem::take(&mut w.t.nohz.flags[run.cpu.ix()]);
@@ -256,7 +282,7 @@ fn finish(run: &mut Run, w: &mut World, cx: &Cx) {
         w.t.nohz.next_balance = run.nohz.next_balance;
     }
     if run.nohz.flags.stats {
-        w.t.nohz.next_blocked = now + (LOAD_AVG_PERIOD * hz).div_ceil(1000);
+        w.t.nohz.next_blocked = next_blocked(cx);
     }
     if run.nohz.has_blocked {
         w.t.nohz.has_blocked = true;

@@ -390,7 +390,8 @@ impl Fair {
             let cpu = Cpu::from_ix(c);
             let (my_q, se) = (CfsId::from_ix(self.cfs.len()), SeId::from_ix(self.ses.len()));
             self.cfs.push(CfsRq::new(tg, cpu, se));
-            let mut e = Entity { my_q, slice: self.tun.base_slice, ..Entity::new() };
+            let (avg, slice) = (pelt::OF_NOTHING, self.tun.base_slice);
+            let mut e = Entity { my_q, slice, avg, ..Entity::new() };
             self.place_below(&mut e, parent, cpu);
             e.vruntime = self.cfs[e.cfs_rq.ix()].min_vruntime;
             self.ses.push(e);

@@ -56,6 +56,20 @@ pub fn average_after(avg: u64, level: u64, ns: u64) -> (u64, u64) {
     if avg > level { (level + cut, level + up) } else { (level - up, level - cut) }
 }
 
+/// Averages of nothing that have been kept since the first unit of time. A group's entities begin
+/// so (`online_fair_sched_group`): attached before any task is, so that what comes up from below is
+/// counted once.
+pub const OF_NOTHING: SchedAvg = SchedAvg {
+    last_update_time: Ns(1 << 10),
+    period_contrib: 1,
+    load_sum: 0,
+    runnable_sum: 0,
+    util_sum: 0,
+    load_avg: 0,
+    runnable_avg: 0,
+    util_avg: 0,
+};
+
 /// What an average is divided by at this point of the segment.
 #[inline(always)]
 pub fn divider(sa: &SchedAvg) -> u64 {

@@ -64,6 +64,23 @@ fn a_group_counts_as_one() {
     }
 }
 
+/// A new task brings half of what its CPU has left, and its weight: 512 and 1,024, to the root
+/// queue as to its own, and however deep its group lies.
+#[test]
+fn a_groups_first_task_counts_once() {
+    for release in [sample::v6_1(), sample::v6_12()] {
+        let (mut lab, g) = group_lab(release);
+        let below = lab.hook(Cpu(0), |s, cx| s.task_group_new(cx, g));
+        for (cpu, tg) in [(Cpu(1), g), (Cpu(2), below)] {
+            lab.spawn(cpu, 0, tg);
+            let root = &lab.sh.loads[cpu.ix()];
+            assert_eq!((root.util_avg, root.runnable_avg), (512, 512), "{cpu:?}");
+            assert!(root.load_avg <= 1024, "{cpu:?}: {}", root.load_avg);
+        }
+        check_invariants(&lab);
+    }
+}
+
 /// Nice 0 and nice 5 share 1024 : 335.
 #[test]
 fn weights_divide_the_cpu() {

@@ -171,6 +171,29 @@ fn blocked_load_keeps_averages_looked_after() {
     assert_eq!(tick(&mut lab, 0).kick_ilb, Some(Cpu(1)));
 }
 
+/// CPU 2 is tickless with the load of a sleeper, 1,024, half of which goes in 32 ms. CPU 0 goes
+/// idle: for at least 500 us, so it sees to that; again only 32 ms later, and if some is left.
+#[test]
+fn a_newly_idle_cpu_lets_others_decay() {
+    let after = |avg_idle: u64, again: u64| {
+        let mut lab = Lab::new(&no_dice(), 1, 4, 1, 0);
+        stop_tick(&mut lab, 2);
+        let a = &mut lab.fair.cfs[2].avg;
+        (a.load_avg, a.load_sum, a.last_update_time) = (1024, 1024 * 46718, lab.now);
+        lab.fair.list_add_leaf_cfs_rq(crate::fair::CfsId(2));
+        lab.sh.rqs[0].avg_idle = Ns(avg_idle);
+        for ms in [32, again] {
+            lab.now += Ns(ms << 20);
+            assert_eq!(lab.newidle(0), "done 0");
+        }
+        lab.sh.loads[2].load_avg
+    };
+    assert_eq!(after(499_999, 0), 0, "not looked at");
+    assert_eq!(after(500_000, 0), 511);
+    assert_eq!(after(500_000, 26), 511, "too early");
+    assert_eq!(after(500_000, 34), 245);
+}
+
 /// At most one balancing a jiffy is asked for. CPU 1 has no time for the first.
 #[test]
 fn a_balancing_is_asked_for_once_a_jiffy() {
