@@ -257,15 +257,20 @@ impl Explanation {
         if !left.is_empty() {
             text += &format!(" The difference left: {}.", left.join(", "));
         }
-        let turned: Vec<String> = self
-            .tried
-            .iter()
-            .filter_map(|t| Some((t, t.delta?)))
-            .filter(|(_, left)| left * self.delta < 0.0 && left.abs() > 0.5 * self.delta.abs())
-            .map(|(t, left)| format!("without {} ({})", t.mechanism, amount(left)))
-            .collect();
-        if !turned.is_empty() {
-            text += &format!(" It turns round {}.", turned.join(", "));
+        for (what, applies) in [
+            ("turns round", (|share| share < -0.5) as fn(f64) -> bool),
+            ("is larger", |share| share > 1.5),
+        ] {
+            let found: Vec<String> = self
+                .tried
+                .iter()
+                .filter_map(|t| Some((t, t.delta.filter(|_| !t.split)?)))
+                .filter(|(_, left)| crate::stats::ratio(*left, self.delta).is_some_and(applies))
+                .map(|(t, left)| format!("without {} ({})", t.mechanism, amount(left)))
+                .collect();
+            if !found.is_empty() {
+                text += &format!(" It {what} {}.", found.join(", "));
+            }
         }
         text
     }

@@ -10,7 +10,8 @@
 //! `migration_cost` of idle time.
 //! **Departures.** D1: no kick for capacity, packing or misfit. D2: updating another CPU's averages
 //! takes no lock. D3: no housekeeping mask. D4: a newly idle CPU updates averages of others as its
-//! newidle balancing ends, not (5.13 and later) as it enters the idle loop, and is not disturbed.
+//! newidle balancing ends, with its own queue locked, not (5.13 and later) in the idle loop; up to
+//! 5.12 it did so only if it searched no domain.
 //! D5: a kick that is lost on a polling CPU costs it a softirq.
 //! **Example.** CPU 0 runs two tasks, 1 and 2 are tickless: at its tick 0 kicks 1, which
 //! balances for 2, then for itself.

@@ -175,7 +175,7 @@ fn blocked_load_keeps_averages_looked_after() {
 /// idle: for at least 500 us, so it sees to that; again only 32 ms later, and if some is left.
 #[test]
 fn a_newly_idle_cpu_lets_others_decay() {
-    let after = |avg_idle: u64, again: u64| {
+    let after = |avg_idle: u64, again: u64, overload: bool| {
         let mut lab = Lab::new(&no_dice(), 1, 4, 1, 0);
         stop_tick(&mut lab, 2);
         let a = &mut lab.fair.cfs[2].avg;
@@ -184,14 +184,19 @@ fn a_newly_idle_cpu_lets_others_decay() {
         lab.sh.rqs[0].avg_idle = Ns(avg_idle);
         for ms in [32, again] {
             lab.now += Ns(ms << 20);
+            lab.sh.domains.overload = overload;
             assert_eq!(lab.newidle(0), "done 0");
         }
+        let searches = lab.lb(0, 0, IdleType::Newidle).count;
+        assert_eq!(searches, if overload { 2 } else { 0 });
         lab.sh.loads[2].load_avg
     };
-    assert_eq!(after(499_999, 0), 0, "not looked at");
-    assert_eq!(after(500_000, 0), 511);
-    assert_eq!(after(500_000, 26), 511, "too early");
-    assert_eq!(after(500_000, 34), 245);
+    assert_eq!(after(499_999, 0, false), 0, "not looked at");
+    for overload in [false, true] {
+        assert_eq!(after(500_000, 0, overload), 511, "after a search, too");
+        assert_eq!(after(500_000, 26, overload), 511, "too early");
+        assert_eq!(after(500_000, 34, overload), 245);
+    }
 }
 
 /// At most one balancing a jiffy is asked for. CPU 1 has no time for the first.
