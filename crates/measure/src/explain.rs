@@ -257,10 +257,7 @@ impl Explanation {
         if !left.is_empty() {
             text += &format!(" The difference left: {}.", left.join(", "));
         }
-        for (what, applies) in [
-            ("turns round", (|share| share < -0.5) as fn(f64) -> bool),
-            ("is larger", |share| share > 1.5),
-        ] {
+        let mut tell = |what: &str, applies: fn(f64) -> bool| {
             let found: Vec<String> = self
                 .tried
                 .iter()
@@ -271,7 +268,9 @@ impl Explanation {
             if !found.is_empty() {
                 text += &format!(" It {what} {}.", found.join(", "));
             }
-        }
+        };
+        tell("turns round", |share| share < -0.5);
+        tell("is larger", |share| share > 1.5);
         text
     }
 }

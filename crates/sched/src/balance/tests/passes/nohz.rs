@@ -11,6 +11,13 @@ fn stop_tick(lab: &mut Lab, cpu: u16) {
     lab.at(cpu, |b, _, cx| b.tick_stopped(cx, Cpu(cpu), true));
 }
 
+/// CPU 2 has the load of 1,024 that sleepers left, with this sum.
+fn sleepers_left(lab: &mut Lab, load_sum: u64) {
+    let a = &mut lab.fair.cfs[2].avg;
+    (a.load_avg, a.load_sum, a.last_update_time) = (1024, load_sum, lab.now);
+    lab.fair.list_add_leaf_cfs_rq(crate::fair::CfsId(2));
+}
+
 #[test]
 fn a_tick_raises_the_softirq_when_due() {
     let mut lab = Lab::new(&no_dice(), 1, 4, 1, 0);
@@ -161,9 +168,7 @@ fn averages_are_looked_after_every_32_ms() {
 #[test]
 fn blocked_load_keeps_averages_looked_after() {
     let mut lab = alone(1);
-    let a = &mut lab.fair.cfs[2].avg;
-    (a.load_avg, a.load_sum, a.last_update_time) = (1024, 1024 * 47742, lab.now);
-    lab.fair.list_add_leaf_cfs_rq(crate::fair::CfsId(2));
+    sleepers_left(&mut lab, 1024 * 47742);
     lab.balance(1, BalanceKind::Nohz);
     lab.now = Ns::from_ms(4 * 258);
     assert_eq!(tick(&mut lab, 0).kick_ilb, None);
@@ -178,9 +183,7 @@ fn a_newly_idle_cpu_lets_others_decay() {
     let after = |avg_idle: u64, again: u64, overload: bool| {
         let mut lab = Lab::new(&no_dice(), 1, 4, 1, 0);
         stop_tick(&mut lab, 2);
-        let a = &mut lab.fair.cfs[2].avg;
-        (a.load_avg, a.load_sum, a.last_update_time) = (1024, 1024 * 46718, lab.now);
-        lab.fair.list_add_leaf_cfs_rq(crate::fair::CfsId(2));
+        sleepers_left(&mut lab, 1024 * 46718);
         lab.sh.rqs[0].avg_idle = Ns(avg_idle);
         for ms in [32, again] {
             lab.now += Ns(ms << 20);
