@@ -146,9 +146,16 @@ fn checks(summary: &Value, form: &str, stat: &Value) -> Vec<Check> {
         out.push(("left runnable".into(), all - sleeping, theirs(runnable)));
         out.push(("left to sleep or exit".into(), sleeping, theirs(|s| !s.starts_with('R'))));
     }
-    for (theirs, ours) in
-        [("switches_by_cpu", "nr_switches"), ("wakeups_by_target_cpu", "nr_wakeups")]
-    {
+    let mut by_cpu =
+        vec![("switches_by_cpu", "nr_switches"), ("wakeups_by_target_cpu", "nr_wakeups")];
+    let event = |name: &str| number(&said["by_event"][name]);
+    // Where wakings stand for wakeups, the CPUs that these chose are not in the summary.
+    if event("sched_wakeup") == 0.0 && event("sched_waking") > 0.0 {
+        by_cpu.pop();
+        let theirs = event("sched_waking") + event("sched_wakeup_new");
+        out.push(("nr_wakeups".into(), total(&stats["cpus"], "nr_wakeups"), theirs));
+    }
+    for (theirs, ours) in by_cpu {
         for (cpu, n) in said[theirs].as_object().into_iter().flatten() {
             let row = |row: &&Value| row["cpu"].as_u64() == cpu.parse().ok();
             let row = stats["cpus"].as_array().into_iter().flatten().find(row);
@@ -212,7 +219,9 @@ fn converted(root: &Path, path: &Path, stat_of: &Value) -> Result<Vec<Check>, St
 
 /// perf gives the time since the last switch to whoever leaves, known or not.
 fn not_left_idle(stats: &Value) -> f64 {
-    ["busy_ns", "unknown_ns", "idle_unrecorded_ns"].map(|f| total(&stats["cpus"], f)).iter().sum()
+    let time = |field: &str| total(&stats["cpus"], field);
+    let unknown = time("unknown_ns") - time("unknown_left_idle_ns");
+    time("busy_ns") + unknown + time("idle_unrecorded_ns")
 }
 
 fn sum(counts: &Map<String, Value>) -> u64 {
@@ -263,13 +272,35 @@ mod tests {
         let stat = json!({"lost": 0, "stats": {
             "events": {"sched_switch": 3},
             "tasks": [{"nr_voluntary": 1}],
-            "cpus": [{"cpu": 0, "nr_switches": 2, "busy_ns": 900_400, "unknown_ns": 100_000}],
+            "cpus": [{"cpu": 0, "nr_switches": 2, "busy_ns": 900_400, "unknown_ns": 150_000,
+                      "unknown_left_idle_ns": 50_000}],
         }});
         let mut differ = 0;
         let text = cell(&checks(&summary, "perf", &stat), &mut differ);
         assert_eq!(
             (text.as_str(), differ),
             ("8 =; left runnable: 1, not 2; nr_switches of CPU 0: 2, not 3", 2)
+        );
+    }
+
+    /// 5 wakings and a new task; of the CPU where wakeups were chosen only the new one is known.
+    #[test]
+    fn wakings_without_wakeups_are_compared_as_a_sum() {
+        let summary = json!({"ftrace": {
+            "by_event": {"sched_waking": 5, "sched_wakeup_new": 1},
+            "wakeups_by_target_cpu": {"0": 1},
+        }});
+        let stat = |wakeups: u64| {
+            json!({"stats": {
+                "events": {"sched_waking": 5, "sched_wakeup_new": 1},
+                "cpus": [{"cpu": 0, "nr_wakeups": 3}, {"cpu": 1, "nr_wakeups": wakeups}],
+            }})
+        };
+        let mut differ = 0;
+        assert_eq!(cell(&checks(&summary, "ftrace", &stat(3)), &mut differ), "6 =");
+        assert_eq!(
+            cell(&checks(&summary, "ftrace", &stat(2)), &mut differ),
+            "5 =; nr_wakeups: 5, not 6"
         );
     }
 }

@@ -149,6 +149,8 @@ pub struct CpuFigures {
     /// Time that ends with a switch away from another task than was switched in: a switch is
     /// missing.
     pub unknown_ns: u64,
+    /// Of that, what ends with the idle task leaving.
+    pub unknown_left_idle_ns: u64,
     /// Wakeups that chose it.
     pub nr_wakeups: u64,
     /// Tasks that were moved to it.
@@ -328,6 +330,7 @@ impl<'a> Walk<'a> {
                 self.parts.spend(from, t, Sum::IdleNs);
             } else if runs != task {
                 on.unknown_ns += passed;
+                on.unknown_left_idle_ns += if was_idle { passed } else { 0 };
             } else {
                 on.busy_ns += passed;
                 figures.run_time_ns = figures.run_time_ns.saturating_add(passed);

@@ -1,18 +1,20 @@
 use super::*;
 
-/// CPU 0: the idle task, then A leaves that nobody switched in, then B, then idle again.
+/// CPU 0: the idle task, then A leaves that nobody switched in, then B, then idle again; A is
+/// switched in, and the idle task leaves.
 #[test]
 fn time_before_a_switch_that_is_missing_is_nobodys() {
     use vruntime_base::{Cpu, Event, Ns, TaskRow};
     let mut t = Timeline::default();
-    for (time, task, a) in [(0, 1, 0), (10, 1, 2), (13, 2, 0), (20, 0, 1)] {
+    for (time, task, a) in [(0, 1, 0), (10, 1, 2), (13, 2, 0), (20, 0, 1), (25, 0, 2)] {
         let (time, cpu, task) = (Ns(time), Cpu(0), TaskId(task));
         t.push(Event { a, ..Event::new(time, cpu, EventKind::Switch, task) });
     }
     t.name_tasks((0..3).map(|pid| TaskRow { pid, ..TaskRow::default() }).collect());
     let stats = timeline_stats(&t);
     let cpu = &stats.cpus[0];
-    assert_eq!((cpu.unknown_ns, cpu.busy_ns, cpu.idle_ns), (10, 3, 7));
+    assert_eq!((cpu.unknown_ns, cpu.unknown_left_idle_ns), (15, 5));
+    assert_eq!((cpu.busy_ns, cpu.idle_ns), (3, 7));
     assert_eq!((stats.tasks[0].pid, stats.tasks[0].run_time_ns), (2, 3));
 }
 
