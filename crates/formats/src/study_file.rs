@@ -151,6 +151,8 @@ pub struct Case {
     pub before: String,
     /// And after it.
     pub after: String,
+    /// More seeds than [`Study::full`] has, where one run does not tell.
+    pub seeds: Option<u64>,
 }
 
 /// What a change does.
@@ -179,6 +181,8 @@ pub struct PublishedRow {
     pub before: f64,
     /// Published after it.
     pub after: f64,
+    /// How far runs before the change were published to scatter, percent.
+    pub before_spread_pct: Option<f64>,
     /// The effect as published.
     pub effect: Effect,
     /// Counts in the score.
@@ -350,8 +354,17 @@ fn check_names(s: &Study) -> Result<(), Wrong> {
             return Err((metric.clone(), message));
         }
     }
+    for c in &s.cases {
+        if c.seeds.is_some_and(|n| !(1..=MOST_SEEDS).contains(&n)) {
+            return Err((quoted(&c.id), format!("`{}`: seeds: expected 1 to {MOST_SEEDS}", c.id)));
+        }
+    }
     for row in &s.rows {
         one_of(&cases, "case", &row.id, &row.case)?;
+        if row.before_spread_pct.is_some_and(|x| !(0.0..=100.0).contains(&x)) {
+            let message = format!("`{}`: before_spread_pct: expected 0 to 100", row.id);
+            return Err((quoted(&row.id), message));
+        }
         for (name, value, from) in
             [("before", row.before, "more than"), ("after", row.after, "at least")]
         {
@@ -452,6 +465,8 @@ mod tests {
             ("loops_divided_by = ", "#", "[quick]: expected loops_divided_by, or else warmup_ms"),
             ("loops_divided_by = ", "loops_divided_by = 0 #", "loops_divided_by = 0"),
             ("window_ms = ", "window_ms = 0 #", "[full]: window_ms = 0"),
+            ("\nseeds = 4", "\nseeds = 0", "`spr-nolimit.g32`: seeds: expected 1 to 1000"),
+            ("spread_pct = ", "spread_pct = 1", "before_spread_pct: expected 0 to 100"),
         ] {
             let e = study_str(&text.replacen(old, new, 1), "my.toml").unwrap_err();
             assert!(e.to_string().contains(what), "{e}");

@@ -235,6 +235,7 @@ mod tests {
             case: "c".into(),
             metric: metric.into(),
             published_before: published,
+            published_before_spread_pct: None,
             published_after: published,
             published_delta_pct: None,
             modelled_before: Some(modelled),

@@ -150,6 +150,8 @@ pub struct StudyRow {
     pub metric: String,
     /// Published before the change.
     pub published_before: f64,
+    /// How far its runs were published to scatter, %; null if that was not told.
+    pub published_before_spread_pct: Option<f64>,
     /// Published after it.
     pub published_after: f64,
     /// Published change in %.
@@ -276,6 +278,7 @@ mod tests {
             case: "c".into(),
             metric: "time".into(),
             published_before: published.0,
+            published_before_spread_pct: None,
             published_after: published.1,
             published_delta_pct: change_pct(published.0, published.1),
             modelled_before: None,

@@ -227,7 +227,9 @@ fn percent_of_all(share: f64) -> String {
 }
 
 fn published(r: &StudyRow) -> [String; 3] {
-    [plain(r.published_before), plain(r.published_after), percent(r.published_delta_pct)]
+    let spread = r.published_before_spread_pct.map_or(String::new(), |x| format!(" ± {x:.0} %"));
+    let before = plain(r.published_before) + &spread;
+    [before, plain(r.published_after), percent(r.published_delta_pct)]
 }
 
 fn modelled(r: &StudyRow) -> [String; 3] {

@@ -74,6 +74,15 @@ impl Lab<'_> {
         Ok(Lab { study, effort, machines, threads, quiet: args.workers.quiet })
     }
 
+    /// Seeds of `key`: in a full run those that its cases want, if that is more than `effort` has.
+    fn seeds(&self, key: &Key, effort: &Effort) -> u64 {
+        let of_key = |c: &&Case| [false, true].map(|after| self::key(c, after)).contains(key);
+        let cases = self.study.cases.iter().filter(of_key);
+        let wanted =
+            if *effort == self.effort { cases.filter_map(|c| c.seeds).max() } else { None };
+        wanted.map_or(effort.seeds, |n| n.max(effort.seeds))
+    }
+
     /// Runs every key with every seed of `effort`; after ^C those are missing of which a seed is.
     pub fn run(
         &self,
@@ -83,12 +92,14 @@ impl Lab<'_> {
     ) -> Result<Records, Failure> {
         let mut specs = Vec::new();
         let mut loops = Vec::new();
-        for (machine, expression, workload) in keys {
+        for key in keys {
+            let (machine, expression, workload) = key;
+            let seeds = self.seeds(key, effort);
             let choice = kernel(expression)?;
             let release = Arc::new(choice.release);
             let Part { workload, sampling, whole, part } = part(workload, effort)?;
-            loops.push((whole, part));
-            specs.extend((1..=effort.seeds).map(|seed| RunSpec {
+            loops.push((whole, part, seeds as usize));
+            specs.extend((1..=seeds).map(|seed| RunSpec {
                 seed: seed.wrapping_add(choice.seed_offset),
                 sampling,
                 variation: variation.clone(),
@@ -104,11 +115,11 @@ impl Lab<'_> {
             Failure::Usage(e) => Failure::Input(format!("study `{}`: {e}", self.study.name)),
             e => e,
         })?;
+        let mut records = records.into_iter();
         let mut complete = Records::new();
-        for ((key, (whole, part)), of_key) in
-            keys.iter().zip(loops).zip(records.chunks(effort.seeds as usize))
-        {
-            let Some(mut of_key) = of_key.iter().cloned().collect::<Option<Vec<_>>>() else {
+        for (key, (whole, part, seeds)) in keys.iter().zip(loops) {
+            let of_key: Vec<_> = records.by_ref().take(seeds).collect();
+            let Some(mut of_key) = of_key.into_iter().collect::<Option<Vec<_>>>() else {
                 continue;
             };
             for record in &mut of_key {
@@ -158,6 +169,7 @@ impl Lab<'_> {
                 case: r.case.clone(),
                 metric: r.metric.clone(),
                 published_before: r.before,
+                published_before_spread_pct: r.before_spread_pct,
                 published_after: r.after,
                 published_delta_pct: change_pct(r.before, r.after),
                 modelled_before: None,

@@ -344,6 +344,15 @@ fn a_study_sets_published_and_modelled_figures_side_by_side() {
     assert_eq!(v["rows"][0]["seeds_after"].as_array().map(Vec::len), Some(3));
     let page = stdout(&["study", file, "-q", "--page", "--seeds", "2"]);
     assert!(page.contains(" effect | each seed |\n") && page.contains(" → "), "{page}");
+    let seeds_of_case = text.replace("before = \"old\"\n", "before = \"old\"\nseeds = 2\n");
+    let spread = seeds_of_case.replace("before = 2\n", "before = 2\nbefore_spread_pct = 25\n");
+    std::fs::write(&path, spread).unwrap();
+    let page = stdout(&["study", file, "-q", "--page"]);
+    assert!(page.contains("; 1 seed(s), of c 2.") && page.contains(" | each seed |\n"), "{page}");
+    assert!(page.contains("| time | 2.00 ± 25 % | 1.00 |"), "{page}");
+    let page = stdout(&["study", file, "-q", "--page", "--seeds", "1"]);
+    assert!(page.contains("; 1 seed(s).") && !page.contains("each seed"), "{page}");
+    std::fs::write(&path, &text).unwrap();
     let fit = stdout(&["study", file, "-q", "--fit"]);
     assert!(fit.starts_with("[[fit]]\nmachine = \"uma-8\"\nrows = [\"c.time\"]\n"), "{fit}");
     let too_far = fit.replace("permille = ", "permille = 9");

@@ -35,10 +35,12 @@ pub fn study(args: &StudyArgs) -> Result<Done, Failure> {
         for effort in [&mut study.full, &mut study.quick, &mut study.explain] {
             effort.seeds = seeds;
         }
-        study.questions.iter_mut().for_each(|q| q.seeds = None);
     }
     if args.quick {
         (study.full, study.explain) = (study.quick, study.quick);
+    }
+    if args.quick || args.seeds.is_some() {
+        study.cases.iter_mut().for_each(|c| c.seeds = None);
         study.questions.iter_mut().for_each(|q| q.seeds = None);
     }
     check(&study, args)?;
@@ -214,8 +216,12 @@ fn describe_effort(lab: &Lab, quick: bool, drawn: usize, interrupted: bool) -> S
     };
     let by = interrupt::name();
     let ended = format!(" Ended by {by}: what was not complete is missing.");
+    let more: String = lab.study.cases.iter().fold(String::new(), |text, c| match c.seeds {
+        Some(n) if n > lab.effort.seeds => format!("{text}, of {} {n}", c.id),
+        _ => text,
+    });
     format!(
-        "{}Simulated: {}.{draws}{}{}",
+        "{}Simulated: {}{more}.{draws}{}{}",
         if quick { "QUICK RUN: figures are rough. " } else { "" },
         describe(&lab.effort),
         if interrupted { &ended } else { "" },
