@@ -189,7 +189,7 @@ fn field_names() -> impl Iterator<Item = &'static str> {
 
 /// Base kernel and the rest of an expression. A path ends with its `.toml`, a name with the first
 /// separator, unless a longer kernel name fits.
-fn split_base(expression: &str) -> (&str, &str) {
+pub(crate) fn split_base(expression: &str) -> (&str, &str) {
     let ends = |rest: &str| rest.is_empty() || rest.starts_with(['+', '-', ',']);
     let paths = expression.match_indices(".toml").map(|(at, end)| at + end.len());
     if let Some(end) = paths.into_iter().find(|&end| ends(&expression[end..])) {

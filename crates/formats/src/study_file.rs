@@ -5,7 +5,8 @@
 //! each, how much to simulate, at most one fitted number a machine, and questions.
 
 use crate::error::FileError;
-use crate::text_file;
+use crate::kernel_file::{builtin_kernels, split_base};
+use crate::text_file::{self, key_before, line_of};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -151,7 +152,7 @@ pub struct Case {
     pub before: String,
     /// And after it.
     pub after: String,
-    /// More seeds than [`Study::full`] has, where one run does not tell.
+    /// Seeds of a full run, if not as many as [`Study::full`] says.
     pub seeds: Option<u64>,
 }
 
@@ -286,9 +287,10 @@ pub fn study(word: &str) -> Result<Study, FileError> {
 /// The study in the TOML text of `origin`.
 pub fn study_str(text: &str, origin: &str) -> Result<Study, FileError> {
     let wrong = |line, message: String| FileError::content(origin, line, message);
-    let line_with = |word: &str| text.lines().position(|l| l.contains(word)).map(|at| at + 1);
+    let line_with = |place: &str| line_with(text, place);
     let mut s: Study = toml::from_str(text).map_err(|e| {
-        wrong(e.span().map(|s| text_file::line_of(text, s.start)), e.message().trim().to_string())
+        let at = e.span().map(|span| span.start);
+        wrong(at.map(|at| line_of(text, at)), message_of(text, at, e.message()))
     })?;
     if s.schema != STUDY_SCHEMA {
         let message = format!("schema = `{}`, expected {STUDY_SCHEMA}", s.schema);
@@ -327,6 +329,34 @@ pub fn study_str(text: &str, origin: &str) -> Result<Study, FileError> {
     Ok(s)
 }
 
+/// The line that sets the key `place`, or has it, in quotes, as its id; else the first that holds
+/// it.
+fn line_with(text: &str, place: &str) -> Option<usize> {
+    let is_id = |l: &str| l.strip_prefix("id").is_some_and(|v| v.trim_start().starts_with('='));
+    let sets = |l: &str| l.strip_prefix(place).is_some_and(|v| v.trim_start().starts_with('='));
+    let position = |found: &dyn Fn(&str) -> bool| text.lines().position(|l| found(l.trim_start()));
+    position(&|l| sets(l) || is_id(l) && place.starts_with('"') && l.contains(place))
+        .or_else(|| position(&|l| l.contains(place)))
+        .map(|at| at + 1)
+}
+
+/// What serde says about the value at byte `at`, with its key, or about a key, with the nearest.
+fn message_of(text: &str, at: Option<usize>, message: &str) -> String {
+    let message = message.trim();
+    if let Some(key) = message.strip_prefix("unknown field `").and_then(|m| m.split('`').next()) {
+        let valid = message.split('`').skip(3).step_by(2);
+        return format!("unknown key `{key}`{}", hint(nearest_name(key, valid)));
+    }
+    let message = message
+        .replace("expected u64", "expected a whole number from 0 on")
+        .replace("expected u32", "expected a whole number from 0 on")
+        .replace("expected f64", "expected a number");
+    match at.and_then(|at| key_before(text, at)).filter(|_| message.starts_with("invalid ")) {
+        Some(key) => format!("{key}: {message}"),
+        None => message,
+    }
+}
+
 /// A place in the text, and what is wrong there.
 type Wrong = (String, String);
 
@@ -354,15 +384,37 @@ fn check_names(s: &Study) -> Result<(), Wrong> {
             return Err((metric.clone(), message));
         }
     }
+    if cases.is_empty() {
+        return Err(("case".into(), "no [[case]]: expected what is run".into()));
+    }
+    for name in s.kernels.keys() {
+        if name.contains(['+', '-', ',']) {
+            let message = format!("kernels: `{name}`: expected a name without `+`, `-` and `,`");
+            return Err((name.clone(), message));
+        }
+    }
+    let seeds = |id: &str, n: Option<u64>| match n {
+        Some(n) if !(1..=MOST_SEEDS).contains(&n) => {
+            Err((quoted(id), format!("`{id}`: seeds = {n}: expected 1 to {MOST_SEEDS}")))
+        }
+        _ => Ok(()),
+    };
     for c in &s.cases {
-        if c.seeds.is_some_and(|n| !(1..=MOST_SEEDS).contains(&n)) {
-            return Err((quoted(&c.id), format!("`{}`: seeds: expected 1 to {MOST_SEEDS}", c.id)));
+        seeds(&c.id, c.seeds)?;
+        for expression in [&c.before, &c.after] {
+            let (base, _) = split_base(expression);
+            let builtin = builtin_kernels().iter().any(|(name, _)| *name == base);
+            let near = nearest_name(base, s.kernels.keys().map(String::as_str));
+            if let (false, false, Some(near)) = (builtin, base.ends_with(".toml"), near) {
+                let message = format!("`{}`: no kernel named `{base}`, nearest is `{near}`", c.id);
+                return Err((quoted(expression), message));
+            }
         }
     }
     for row in &s.rows {
         one_of(&cases, "case", &row.id, &row.case)?;
-        if row.before_spread_pct.is_some_and(|x| !(0.0..=100.0).contains(&x)) {
-            let message = format!("`{}`: before_spread_pct: expected 0 to 100", row.id);
+        if let Some(x) = row.before_spread_pct.filter(|x| !(0.0..=100.0).contains(x)) {
+            let message = format!("`{}`: before_spread_pct = {x}: expected 0 to 100", row.id);
             return Err((quoted(&row.id), message));
         }
         for (name, value, from) in
@@ -388,15 +440,28 @@ fn check_names(s: &Study) -> Result<(), Wrong> {
             let message = format!("`{}`: split = {}: expected 1 to {MOST_SPLIT}", q.id, q.split);
             return Err((quoted(&q.id), message));
         }
-        if q.seeds.is_some_and(|n| !(1..=MOST_SEEDS).contains(&n)) {
-            return Err((quoted(&q.id), format!("`{}`: seeds: expected 1 to {MOST_SEEDS}", q.id)));
+        if q.knockouts.is_empty() {
+            let message = format!("`{}`: knockouts = []: expected at least one", q.id);
+            return Err((quoted(&q.id), message));
         }
+        seeds(&q.id, q.seeds)?;
     }
     let machines: Vec<&str> = s.cases.iter().map(|c| c.machine.as_str()).collect();
     for fit in &s.fits {
         one_of(&machines, "case on machine", "[[fit]]", &fit.machine)?;
+        let on_machine = |row: &&PublishedRow| {
+            s.cases.iter().any(|c| c.id == row.case && c.machine == fit.machine)
+        };
+        let of_machine: Vec<&str> =
+            s.rows.iter().filter(on_machine).map(|r| r.id.as_str()).collect();
         for row in &fit.rows {
             one_of(&rows, "row", "[[fit]]", row)?;
+            one_of(&of_machine, &format!("row on {}", fit.machine), "[[fit]]", row)?;
+        }
+        if fit.rows.is_empty() || !(fit.residual_pct.is_finite() && fit.residual_pct >= 0.0) {
+            let found = format!("{} rows, residual_pct = {}", fit.rows.len(), fit.residual_pct);
+            let message = format!("{found}: expected at least one, and 0 or more");
+            return Err(("[[fit]]".into(), message));
         }
     }
     Ok(())
@@ -404,9 +469,8 @@ fn check_names(s: &Study) -> Result<(), Wrong> {
 
 /// `kernel` with the name that it begins with written out.
 fn expanded(kernel: &str, names: &BTreeMap<String, String>) -> Option<String> {
-    let end = kernel.find(['+', '-', ',']).unwrap_or(kernel.len());
-    let whole = names.get(&kernel[..end])?;
-    Some(format!("{whole}{}", &kernel[end..]))
+    let (base, overrides) = split_base(kernel);
+    Some(format!("{}{overrides}", names.get(base)?))
 }
 
 #[cfg(test)]
@@ -465,12 +529,48 @@ mod tests {
             ("loops_divided_by = ", "#", "[quick]: expected loops_divided_by, or else warmup_ms"),
             ("loops_divided_by = ", "loops_divided_by = 0 #", "loops_divided_by = 0"),
             ("window_ms = ", "window_ms = 0 #", "[full]: window_ms = 0"),
-            ("\nseeds = 4", "\nseeds = 0", "`spr-nolimit.g32`: seeds: expected 1 to 1000"),
-            ("spread_pct = ", "spread_pct = 1", "before_spread_pct: expected 0 to 100"),
+            ("\nseeds = 4", "\nseeds = 0", "`spr-nolimit.g32`: seeds = 0: expected 1 to 1000"),
+            (
+                "\nseeds = 4",
+                "\nseeds = \"4\"",
+                "seeds: invalid type: string \"4\", expected a whole",
+            ),
+            ("\nseeds = 4", "\nseedz = 4", "unknown key `seedz`, nearest is `seeds`"),
+            ("spread_pct = ", "spread_pct = 1", "before_spread_pct = 125: expected 0 to 100"),
+            (
+                "before = \"base\"",
+                "before = \"bsae+ttwu_queue=l2\"",
+                "kernel named `bsae`, nearest is `base`",
+            ),
+            ("\nbase = ", "\n\"my-base\" = ", "kernels: `my-base`: expected a name without"),
+            (
+                "knockouts = [",
+                "knockouts = [] # ",
+                "`fewer-migrations`: knockouts = []: expected at",
+            ),
+            ("rows = [\"l2", "rows = [] # [", "0 rows, residual_pct = 9: expected at least one"),
+            ("residual_pct = 9.0", "residual_pct = nan", "1 rows, residual_pct = NaN: expected"),
+            (
+                "spr-nolimit.g10.time\"]",
+                "group-size.16-to-8\"]",
+                "no row on spr-2s `l2-queued-wakeups.gr",
+            ),
         ] {
             let e = study_str(&text.replacen(old, new, 1), "my.toml").unwrap_err();
             assert!(e.to_string().contains(what), "{e}");
         }
+        let line_of = |key: &str| text.lines().position(|l| l.starts_with(key)).unwrap() + 1;
+        for (old, new, key) in [
+            ("\nseeds = 4", "\nseeds = 0", "id = \"spr-nolimit.g32\""),
+            ("\ntime = 2.5", "\ntime = -2.5", "time = 2.5"),
+        ] {
+            let e = study_str(&text.replacen(old, new, 1), "my.toml").unwrap_err();
+            assert!(e.to_string().starts_with(&format!("my.toml:{}: ", line_of(key))), "{e}");
+        }
+        let none = text.split("[[case]]").next().unwrap();
+        let e =
+            study_str(&none.replacen("[kernels]", "case = []\nrow = []\n[kernels]", 1), "my.toml");
+        assert!(e.unwrap_err().to_string().contains("no [[case]]: expected what is run"));
         let wrong = text.replacen("case = \"epyc.8\"", "case = \"epic.8\"", 1);
         let e = study_str(&wrong, "my.toml").unwrap_err();
         assert!(e.to_string().contains("no case `epic.8`, nearest is `epyc.8`"), "{e}");

@@ -3,7 +3,7 @@
 use crate::checks::{CheckReport, Checker};
 use crate::extrapolate::extrapolate;
 use crate::program::Latency;
-use crate::record::{GroupProgress, RunRecord, RunSpec, Sampling};
+use crate::record::{FULL_LIMIT, GroupProgress, RunRecord, RunSpec, Sampling};
 use crate::schedstat::Counted;
 use crate::sim::{Channel, Sim};
 use crate::stats::{Snapshot, pid};
@@ -124,6 +124,10 @@ impl Sim {
                         return true;
                     }
                     next = next.min(due);
+                } else if t >= FULL_LIMIT {
+                    // What comes before the benchmark takes longer than it may itself.
+                    self.open_window(t, w.schedstat);
+                    return true;
                 }
             }
         }

@@ -14,7 +14,7 @@
 use crate::boot::SetupError;
 use std::fmt;
 use vruntime_base::{Noise, Stream};
-use vruntime_machine::{Costs, LineKind, Machine, MachineSpec};
+use vruntime_machine::{Cost, Costs, LineKind, Machine, MachineSpec};
 use vruntime_sched::release::{Release, TtwuPendingSeen};
 
 macro_rules! knockouts {
@@ -124,7 +124,7 @@ impl Variation {
             let unknown =
                 || SetupError::Cost { name: name.clone(), nearest: Costs::nearest_plain(name) };
             let cost = m.costs.by_name_mut(name).ok_or_else(unknown)?;
-            *cost = cost.saturating_add(*ns);
+            *cost = cost.saturating_add(*ns).min(Cost::MAX);
         }
         for &k in Knockout::ALL.iter().filter(|&&k| self.without.has(k)) {
             leave_out(&mut m, k);

@@ -18,10 +18,10 @@ pub struct Cost {
     pub source: String,
 }
 
-/// `ns` · `permille`/1000, rounded to nearest.
+/// `ns` · `permille`/1000, rounded to nearest, at most [`Cost::MAX`].
 pub(crate) fn scaled(ns: u32, permille: u32) -> u32 {
     let exact = (u64::from(ns) * u64::from(permille) + 500) / 1000;
-    u32::try_from(exact).unwrap_or(u32::MAX)
+    exact.min(u64::from(Cost::MAX)) as u32
 }
 
 impl Cost {
@@ -45,7 +45,7 @@ impl Cost {
     /// Multiplies the value and its range by `permille`/1000, rounded, at most [`Cost::MAX`].
     pub fn scale(&mut self, permille: u32) {
         for ns in [&mut self.low, &mut self.mid, &mut self.high] {
-            *ns = scaled(*ns, permille).min(Cost::MAX);
+            *ns = scaled(*ns, permille);
         }
     }
     /// The value in low … high that 64 uniform bits select.

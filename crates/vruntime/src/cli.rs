@@ -11,7 +11,7 @@ use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use vruntime_base::Ns;
 use vruntime_kernel::record::Knockout;
-use vruntime_machine::nearest_name;
+use vruntime_machine::{Cost, nearest_name};
 
 const EXIT_CODES: &str = "Exit codes: 0 done, 1 a stated expectation failed, 2 usage, 3 a file \
 cannot be read or is not what it should be, 130 ended by ^C after reporting the seeds that were \
@@ -243,8 +243,10 @@ pub fn knockout(word: &str) -> Result<Knockout, String> {
 /// Parses `cost=ns`.
 fn planted(text: &str) -> Result<(String, u32), String> {
     let (name, ns) = text.split_once('=').ok_or("expected COST=NS, as in ttwu=500")?;
-    let ns = ns.parse().map_err(|_| format!("`{ns}` is not a whole number of ns"))?;
-    Ok((name.into(), ns))
+    match ns.parse() {
+        Ok(cost) if cost <= Cost::MAX => Ok((name.into(), cost)),
+        _ => Err(format!("`{ns}`: expected a whole number of ns, at most {}", Cost::MAX)),
+    }
 }
 
 /// `vruntime trace …`

@@ -74,13 +74,28 @@ impl Lab<'_> {
         Ok(Lab { study, effort, machines, threads, quiet: args.workers.quiet })
     }
 
-    /// Seeds of `key`: in a full run those that its cases want, if that is more than `effort` has.
+    /// Seeds of `case`: it may want others in a full run.
+    fn seeds_of_case(&self, case: &Case, effort: &Effort) -> u64 {
+        case.seeds.filter(|_| *effort == self.effort).unwrap_or(effort.seeds)
+    }
+
+    /// Seeds of `key`: as many as one of its cases wants.
     fn seeds(&self, key: &Key, effort: &Effort) -> u64 {
         let of_key = |c: &&Case| [false, true].map(|after| self::key(c, after)).contains(key);
         let cases = self.study.cases.iter().filter(of_key);
-        let wanted =
-            if *effort == self.effort { cases.filter_map(|c| c.seeds).max() } else { None };
-        wanted.map_or(effort.seeds, |n| n.max(effort.seeds))
+        cases.map(|c| self.seeds_of_case(c, effort)).max().unwrap_or(effort.seeds)
+    }
+
+    /// The records of `case`; another one may want more of the same.
+    fn records_of<'r>(
+        &self,
+        records: &'r Records,
+        case: &Case,
+        after: bool,
+        effort: &Effort,
+    ) -> Option<&'r [RunRecord]> {
+        let runs = records.get(&key(case, after))?;
+        Some(&runs[..runs.len().min(self.seeds_of_case(case, effort) as usize)])
     }
 
     /// Runs every key with every seed of `effort`; after ^C those are missing of which a seed is.
@@ -161,7 +176,7 @@ impl Lab<'_> {
         let row = |r: &PublishedRow| {
             let case = self.case(&r.case);
             let values = |after| {
-                let runs = records.get(&key(case, after));
+                let runs = self.records_of(records, case, after, effort);
                 runs.map_or(Vec::new(), |runs| Self::values(runs, effort, &r.metric))
             };
             let mut row = StudyRow {
@@ -201,7 +216,8 @@ impl Lab<'_> {
         let of = |id: &String| {
             let case = self.case(id);
             let rows: Vec<&StudyRow> = rows.iter().filter(|r| r.case == *id).collect();
-            let [before, after] = [false, true].map(|after| records.get(&key(case, after)));
+            let [before, after] =
+                [false, true].map(|after| self.records_of(records, case, after, &self.effort));
             let Part { whole, part, .. } = part(&case.workload, &self.effort).ok()?;
             let rows = message_time(before?, after?, &rows, f64::from(whole) / f64::from(part));
             let costs = &self.machines[&case.machine].costs;
@@ -254,6 +270,10 @@ impl Lab<'_> {
                 }
                 text => out += &text?,
             }
+        }
+        if out.is_empty() {
+            let what = format!("study `{}`: no scored row of `time` to fit on", self.study.name);
+            return Err(Failure::Input(what));
         }
         Ok(Done::new(out))
     }
@@ -312,7 +332,7 @@ impl Lab<'_> {
             let of_key = records.get(&b.key).ok_or(Failure::Interrupted)?;
             let no_time = "fit: a group made no progress, or a benchmark was given up";
             let time = mean(&Self::values(of_key, &self.effort, "time"));
-            let time = time.ok_or_else(|| Failure::Usage(no_time.into()))?;
+            let time = time.ok_or_else(|| Failure::Input(no_time.into()))?;
             squares += (time / b.published).ln().powi(2);
             times.push(format!("{time:.1} ({})", b.published));
         }
@@ -339,7 +359,8 @@ pub struct Part {
     pub workload: Arc<dyn Workload>,
     /// How long.
     pub sampling: Sampling,
-    whole: u32,
+    /// Loops.
+    pub whole: u32,
     part: u32,
 }
 

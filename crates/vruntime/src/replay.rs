@@ -167,8 +167,9 @@ impl SearchedColumns {
     }
 }
 
-/// All rows of `r` in order of time, and what is said about rows that were left out.
-pub fn trace(r: &Recording, cpus: &CpuNumbers) -> (Trace, Vec<String>) {
+/// All rows of `r` in order of time, how many were left out as of a CPU that is not among `cpus`,
+/// and the first of these.
+pub fn trace(r: &Recording, cpus: &CpuNumbers) -> (Trace, usize, Option<String>) {
     let t = &r.table;
     let col = |n: &str| t.column(n);
     let (p, n) = (SideColumns::new(t, "p"), SideColumns::new(t, "n"));
@@ -188,7 +189,7 @@ pub fn trace(r: &Recording, cpus: &CpuNumbers) -> (Trace, Vec<String>) {
     ]
     .map(col);
     let searched = SearchedColumns::new(t);
-    let mut left_out = vec![];
+    let (mut foreign, mut first) = (0, None);
     let mut rows = Vec::with_capacity(t.len());
     for i in 0..t.len() {
         let get = |c: Column| Some(t.get(i, c)).filter(|&v| v != EMPTY);
@@ -196,11 +197,8 @@ pub fn trace(r: &Recording, cpus: &CpuNumbers) -> (Trace, Vec<String>) {
         let cpu_of = |c: Column| cpus.cpu(n0(c));
         let (Some(on), Some(of)) = (cpu_of(cpu), cpu_of(rq_cpu)) else {
             let (c, q) = (n0(cpu), n0(rq_cpu));
-            left_out.push(format!(
-                "state.csv:{}: CPU {c}, queue {q}; expected one of {} CPUs; row left out",
-                t.line(i),
-                cpus.count()
-            ));
+            foreign += 1;
+            first.get_or_insert_with(|| format!("state.csv:{}: CPU {c}, queue {q}", t.line(i)));
             continue;
         };
         let kind = match t.word(i) {
@@ -249,6 +247,7 @@ pub fn trace(r: &Recording, cpus: &CpuNumbers) -> (Trace, Vec<String>) {
             plain: r.stacks.is_empty(),
             ..Trace::default()
         },
-        left_out,
+        foreign,
+        first,
     )
 }

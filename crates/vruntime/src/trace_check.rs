@@ -170,9 +170,16 @@ impl Found {
     /// The rows with the kernel's own state.
     fn true_rows(&mut self, s: &Setting) -> Result<Option<Trace>, FormatError> {
         let Some(state) = &self.state else { return Ok(None) };
-        room_for(&self.path.join("state.csv"), state.table.len())?;
-        let (trace, left_out) = replay::trace(state, &s.cpus);
-        self.diagnostics.extend(left_out);
+        let path = self.path.join("state.csv");
+        room_for(&path, state.table.len())?;
+        let (trace, foreign, first) = replay::trace(state, &s.cpus);
+        if is_foreign(foreign, state.table.len()) {
+            return Err(foreign_text(&path, foreign, s.cpus.count()));
+        }
+        self.diagnostics.extend(first.map(|first| {
+            let expected = format!("expected one of {} CPUs", s.cpus.count());
+            format!("{first}; {expected}; such rows left out: {foreign}")
+        }));
         Ok(Some(trace))
     }
 

@@ -352,6 +352,19 @@ fn a_study_sets_published_and_modelled_figures_side_by_side() {
     assert!(page.contains("| time | 2.00 ± 25 % | 1.00 |"), "{page}");
     let page = stdout(&["study", file, "-q", "--page", "--seeds", "1"]);
     assert!(page.contains("; 1 seed(s).") && !page.contains("each seed"), "{page}");
+    // Another case wants more runs of the same kernel: they are not this one's.
+    let d = "[[case]]\nid = \"d\"\nmachine = \"uma-8\"\nworkload = \"hackbench -g 1 -f 4 --pipe \
+             --threads -l 200 -s 100\"\nbefore = \"old\"\nafter = \"old\"\nseeds = 3\n[[row]]";
+    std::fs::write(&path, text.replacen("[[row]]", d, 1)).unwrap();
+    let v = json(&["study", file, "--json", "-q"], "vruntime/study/1");
+    for seeds in ["seeds_before", "seeds_after"] {
+        assert_eq!(v["rows"][0][seeds].as_array().map(Vec::len), Some(1), "{v}");
+    }
+    let many = text.replace("loops_divided_by = 2,", "loops_divided_by = 201,");
+    std::fs::write(&path, many).unwrap();
+    fails(&["study", file, "-q", "--quick"], 3, &["`c`", "= 201: expected at most its loops, 200"]);
+    std::fs::write(&path, text.replace("metric = \"time\"", "metric = \"idle\"")).unwrap();
+    fails(&["study", file, "-q", "--fit"], 3, &["no scored row of `time`"]);
     std::fs::write(&path, &text).unwrap();
     let fit = stdout(&["study", file, "-q", "--fit"]);
     assert!(fit.starts_with("[[fit]]\nmachine = \"uma-8\"\nrows = [\"c.time\"]\n"), "{fit}");
@@ -384,6 +397,7 @@ fn a_study_sets_published_and_modelled_figures_side_by_side() {
         ("after = 1", "after = nan", ["`c.time`", "after = NaN: expected at least 0"]),
         ("time = 2.5", "time = -2", ["my.toml:6", "time = -2: expected 0 to 100"]),
         ("[\"rq_lock\"]", "[\"ipi\", \"ipi\"]", ["`q`", "name `ipi` twice"]),
+        ("kernels = {", "kernels = { unused = \"v9\",", ["`kernels.unused`", "`v9`"]),
     ] {
         std::fs::write(&path, small_study().replace(right, wrong)).unwrap();
         fails(&["study", file, "-q"], 3, &words);

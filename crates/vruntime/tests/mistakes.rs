@@ -38,6 +38,19 @@ fn workload(command: &str, words: &[&str]) {
     fails(&run("uma-2", "v6.1", command), 2, words);
 }
 
+/// A tick that takes longer than it is to the next one leaves no time for the benchmark: the run is
+/// given up. A larger cost than any may be is refused.
+#[test]
+fn costs_that_leave_no_time() {
+    let explain = ["explain", "-m", "uma-2", "-q", "--warmup", "1ms", "--window", "2ms", "--seeds"];
+    let kernels = ["1", "-k", "v6.12", "-k", "v6.12+hz=10000", "-w", "hackbench -g 1 -f 2 -l 20"];
+    let planted = ["--metric", "irq", "--try", "scan", "--plant"];
+    let all = [&explain[..], &kernels, &planted].concat();
+    let (code, out, error) = vruntime(&[&all[..], &["tick_base=110000"]].concat());
+    assert!((0..=3).contains(&code) && !error.contains("panicked"), "{code}: {out}{error}");
+    fails(&[&all[..], &["tick_base=1000000001"]].concat(), 2, &["`1000000001`", "at most"]);
+}
+
 #[test]
 fn kernel_expressions() {
     kernel("v6.1+hz=0", &["hz = `0`", "from 24 to 10000"]);

@@ -34,7 +34,7 @@ impl Judge {
         let recording = Recording::open(&path).unwrap();
         let topology = Topology::from_masks(recording.meta.topology.as_ref().unwrap()).unwrap();
         let cpus = vruntime::cpu_numbers::CpuNumbers::without_gaps(topology.nr_cpus());
-        let (trace, _) = vruntime::replay::trace(&recording, &cpus);
+        let (trace, ..) = vruntime::replay::trace(&recording, &cpus);
         let release = kernel(&report.recordings[0].release).unwrap().release;
         let mut judge = Judge { trace, topology, release, base: 0 };
         judge.base = judge.contradictions(&judge.release);

@@ -22,6 +22,15 @@ fn at_least(what: &str, part: u64, all: u64, least: u64, enough: u64) {
 }
 
 #[test]
+fn a_recording_of_more_cpus_than_the_machine_has_is_refused() {
+    let machine = vruntime::machine_choice::machine("uma-2").unwrap();
+    let topology = machine.build_topology().unwrap();
+    let given = Given { topology: Some(&topology), ..Given::default() };
+    let e = trace_check(&[recording(SEEN)], given).unwrap_err().to_string();
+    assert!(e.contains("state.csv") && e.contains("outside of 0-1") && e.contains("-m"), "{e}");
+}
+
+#[test]
 fn decisions_agree_with_the_recorded_kernels() {
     for (name, determined, asked) in [(V6_1, 970, 980), (V6_12, 850, 980), (V6_18, 930, 900)] {
         let report = trace_check(&[recording(name)], Given::default()).unwrap();

@@ -79,10 +79,20 @@ fn check(study: &Study, args: &StudyArgs) -> Result<(), Failure> {
             return Err(wrong(id, format!("no metric `{metric}`{near}")));
         }
     }
+    for (name, expression) in &study.kernels {
+        kernel(expression).map_err(|e| wrong(&format!("kernels.{name}"), e.to_string()))?;
+    }
     let drawn = args.uncertainty.map(|_| &study.quick);
     for c in &study.cases {
         for effort in [Some(&study.full), drawn].into_iter().flatten() {
-            part(&c.workload, effort).map_err(|e| wrong(&c.id, e.to_string()))?;
+            let Part { whole, .. } =
+                part(&c.workload, effort).map_err(|e| wrong(&c.id, e.to_string()))?;
+            if let Span::Shortened(by) = effort.span()
+                && by > whole
+            {
+                let what = format!("loops_divided_by = {by}: expected at most its loops, {whole}");
+                return Err(wrong(&c.id, what));
+            }
         }
         for expression in [&c.before, &c.after] {
             kernel(expression).map_err(|e| wrong(&c.id, e.to_string()))?;
@@ -217,7 +227,7 @@ fn describe_effort(lab: &Lab, quick: bool, drawn: usize, interrupted: bool) -> S
     let by = interrupt::name();
     let ended = format!(" Ended by {by}: what was not complete is missing.");
     let more: String = lab.study.cases.iter().fold(String::new(), |text, c| match c.seeds {
-        Some(n) if n > lab.effort.seeds => format!("{text}, of {} {n}", c.id),
+        Some(n) if n != lab.effort.seeds => format!("{text}, of {} {n}", c.id),
         _ => text,
     });
     format!(
@@ -289,7 +299,7 @@ fn answer(
         format!(
             "vruntime explain -m {} -k '{}' -k '{}' -w '{}' --metric {} --try {} --split {} \
              --seeds {} {}",
-            case.machine,
+            shell_words::quote(&case.machine),
             case.before,
             case.after,
             batch.workload.command_line(),

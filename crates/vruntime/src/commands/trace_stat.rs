@@ -12,7 +12,7 @@ use std::path::Path;
 use vruntime_base::{Event, EventKind};
 use vruntime_formats::read::{self, Recorded};
 use vruntime_formats::recording::Meta;
-use vruntime_machine::{Distance, Topology};
+use vruntime_machine::{Distance, Topology, hint, nearest_name};
 use vruntime_measure::{
     CauseRates, CauseTables, TimelineStats, timeline_causes, timeline_stats, wakeups_by,
 };
@@ -39,9 +39,11 @@ pub fn stat(args: &TraceStatArgs) -> Result<Done, Failure> {
     };
     let ways = cpus.map(|(topology, numbers)| wakeups_by_distance(&topology, &numbers, &recorded));
     if let Some(task) = &args.task {
+        let near = nearest_name(task, stats.tasks.iter().map(|t| t.comm.as_str()));
+        let none = format!("no task of the trace is called `{task}`{}", hint(near));
         stats.tasks.retain(|t| t.comm == *task || t.pid.to_string() == *task);
         if stats.tasks.is_empty() {
-            return Err(Failure::Usage(format!("no task of the trace is called {task}")));
+            return Err(Failure::Usage(none));
         }
     }
     if let Some(cpu) = args.cpu {

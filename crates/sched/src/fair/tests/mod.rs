@@ -287,8 +287,8 @@ pub fn check_invariants(lab: &Lab) {
     check_utilisation(f);
 }
 
-/// The utilisation of a queue is that of its attached entities, whether they run, wait or sleep, and
-/// of those that left and were not subtracted yet. Each is brought to the moment of the queue's.
+/// The utilisation of a queue is that of its attached entities, whether they run, wait or sleep,
+/// and of those that left and were not subtracted yet. Each is brought to the queue's moment.
 fn check_utilisation(f: &Fair) {
     let mut sums: Vec<(u64, u64)> = f.cfs.iter().map(|q| (q.removed.util_avg, 0)).collect();
     for (i, e) in f.ses.iter().enumerate() {
