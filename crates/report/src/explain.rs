@@ -12,15 +12,15 @@ const NAME: usize = 34;
 /// The whole report.
 pub fn explain_text(e: &Explanation, notes: &str) -> String {
     let mut out = String::new();
-    let unit = if e.unit == "1" { "" } else { e.unit };
+    let unit = if e.unit == "1" { String::new() } else { format!(" {}", e.unit) };
     writeln!(out, "{} on {}, {} seeds\n", e.workload, e.machine, e.seeds.len()).unwrap();
     for (kernel, value) in e.kernels.iter().zip([e.before, e.after]) {
-        writeln!(out, "  {:<60}{:>14} {unit}", tail(kernel, 58), plain(value)).unwrap();
+        writeln!(out, "  {:<60}{:>14}{unit}", tail(kernel, 58), plain(value)).unwrap();
     }
     let ends = interval(e.delta_low, e.delta_high, signed);
     writeln!(
         out,
-        "  {:<60}{:>14} {unit} {ends}\n",
+        "  {:<60}{:>14}{unit} {ends}\n",
         e.metric.clone() + " changes by",
         signed(e.delta)
     )

@@ -123,3 +123,16 @@ fn a_trace_of_another_machine_is_refused() {
     assert!(error.contains("events on CPUs outside of 0-1"), "{error}");
     assert!(vruntime(&["trace", "stat", "-m", "uma-8"]).status.success());
 }
+
+#[test]
+fn a_task_that_is_not_there_has_a_nearest_name() {
+    let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/data");
+    let file = data.join("guest-6.1-16cpu-xfs-dbench6/ftrace.txt.xz");
+    let output = Command::new(env!("CARGO_BIN_EXE_vruntime"))
+        .args(["trace", "stat", file.to_str().unwrap(), "--task", "dbnch"])
+        .output()
+        .unwrap();
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{error}");
+    assert!(error.contains("called `dbnch`, nearest is `dbench`"), "{error}");
+}
