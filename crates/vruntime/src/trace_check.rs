@@ -173,9 +173,7 @@ impl Found {
         let path = self.path.join("state.csv");
         room_for(&path, state.table.len())?;
         let (trace, foreign, first) = replay::trace(state, &s.cpus);
-        if is_foreign(foreign, state.table.len()) {
-            return Err(foreign_text(&path, foreign, s.cpus.count()));
-        }
+        refuse_foreign(&path, foreign, state.table.len(), s.cpus.count())?;
         self.diagnostics.extend(first.map(|first| {
             let expected = format!("expected one of {} CPUs", s.cpus.count());
             format!("{first}; {expected}; such rows left out: {foreign}")
@@ -190,9 +188,7 @@ impl Found {
         let (mut trace, foreign) = plain_trace(recorded, &s.cpus);
         trace.isolated = s.cpus.mask(&self.meta.isolated);
         self.diagnostics.extend(recorded.diagnostics.iter().map(ToString::to_string));
-        if is_foreign(foreign, recorded.timeline.len()) {
-            return Err(foreign_text(path, foreign, s.cpus.count()));
-        }
+        refuse_foreign(path, foreign, recorded.timeline.len(), s.cpus.count())?;
         if foreign > 0 {
             let said = format!("{foreign} events on CPUs outside of 0-{}", s.cpus.count() - 1);
             self.diagnostics.push(format!("{}: {said}; left out", path.display()));
@@ -298,16 +294,20 @@ fn rebuilt(
     found
 }
 
-/// So many of `all` events are of CPUs that the machine has not: it is the wrong one.
-pub fn is_foreign(foreign: usize, all: usize) -> bool {
-    foreign * 1000 > all * FOREIGN_PERMILLE
-}
-
-/// That it is.
-pub fn foreign_text(path: &Path, foreign: usize, nr_cpus: usize) -> FormatError {
+/// An error if so many of `all` events are of CPUs that the machine has not that it is the wrong
+/// one.
+pub fn refuse_foreign(
+    path: &Path,
+    foreign: usize,
+    all: usize,
+    nr_cpus: usize,
+) -> Result<(), FormatError> {
+    if foreign * 1000 <= all * FOREIGN_PERMILLE {
+        return Ok(());
+    }
     let found = format!("{foreign} events on CPUs outside of 0-{}", nr_cpus - 1);
     let expected = format!("events of a machine of {nr_cpus} CPUs; -m names another");
-    FormatError::syntax(path, 0, found, expected)
+    Err(FormatError::syntax(path, 0, found, expected))
 }
 
 /// An error if `rows` rows take more memory than there may be.

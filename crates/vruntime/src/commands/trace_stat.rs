@@ -4,7 +4,7 @@ use super::trace::topology;
 use crate::cli::TraceStatArgs;
 use crate::cpu_numbers::CpuNumbers;
 use crate::failure::{Done, Failure};
-use crate::trace_check::{foreign_text, is_foreign};
+use crate::trace_check::refuse_foreign;
 use serde_json::json;
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -93,10 +93,8 @@ fn fits(path: &Path, recorded: &Recorded, numbers: &CpuNumbers) -> Result<(), Fa
             }
     };
     let foreign = recorded.timeline.iter().filter(|e| !here(e)).count();
-    match is_foreign(foreign, recorded.timeline.len()) {
-        false => Ok(()),
-        true => Err(Failure::Input(foreign_text(path, foreign, numbers.count()).to_string())),
-    }
+    refuse_foreign(path, foreign, recorded.timeline.len(), numbers.count())
+        .map_err(|e| Failure::Input(e.to_string()))
 }
 
 fn wakeups_by_distance(topology: &Topology, numbers: &CpuNumbers, recorded: &Recorded) -> Ways {
