@@ -200,7 +200,7 @@ impl<'a> Idlest<'a> {
                 // It may just go idle.
                 c.stamps[cpu.ix()].1 = u64::MAX >> 1;
             }
-            c.sched_idle[cpu.ix()] = q.sched_idle(cpu);
+            c.sched_idle[cpu.ix()] = q.sched_idle(cpu, from);
         }
         c.marked = self.marked(&span, r, m);
         // Of its own CPU the row itself shows what was read.

@@ -448,7 +448,7 @@ impl PlacementView for View<'_, '_> {
         self.k.truth(u, known, guess)
     }
     fn sched_idle_cpu(&mut self, c: Cpu) -> bool {
-        let known = self.queues.sched_idle(c);
+        let known = self.queues.sched_idle(c, self.waking.ts);
         let u = Unknown { name: SCHED_IDLE, of: i64::from(c.0) };
         self.k.truth(u, known, false)
     }

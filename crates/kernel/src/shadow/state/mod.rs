@@ -7,6 +7,7 @@
 //! | `counts` | how many tasks a CPU had |
 //! | `loads`, `utilisation` | averages of a CPU, as intervals |
 //! | `idle` | which CPUs could be seen idle, and when |
+//! | `idle_tasks` | who counts as SCHED_IDLE |
 //! | `tasks` | a task beyond its rows: kernel thread, exiting, allowed CPUs |
 //! | `scan_limit` | what `nr_idle_scan` can be |
 //! | `manners` | who wakes whom synchronously |
@@ -14,6 +15,7 @@
 
 pub mod counts;
 pub mod idle;
+pub mod idle_tasks;
 pub mod lists;
 pub mod loads;
 pub mod manners;

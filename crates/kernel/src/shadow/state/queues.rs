@@ -11,6 +11,7 @@
 //! *Running entity.* Its state at any `clock_task` follows from the last time it was seen:
 //! `exec_start = clock at pick + run time since`.
 
+use super::idle_tasks::IdleTasks;
 use crate::shadow::rebuild::queue_frame::MOST_TASKS;
 use crate::shadow::rows::trace::{Row, RowKind, Side, Trace};
 use std::collections::{BTreeMap, BTreeSet};
@@ -125,7 +126,7 @@ pub struct Queues {
     pub cpus: Vec<CpuState>,
     seq: u64,
     on: BTreeMap<i64, usize>,
-    idle_policy_seen: bool,
+    idle_tasks: IdleTasks,
     /// By CPU: switches after which rows are missing.
     gaps: Vec<BTreeSet<u64>>,
 }
@@ -147,15 +148,11 @@ fn gaps(t: &Trace) -> Vec<BTreeSet<u64>> {
 impl Queues {
     /// At the start of the recording.
     pub fn new(t: &Trace) -> Queues {
-        let idle_policy = |s: &Side| s.pid != 0 && s.policy == 5;
         Queues {
             cpus: vec![CpuState::default(); t.nr_cpus],
             seq: 0,
             on: BTreeMap::new(),
-            idle_policy_seen: t
-                .rows
-                .iter()
-                .any(|r| idle_policy(&r.p) || r.n.as_ref().is_some_and(idle_policy)),
+            idle_tasks: IdleTasks::new(t),
             gaps: gaps(t),
         }
     }
@@ -337,11 +334,37 @@ impl Queues {
         }
     }
 
-    /// `sched_idle_cpu(c)`.
-    pub fn sched_idle(&self, c: Cpu) -> Option<bool> {
+    /// `sched_idle_cpu(c)`, read since `from`.
+    pub fn sched_idle(&self, c: Cpu, from: u64) -> Option<bool> {
+        if !self.idle_tasks.any() {
+            return Some(false);
+        }
         let s = &self.cpus[c.ix()];
-        let curr_is_other = s.running.is_some_and(|(n, _)| n.pid != 0 && n.policy != 5);
-        (!self.idle_policy_seen || curr_is_other).then_some(false)
+        let (curr, _) = s.running.filter(|_| !s.lost && s.since < from)?;
+        if curr.pid != 0 && !curr.is_fair() {
+            return Some(false);
+        }
+        let of_curr = (curr.pid != 0).then(|| self.idle_tasks.has(&curr)).flatten();
+        let nr = s.nr.filter(|_| s.nr_more + s.moved_in == 0);
+        // Who left without a row is still among the queued.
+        let more_seen = (s.queued.len() as i64).cmp(&nr.unwrap_or(i64::MAX));
+        if of_curr == Some(false) || nr == Some(1) {
+            return of_curr;
+        }
+        if more_seen.is_gt() {
+            return None;
+        }
+        let of = |q: &Seen| {
+            let stays = !q.maybe && !q.side.sched_delayed;
+            self.idle_tasks.has(&q.side).filter(|&idle| idle || stays)
+        };
+        let others = s.queued.values().filter(|q| q.side.pid != curr.pid).map(of);
+        let of_all = others.fold(of_curr, |all, one| match (all, one) {
+            (Some(false), _) | (_, Some(false)) => Some(false),
+            (Some(true), Some(true)) => Some(true),
+            _ => None,
+        });
+        of_all.filter(|&idle| more_seen.is_eq() || !idle)
     }
 
     /// Lowest and highest `nr_running` of `c` that a placement between `waking` and `select` can
@@ -529,6 +552,38 @@ mod tests {
         };
         assert_eq!([0, 1].map(moved), [(5_300, 5_300), (9_300, 9_300)]);
         assert_eq!(moved(2), UNKNOWN_VRUNTIME);
+    }
+
+    /// 1 runs, SCHED_IDLE, and maybe others wait; `nr` as the last row says.
+    #[test]
+    fn only_sched_idle_tasks_make_a_sched_idle_cpu() {
+        let side = |pid, policy| Side { pid, policy, prio: 120, on_rq: true, ..Side::default() };
+        let delayed = Side { sched_delayed: true, ..side(4, 0) };
+        let t = Trace { rows: vec![Row::new(1, Cpu(0), RowKind::Wakeup)], ..Trace::default() };
+        let with_idle_tasks = |policy| {
+            let mut t = Trace { nr_cpus: 1, ..t.clone() };
+            t.rows[0].p = side(1, policy);
+            Queues::new(&t)
+        };
+        let read = |waiting: &[Side], nr: i64, from: u64| {
+            let mut q = with_idle_tasks(5);
+            for s in waiting.iter().chain([&side(1, 5)]) {
+                q.put(0, s, span(s), true);
+            }
+            let s = &mut q.cpus[0];
+            (s.curr, s.running, s.since, s.nr) = (Some(1), Some((side(1, 5), 0)), 10, Some(nr));
+            q.sched_idle(Cpu(0), from)
+        };
+        assert_eq!(read(&[], 1, 11), Some(true));
+        assert_eq!(read(&[], 1, 10), None, "another may have run when it was read");
+        assert_eq!(read(&[side(2, 5)], 2, 11), Some(true));
+        assert_eq!(read(&[side(2, 0)], 2, 11), Some(false));
+        assert_eq!(read(&[side(2, 0)], 1, 11), Some(true), "2 has left");
+        assert_eq!(read(&[side(2, 0), side(3, 5)], 2, 11), None, "2 or 3 has left");
+        assert_eq!(read(&[side(2, 5)], 3, 11), None, "a third is there");
+        assert_eq!(read(&[side(2, 0)], 3, 11), Some(false));
+        assert_eq!(read(&[delayed], 2, 11), None, "4 may be gone");
+        assert_eq!(with_idle_tasks(0).sched_idle(Cpu(0), 11), Some(false));
     }
 
     /// 1 runs and is reniced; its call of exec, 5 us of run time later, shows that.
