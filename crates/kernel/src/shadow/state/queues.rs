@@ -12,6 +12,7 @@
 //! `exec_start = clock at pick + run time since`.
 
 use super::idle_tasks::IdleTasks;
+use crate::shadow::question::decide::Decider;
 use crate::shadow::rebuild::queue_frame::MOST_TASKS;
 use crate::shadow::rows::trace::{Row, RowKind, Side, Trace};
 use std::collections::{BTreeMap, BTreeSet};
@@ -249,8 +250,7 @@ impl Queues {
             return;
         }
         let (lo, ts) = self.cpus[to].min_vruntime.get(&r.p.tg).copied().unwrap_or((0, 0));
-        let idle = self.cpus[to].curr == Some(0);
-        let hi = if idle { lo } else { lo.wrapping_add(r.ts.saturating_sub(ts)) };
+        let hi = lo.wrapping_add(self.fastest(to, r.p.tg, r.ts.saturating_sub(ts)));
         let at = |v: u64| r.p.vruntime.wrapping_add(v);
         let range = match ts {
             _ if rebuilt => span(&r.p),
@@ -267,6 +267,17 @@ impl Queues {
         if let Some(s) = self.cpus[to].queued.get_mut(&r.p.pid) {
             s.seq = order;
         }
+    }
+
+    /// How far the virtual time of group `tg`'s queue can have gone on `cpu` in `ns`: as fast as
+    /// that of the lightest there.
+    fn fastest(&self, cpu: usize, tg: i64, ns: u64) -> u64 {
+        let s = &self.cpus[cpu];
+        if s.curr == Some(0) {
+            return 0;
+        }
+        let of_group = s.queued.values().filter(|q| q.side.tg == tg && q.side.weight > 0);
+        of_group.map(|q| Decider::virtual_time(ns, q.side.weight)).fold(ns, u64::max)
     }
 
     /// A row of a rebuilt trace. The running task was accounted: its state now is exact. Or a pick
@@ -449,8 +460,14 @@ impl Queues {
         if k.fair != FairKind::Cfs {
             return;
         }
-        let last = s.curr.filter(|_| k.last_buddy && r.p.cfs_nr >= 8);
-        let marks = Buddies { next: Some(r.p.pid), last, skip: None };
+        let crowded = r.p.cfs_nr >= 8;
+        let last = s.curr.filter(|_| k.last_buddy && crowded);
+        // Whoever preempts for its class is not marked.
+        let idle = |side: &Side| self.idle_tasks.has(side);
+        let by_class =
+            s.running.is_some_and(|(n, _)| (idle(&n), idle(&r.p)) == (Some(true), Some(false)));
+        let next = (!by_class || (k.next_buddy && crowded)).then_some(r.p.pid);
+        let marks = Buddies { next, last, skip: None };
         let both_fair = r.p.is_fair()
             && s.running.is_some_and(|(n, _)| n.is_fair() && ![0, r.p.pid].contains(&n.pid));
         let asked = match r.asked {
@@ -552,6 +569,47 @@ mod tests {
         };
         assert_eq!([0, 1].map(moved), [(5_300, 5_300), (9_300, 9_300)]);
         assert_eq!(moved(2), UNKNOWN_VRUNTIME);
+    }
+
+    /// The check of CFS marks a wakee that is behind `policy`'s task in virtual time, but not one
+    /// that preempts SCHED_IDLE (5).
+    #[test]
+    fn who_preempts_for_its_class_is_no_buddy() {
+        let stacks = vec![vec!["resched_curr".to_owned(), "check_preempt_wakeup".to_owned()]];
+        let asked = Row { stack: Some(0), ..Row::new(9, Cpu(0), RowKind::NeedResched) };
+        let next = |policy| {
+            let side =
+                |pid, policy| Side { pid, policy, prio: 120, on_rq: true, ..Side::default() };
+            let wakeup = Row { p: side(2, 0), ..Row::new(10, Cpu(0), RowKind::Wakeup) };
+            let seen = Row { p: side(1, policy), ..asked.clone() };
+            let rows = vec![seen, wakeup.clone()];
+            let t = Trace { rows, stacks: stacks.clone(), nr_cpus: 1, ..Trace::default() };
+            let mut q = Queues::new(&t);
+            (q.cpus[0].curr, q.cpus[0].running) = (Some(1), Some((side(1, policy), 0)));
+            q.preempted(&t, &wakeup, &[0], &kernel("v6.1").unwrap().release);
+            q.cpus[0].buddies.next
+        };
+        assert_eq!([next(0), next(5)], [Some(2), None]);
+    }
+
+    /// 1 runs for 10 us since the queue's virtual time was seen: at nice 0 it is 10 us further at
+    /// the most, if 1 is SCHED_IDLE 3.4 ms.
+    #[test]
+    fn virtual_time_goes_as_fast_as_the_lightest() {
+        let moved = |weight: u64| {
+            let t = Trace { nr_cpus: 2, ..Trace::default() };
+            let mut q = Queues::new(&t);
+            let side =
+                |pid, weight| Side { pid, weight, prio: 120, on_rq: true, ..Side::default() };
+            q.put(1, &side(1, weight), (0, 0), true);
+            q.cpus[1].curr = Some(1);
+            q.cpus[1].min_vruntime = [(0, (5_000, 7))].into();
+            let p = Side { vruntime: 300, ..side(2, 1 << 20) };
+            q.apply(&t, &Row { p, a: 0, b: 1, ..Row::new(10_007, Cpu(0), RowKind::Migrate) });
+            q.cpus[1].queued[&2].vruntime
+        };
+        assert_eq!(moved(1 << 20), (5_300, 15_300));
+        assert_eq!(moved(3 << 10), (5_300, 5_300 + 3_413_333));
     }
 
     /// 1 runs, SCHED_IDLE, and maybe others wait; `nr` as the last row says.
