@@ -68,9 +68,8 @@ impl<'a> Preempts<'a> {
                 && (by.starts_with("check_preempt") || by.starts_with("wakeup_preempt"))
         };
         if r.kind == RowKind::Wakeup {
-            let wake = ["try_to_wake_up", "sched_ttwu_pending", "ttwu_do_activate"];
-            let ours = |i: usize| wake.iter().any(|f| self.t.has_frame(&self.t.rows[i], f));
-            return before.iter().copied().filter(|&i| direct(i) && ours(i)).collect();
+            let ours = |&i: &usize| direct(i) && self.in_activation(r, i);
+            return before.iter().copied().filter(ours).collect();
         }
         let mut out = vec![];
         let mut i = self.next[at];
@@ -88,6 +87,13 @@ impl<'a> Preempts<'a> {
             i = self.next[j];
         }
         out
+    }
+
+    /// `resched_curr` row `i`, before the activation `r`, is from its kind of path: the balancer
+    /// and a change of nice or class check, too.
+    fn in_activation(&self, r: &Row, i: usize) -> bool {
+        let wake = ["try_to_wake_up", "sched_ttwu_pending", "ttwu_do_activate"];
+        r.kind != RowKind::Wakeup || wake.iter().any(|f| self.t.has_frame(&self.t.rows[i], f))
     }
 
     /// Checks the activation `at`. `before`: `resched_curr` rows of the same CPU since its last
@@ -146,7 +152,8 @@ impl<'a> Preempts<'a> {
         }
         let outside = before
             .iter()
-            .filter(|i| of_curr(i) && !asked.contains(i) && !in_check(i))
+            .filter(|i| of_curr(i) && !asked.contains(i))
+            .filter(|&&i| !(in_check(&i) && self.in_activation(r, i)))
             .filter(|i| !self.t.is_lazy(&self.t.rows[**i]));
         let flag = match (outside.map(|&i| self.t.rows[i].ts).max(), s.need_resched) {
             (Some(ts), _) => NeedResched::SetAt(ts),
@@ -283,5 +290,47 @@ impl<'a> Preempts<'a> {
                 state,
             });
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::shadow::state::one_level::OneLevel;
+    use crate::shadow::tests::{release, row};
+    use vruntime_base::Cpu;
+
+    /// SCHED_IDLE 1 runs, `path` moves 2 there and asks, and 3 is woken: the kernel does not ask
+    /// again, as a reschedule is due. The rule of ours, and whether it agrees.
+    fn woken_after_a_request_of(path: &str) -> (String, u64) {
+        let stack = ["resched_curr", "check_preempt_wakeup", "check_preempt_curr", path];
+        let side = |pid, policy| Side { pid, policy, on_rq: true, prio: 120, ..Side::default() };
+        let here = |r: Row, p| Row { p, clock_task: Some(r.ts as i64), ..r };
+        let from_idle = here(Row::new(10, Cpu(0), RowKind::Switch), Side::default());
+        let rows = vec![
+            Row { n: Some(side(1, 5)), ..from_idle },
+            Row { stack: Some(0), ..here(row(20, 0, RowKind::NeedResched, 1, 1), side(1, 5)) },
+            here(row(30, 0, RowKind::Wakeup, 3, 1), side(3, 0)),
+        ];
+        let stacks = vec![stack.map(str::to_owned).to_vec()];
+        let t = Trace { rows, stacks, nr_cpus: 1, ..Trace::default() };
+        let k = release("v6.1");
+        let decider = Decider::new(&k, 1, OneLevel::new(false));
+        let next = [None; 3];
+        let mut judge = Preempts::new(&t, &k, &decider, &next, 100);
+        let mut q = Queues::new(&t);
+        for r in &t.rows {
+            q.apply(&t, r);
+        }
+        judge.check(2, &[1], &q);
+        (judge.counts.rules.keys().map(ToString::to_string).collect(), judge.counts.agree)
+    }
+
+    #[test]
+    fn a_request_of_the_balancer_is_due_and_one_of_the_wakeup_is_its_answer() {
+        let due = woken_after_a_request_of("load_balance");
+        assert_eq!(due, ("wakeup: reschedule is due already".to_owned(), 1));
+        let own = woken_after_a_request_of("try_to_wake_up");
+        assert_eq!(own, ("wakeup: SCHED_IDLE is running".to_owned(), 1));
     }
 }
