@@ -10,7 +10,7 @@
 //! | `judge` | the kinds of decision: asked, compared, explained |
 //! | `replay` | a recording row by row, the summary of it all |
 //!
-//! Each knows those above it; `rebuild` takes virtual times from `question::decide` as well.
+//! Each knows those above it.
 
 pub mod judge;
 pub mod question;

@@ -69,6 +69,12 @@ pub fn task_inverse(weight: u32) -> u32 {
     }
 }
 
+/// Virtual time of a task of this stored weight that runs `d` ns.
+pub fn task_virtual_time(d: u64, weight: u64) -> u64 {
+    let weight = (weight as u32).max(1 << LOAD_SHIFT);
+    calc_delta_fair(d, weight, task_inverse(weight))
+}
+
 /// Inverse of a stored weight that is not in the table.
 #[inline(always)]
 pub fn inv_weight(w: u64) -> u32 {
@@ -115,6 +121,14 @@ pub fn calc_delta_fair(d: u64, weight: u32, inv: u32) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// 1 ms of nice 5 by the kernel's table; the inverse of a division gives 9 ns less for 40 ms.
+    #[test]
+    fn virtual_time_is_that_of_the_kernels_table() {
+        assert_eq!(task_virtual_time(1_000_000, 335 << 10), 3_056_716);
+        assert_eq!(task_virtual_time(40_000_000, 335 << 10), 122_268_657);
+        assert_eq!(task_virtual_time(7, 1 << 20), 7);
+    }
 
     #[test]
     fn inverse_table_is_two_to_the_32_over_the_weight() {

@@ -6,13 +6,13 @@
 
 use super::placement::Facts;
 use super::result::{Disagreement, KindResult, Outcome};
-use crate::shadow::question::decide::Decider;
 use crate::shadow::rebuild::moves::UNKNOWN;
 use crate::shadow::rebuild::wakeups::MOST_FLIPS;
 use crate::shadow::rows::trace::{Row, RowKind, Side, Trace};
 use crate::shadow::state::queues::{CpuState, Queues};
 use serde::Serialize;
 use vruntime_base::Cpu;
+use vruntime_sched::fair::weight::task_virtual_time;
 
 /// One decision.
 #[derive(Clone, Debug, Serialize)]
@@ -221,7 +221,7 @@ fn weights(a: &Side, b: &Side) -> String {
 }
 
 fn virtual_gap(wakee: &Side, curr: &Side, ran: i64) -> String {
-    let ran = Decider::virtual_time(ran.max(0) as u64, curr.weight);
+    let ran = task_virtual_time(ran.max(0) as u64, curr.weight);
     let gap = wakee.vruntime.wrapping_sub(curr.vruntime.wrapping_add(ran)) as i64;
     let slop = wakee.slop.saturating_add(curr.slop);
     match slop {

@@ -89,8 +89,8 @@ impl<'a> Preempts<'a> {
         out
     }
 
-    /// `resched_curr` row `i`, before the activation `r`, is from its kind of path: the balancer
-    /// and a change of nice or class check, too.
+    /// The request of row `i`, before the activation `r`, can be part of it. It is not if another
+    /// made it that checks as well: a move by the balancer, a change of nice value or class.
     fn in_activation(&self, r: &Row, i: usize) -> bool {
         let wake = ["try_to_wake_up", "sched_ttwu_pending", "ttwu_do_activate"];
         r.kind != RowKind::Wakeup || wake.iter().any(|f| self.t.has_frame(&self.t.rows[i], f))

@@ -26,6 +26,7 @@ use crate::shadow::question::levels::{
 use crate::shadow::rows::trace::{Row, RowKind, Side, Trace};
 use crate::shadow::state::queues::{LOST, NeedResched, Queues};
 use std::collections::BTreeMap;
+use vruntime_sched::fair::weight::task_virtual_time;
 use vruntime_sched::release::{FairKind, Release};
 
 /// Further off than any entity: virtual time.
@@ -153,7 +154,7 @@ impl<'a> Ticks<'a> {
             return self.counts.miss(&[DELAYED]);
         }
         let ran = (hi - half_a_tick, hi);
-        let v = |d| side.vruntime.wrapping_add(Decider::virtual_time(d, side.weight));
+        let v = |d| side.vruntime.wrapping_add(task_virtual_time(d, side.weight));
         let now = AtTick {
             side,
             vruntime: (v(ran.0), v(ran.1)),
@@ -228,7 +229,7 @@ impl<'a> Ticks<'a> {
         // A deadline that passes while the task is alone is renewed without a row.
         let past = |v: u64| v.wrapping_sub(before.deadline) as i64 >= 0;
         let alone_until = picked.crowded.map(|c| (c - clock).max(0) as u64);
-        let then = |d| before.vruntime.wrapping_add(Decider::virtual_time(d, before.weight));
+        let then = |d| before.vruntime.wrapping_add(task_virtual_time(d, before.weight));
         let renewed = !self.t.rebuilt
             && eevdf
             && past(now.vruntime.1)

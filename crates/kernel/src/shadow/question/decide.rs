@@ -92,13 +92,6 @@ impl<'a> Decider<'a> {
         (e.vruntime, e.deadline, e.vlag) = (VTime(vruntime), VTime(side.deadline), side.vlag);
         f.is_protected(se)
     }
-
-    /// Virtual time of an entity of `weight` that runs `d` ns.
-    pub fn virtual_time(d: u64, weight: u64) -> u64 {
-        let mut e = Entity::new();
-        weigh(&mut e, weight);
-        e.virtual_time(d)
-    }
 }
 
 /// A level holds tasks: their weights have the inverses of the kernel's table.
@@ -153,19 +146,5 @@ fn task(e: &Ent, se: SeId) -> Task {
         on_rq: true,
         se,
         ..Task::new(Cpu(0), 1)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// 1 ms of nice 5 by the kernel's table (see the tests of `weight`); the inverse of a division
-    /// gives 9 ns less for 40 ms.
-    #[test]
-    fn virtual_time_is_that_of_the_kernels_table() {
-        assert_eq!(Decider::virtual_time(1_000_000, 335 << 10), 3_056_716);
-        assert_eq!(Decider::virtual_time(40_000_000, 335 << 10), 122_268_657);
-        assert_eq!(Decider::virtual_time(7, 1 << 20), 7);
     }
 }

@@ -5,6 +5,7 @@ use super::known::names::{DEADLINE, PLACEMENT};
 use super::known::{Asker, Unknown};
 use crate::shadow::rows::trace::{RowKind, Side, Trace};
 use crate::shadow::state::queues::{Buddies, CpuState, Seen};
+use vruntime_sched::fair::weight::task_virtual_time;
 use vruntime_sched::release::Release;
 
 /// One entity of a level.
@@ -80,7 +81,7 @@ fn rounding(weight: u64, ran: u64) -> u64 {
 /// so what its state was until then, is not known.
 pub fn follows(side: &Side, later: &Side) -> bool {
     let ran = later.sum_exec.wrapping_sub(side.sum_exec);
-    let v = side.vruntime.wrapping_add(Decider::virtual_time(ran, side.weight));
+    let v = side.vruntime.wrapping_add(task_virtual_time(ran, side.weight));
     let short = v.wrapping_sub(later.vruntime) as i64;
     let in_request = (later.vruntime.wrapping_sub(side.deadline) as i64) < 0;
     (side.prio, side.policy, side.weight) == (later.prio, later.policy, later.weight)
@@ -98,7 +99,7 @@ pub fn curr_now(
 ) -> Option<(Side, CurrNow)> {
     let (side, then) = s.running?;
     let ran = (clock - then).max(0) as u64;
-    let vruntime = side.vruntime.wrapping_add(Decider::virtual_time(ran, side.weight));
+    let vruntime = side.vruntime.wrapping_add(task_virtual_time(ran, side.weight));
     let past = vruntime.wrapping_sub(side.deadline) as i64;
     let mut now = CurrNow {
         vruntime,
@@ -107,7 +108,7 @@ pub fn curr_now(
         protected: past < 0 && Decider::protected(k, &side, vruntime),
     };
     if past >= 0 {
-        let request = Decider::virtual_time(side.slice, side.weight);
+        let request = task_virtual_time(side.slice, side.weight);
         let renewed = later.map(|l| l.deadline.wrapping_sub(request));
         now.deadline = match (later, renewed) {
             (Some(l), Some(at)) if (vruntime.wrapping_sub(at) as i64) >= 0 => {

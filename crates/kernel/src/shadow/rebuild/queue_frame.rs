@@ -11,10 +11,10 @@
 
 use super::delayed::{Gone, Hidden};
 use super::tuning::Tuning;
-use crate::shadow::question::decide::Decider;
 use crate::shadow::rows::trace::Side;
 use std::collections::{BTreeMap, BTreeSet};
 use vruntime_sched::fair::eevdf::inflated_lag;
+use vruntime_sched::fair::weight::task_virtual_time;
 use vruntime_sched::fair::weight::{LOAD_SHIFT, weight_of_prio};
 
 /// Time between taking the clock of the queue and writing the row.
@@ -207,7 +207,7 @@ impl Frame {
         let ran = now.saturating_sub(self.since);
         self.since = now;
         if let Some(e) = self.ents.get_mut(&self.curr) {
-            let d = Decider::virtual_time(ran, e.weight) as i64;
+            let d = task_virtual_time(ran, e.weight) as i64;
             e.v = e.v.plus(Span::at(d));
             e.open += d;
             if t.eevdf && !self.accounts && e.v.middle() >= e.deadline {
@@ -263,7 +263,7 @@ impl Frame {
         self.update(now, t);
         self.accounts = true;
         let Some(e) = self.ents.get_mut(&pid).filter(|_| pid == self.curr) else { return false };
-        let d = Decider::virtual_time(runtime, e.weight) as i64;
+        let d = task_virtual_time(runtime, e.weight) as i64;
         self.accounted = self.accounted.map(|(picked, ran)| (picked, ran + runtime));
         let open = std::mem::take(&mut e.open) + std::mem::take(&mut self.ahead);
         e.v = e.v.plus(Span::at(d - open));
@@ -356,7 +356,7 @@ impl Frame {
 
     fn insert(&mut self, pid: i64, prio: i64, v: Span, slice: i64, due_known: bool) {
         let weight = weight_of(prio);
-        let deadline = v.middle() + Decider::virtual_time(slice.max(0) as u64, weight) as i64;
+        let deadline = v.middle() + task_virtual_time(slice.max(0) as u64, weight) as i64;
         let (picked, told, open, delayed) = (0, None, 0, false);
         let e = Entity { weight, v, deadline, picked, told, open, due_known, delayed };
         self.ents.insert(pid, e);
@@ -490,7 +490,7 @@ impl Frame {
     pub fn may_enter_later(&mut self, pid: i64, late: u64, t: &Tuning) {
         let all: u64 = self.ents.iter().filter(|e| *e.0 != pid).map(|e| e.1.weight).sum();
         let Some(w) = self.ents.get(&self.curr).map(|e| e.weight) else { return };
-        let ran = Decider::virtual_time(late, w) as i64;
+        let ran = task_virtual_time(late, w) as i64;
         let by = if t.eevdf {
             (i128::from(ran) * i128::from(w) / i128::from(all.max(1))) as i64
         } else {

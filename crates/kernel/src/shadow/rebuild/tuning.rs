@@ -4,9 +4,9 @@
 //! *Departures.* D1: all tasks ask for the usual slice.
 
 use super::queue_frame::{FAR, Span, weight_of};
-use crate::shadow::question::decide::Decider;
 use vruntime_sched::fair::cfs::sleeper_credit;
 use vruntime_sched::fair::eevdf::lag_limit;
+use vruntime_sched::fair::weight::task_virtual_time;
 use vruntime_sched::release::{FairKind, Release};
 
 /// What the release says about placement.
@@ -53,7 +53,7 @@ impl Tuning {
 
     /// `lag` within what the kernel lets an entity of `weight` be owed, or owe.
     pub(super) fn limited(&self, lag: Span, weight: u64) -> Span {
-        let most = Decider::virtual_time(self.lag_most, weight) as i64;
+        let most = task_virtual_time(self.lag_most, weight) as i64;
         lag.clamp(-most, most)
     }
     /// Lag of a task of `weight` that a pick took off, delayed: it was eligible by then.
@@ -78,7 +78,7 @@ impl Tuning {
         self.eevdf
     }
     pub(super) fn virtual_slice(&self, weight: u64) -> i64 {
-        Decider::virtual_time(self.slice as u64, weight) as i64
+        task_virtual_time(self.slice as u64, weight) as i64
     }
 }
 

@@ -11,6 +11,7 @@
 //! may be in another.
 
 use crate::shadow::rows::trace::{Side, Trace};
+use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use vruntime_sched::fair::weight::task_weight;
 
@@ -18,51 +19,50 @@ use vruntime_sched::fair::weight::task_weight;
 #[derive(Clone, Debug, Default)]
 pub struct IdleTasks {
     by_policy: bool,
-    /// By group: the heaviest that its entity was seen, × 1024.
-    heaviest: BTreeMap<i64, u64>,
-}
-
-/// The weight of a SCHED_IDLE task × 1024.
-fn of_idle() -> u64 {
-    u64::from(task_weight(0, true).0)
+    /// Whether a group is idle, if that is known.
+    groups: BTreeMap<i64, Option<bool>>,
+    /// One is, or may be.
+    by_group: bool,
 }
 
 fn by_policy(s: &Side) -> bool {
     s.pid != 0 && s.policy == 5
 }
 
+/// Whether a group is idle whose entity was this heavy at the most, × 1024.
+fn is_idle(heaviest: u64) -> Option<bool> {
+    match heaviest.cmp(&u64::from(task_weight(0, true).0)) {
+        Ordering::Less => None,
+        Ordering::Equal => Some(true),
+        Ordering::Greater => Some(false),
+    }
+}
+
 impl IdleTasks {
     /// Of all rows.
     pub fn new(t: &Trace) -> IdleTasks {
-        let mut x = IdleTasks::default();
-        for s in t.rows.iter().flat_map(|r| [Some(&r.p), r.n.as_ref()]).flatten() {
-            x.by_policy |= by_policy(s);
-            if let Some(group) = s.parent {
-                let heaviest = x.heaviest.entry(s.tg).or_default();
-                *heaviest = group.weight.max(*heaviest);
-            }
+        let sides = || t.rows.iter().flat_map(|r| [Some(&r.p), r.n.as_ref()]).flatten();
+        let mut heaviest = BTreeMap::<i64, u64>::new();
+        for (tg, group) in sides().filter_map(|s| Some((s.tg, s.parent?))) {
+            let so_far = heaviest.entry(tg).or_default();
+            *so_far = group.weight.max(*so_far);
         }
-        x
+        let groups: BTreeMap<_, _> = heaviest.into_iter().map(|(tg, w)| (tg, is_idle(w))).collect();
+        let by_group = groups.values().any(|&idle| idle != Some(false));
+        IdleTasks { by_policy: sides().any(by_policy), groups, by_group }
     }
 
     /// Some task counts, or may.
     pub fn any(&self) -> bool {
-        self.by_policy || self.idle_groups()
-    }
-
-    fn idle_groups(&self) -> bool {
-        self.heaviest.values().any(|&w| w <= of_idle())
+        self.by_policy || self.by_group
     }
 
     /// Whether the task of `s` counts.
     pub fn has(&self, s: &Side) -> Option<bool> {
-        let heaviest = self.heaviest.get(&s.tg);
-        match heaviest.map(|w| w.cmp(&of_idle())) {
+        match self.groups.get(&s.tg).copied().unwrap_or(Some(false)) {
             _ if by_policy(s) => Some(true),
-            Some(std::cmp::Ordering::Equal) => Some(true),
-            Some(std::cmp::Ordering::Less) => None,
-            _ if s.depth > 1 && self.idle_groups() => None,
-            _ => Some(false),
+            Some(false) if s.depth > 1 && self.by_group => None,
+            idle => idle,
         }
     }
 }
@@ -73,8 +73,8 @@ mod tests {
     use crate::shadow::rows::trace::{Parent, Row, RowKind};
     use vruntime_base::Cpu;
 
-    /// Group 1 has `cpu.idle`: 3 on one CPU, less on two. Group 2 may have, 3 is a `cpu.weight` of
-    /// 10. In group 4, below group 1, tasks of any policy count.
+    /// Group 1 has `cpu.idle`: 3 on one CPU, less on two. Group 2 may have, group 3 has not. Of a
+    /// task two levels deep it is not known.
     #[test]
     fn the_weight_of_its_entity_tells_an_idle_group() {
         let task = |tg: i64, weight: u64| {

@@ -12,12 +12,12 @@
 //! `exec_start = clock at pick + run time since`.
 
 use super::idle_tasks::IdleTasks;
-use crate::shadow::question::decide::Decider;
 use crate::shadow::rebuild::queue_frame::MOST_TASKS;
 use crate::shadow::rows::trace::{Row, RowKind, Side, Trace};
 use std::collections::{BTreeMap, BTreeSet};
 use vruntime_base::Cpu;
 use vruntime_sched::fair::pelt::{SEGMENT_NS, average_after, decay_load};
+use vruntime_sched::fair::weight::task_virtual_time;
 use vruntime_sched::release::{FairKind, Release};
 
 /// Nothing is known of it: the ends are as far apart as the comparison allows.
@@ -277,7 +277,7 @@ impl Queues {
             return 0;
         }
         let of_group = s.queued.values().filter(|q| q.side.tg == tg && q.side.weight > 0);
-        of_group.map(|q| Decider::virtual_time(ns, q.side.weight)).fold(ns, u64::max)
+        of_group.map(|q| task_virtual_time(ns, q.side.weight)).fold(ns, u64::max)
     }
 
     /// A row of a rebuilt trace. The running task was accounted: its state now is exact. Or a pick
@@ -357,13 +357,13 @@ impl Queues {
         }
         let of_curr = (curr.pid != 0).then(|| self.idle_tasks.has(&curr)).flatten();
         let nr = s.nr.filter(|_| s.nr_more + s.moved_in == 0);
-        // Who left without a row is still among the queued.
-        let more_seen = (s.queued.len() as i64).cmp(&nr.unwrap_or(i64::MAX));
-        if of_curr == Some(false) || nr == Some(1) {
-            return of_curr;
-        }
-        if more_seen.is_gt() {
-            return None;
+        let seen = s.queued.len() as i64;
+        match nr {
+            _ if of_curr == Some(false) => return Some(false),
+            Some(1) => return of_curr,
+            // Who left without a row is still among the queued.
+            Some(nr) if seen > nr => return None,
+            _ => {}
         }
         let of = |q: &Seen| {
             let stays = !q.maybe && !q.side.sched_delayed;
@@ -375,7 +375,7 @@ impl Queues {
             (Some(true), Some(true)) => Some(true),
             _ => None,
         });
-        of_all.filter(|&idle| more_seen.is_eq() || !idle)
+        of_all.filter(|&idle| nr == Some(seen) || !idle)
     }
 
     /// Lowest and highest `nr_running` of `c` that a placement between `waking` and `select` can
