@@ -16,6 +16,7 @@ use vruntime_formats::read::{self, Recorded};
 use vruntime_formats::recording::{Meta, Recording};
 use vruntime_kernel::shadow;
 use vruntime_kernel::shadow::judge::explain::Explained;
+use vruntime_kernel::shadow::rows::alive;
 use vruntime_kernel::shadow::rows::trace::{Row, Trace};
 use vruntime_machine::{RECLAIM_DISTANCE, Topology, node_reclaim_distance};
 use vruntime_report::check::{CheckReport, RecordingCheck, Source};
@@ -168,16 +169,21 @@ impl Found {
     }
 
     /// The rows with the kernel's own state.
-    fn true_rows(&mut self, s: &Setting) -> Result<Option<Trace>, FormatError> {
+    fn true_rows(
+        &mut self,
+        s: &Setting,
+        plain: Option<&Trace>,
+    ) -> Result<Option<Trace>, FormatError> {
         let Some(state) = &self.state else { return Ok(None) };
         let path = self.path.join("state.csv");
         room_for(&path, state.table.len())?;
-        let (trace, foreign, first) = replay::trace(state, &s.cpus);
+        let (mut trace, foreign, first) = replay::trace(state, &s.cpus);
         refuse_foreign(&path, foreign, state.table.len(), s.cpus.count())?;
         self.diagnostics.extend(first.map(|first| {
             let expected = format!("expected one of {} CPUs", s.cpus.count());
             format!("{first}; {expected}; such rows left out: {foreign}")
         }));
+        trace.alive = plain.map_or(vec![], |plain| alive::beside(&trace, plain));
         Ok(Some(trace))
     }
 
@@ -202,14 +208,13 @@ impl Found {
         let mut found = shadow::judge::result::ShadowResult::default();
         let mut sources = vec![];
         let mut affinity = self.state.is_none();
-        let mut plain = None;
-        if let Some(trace) = self.true_rows(&setting)? {
+        let mut plain = self.plain_rows(&setting)?;
+        if let Some(trace) = self.true_rows(&setting, plain.as_ref().map(|(_, t)| t))? {
             affinity = trace.rows.iter().any(|r| r.p_nr_cpus_allowed.is_some());
             found = shadow::check(&trace, topology, release);
             sources.push(Source::new("true", "state.csv"));
-            plain = Some(("state.csv".to_owned(), trace));
+            plain.get_or_insert_with(|| ("state.csv".to_owned(), trace));
         }
-        plain = self.plain_rows(&setting)?.or(plain);
         if let Some((file, trace)) = &plain {
             let rebuilt = rebuilt(trace, topology, release);
             found.kinds.extend(rebuilt.kinds);
@@ -262,10 +267,11 @@ pub fn trace_explain(path: &Path, given: Given) -> Result<Explanation, FormatErr
         r.timeline.tasks().iter().map(|t| (i64::from(t.pid), t.comm.clone())).collect()
     };
     let names = opened.plain.as_ref().map(|(_, r)| named(r)).unwrap_or_default();
-    let (state, trace) = match opened.true_rows(&setting)? {
+    let plain = opened.plain_rows(&setting)?.map(|(_, trace)| trace);
+    let (state, trace) = match opened.true_rows(&setting, plain.as_ref())? {
         Some(trace) => ("true", trace),
         None => {
-            let trace = opened.plain_rows(&setting)?.map(|(_, trace)| trace).unwrap_or_default();
+            let trace = plain.unwrap_or_default();
             ("reconstructed", shadow::rebuild::rebuild(&trace, &setting.release))
         }
     };

@@ -17,6 +17,7 @@ use super::state::loads::Loads;
 use super::state::one_level::OneLevel;
 use super::state::queues::Queues;
 use super::state::tasks::Tasks;
+use super::state::utilisation::Utilisation;
 use vruntime_machine::Topology;
 use vruntime_sched::domains::Domains;
 use vruntime_sched::release::{Release, TtwuPendingClear};
@@ -50,7 +51,9 @@ fn replay(
     let loads = &Loads::new(trace);
     let tasks = &Tasks::new(trace, &wakes);
     let domains = &Domains::build_without(topology, release, &trace.isolated);
-    let facts = Facts { trace, topology, domains, release, wakes: &wakes, idle, loads, tasks };
+    let utils = &Utilisation::new(trace, release.tick_ns());
+    let wakes = &wakes;
+    let facts = Facts { trace, topology, domains, release, wakes, idle, loads, tasks, utils };
     let decider = Decider::new(release, trace.nr_cpus, OneLevel::new(trace.rebuilt));
     let next = next_rows(trace);
     let mut replay = Replay::new(&facts, &decider, &next, slack, log);

@@ -174,7 +174,7 @@ impl<'a> Idlest<'a> {
         let prev = Cpu(r.wake_cpu.filter(known).ok_or(BEFORE)? as u16);
         let to = r.ts.saturating_sub(1);
         let since = self.prev[at].map_or(0, |p| t.rows[p].ts);
-        let from = m.reads_from(r.cpu, to).max(since).min(to);
+        let from = m.chooses_from(r.cpu, to).max(since).min(to);
         let fork = is_fork(r);
         let mut c = Choice {
             flag: if fork { SdFlags::BALANCE_FORK } else { SdFlags::BALANCE_EXEC },

@@ -28,7 +28,6 @@ use crate::shadow::state::counts::{Count, Counts, in_balance, is_detaching};
 use crate::shadow::state::lists::{Lists, Ran};
 use crate::shadow::state::queues::{Queues, Seen};
 use crate::shadow::state::tasks::SeenOn;
-use crate::shadow::state::utilisation::Utilisation;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use vruntime_base::Cpu;
@@ -72,7 +71,6 @@ pub struct Migrations<'a> {
     prev: Vec<Option<usize>>,
     slack: u64,
     counts: Counts,
-    utils: Utilisation,
     lists: Lists,
     seen: SeenOn,
     kthreads: BTreeMap<i64, bool>,
@@ -112,7 +110,6 @@ impl<'a> Migrations<'a> {
             prev,
             slack,
             counts: Counts::new(t, next, slack),
-            utils: Utilisation::new(t, f.release.tick_ns()),
             kthreads: kthreads(t),
             lists: Lists::new(t.nr_cpus, f.release.nr_migrate),
             seen: SeenOn::default(),
@@ -369,6 +366,24 @@ impl<'a> Migrations<'a> {
 
     /// The earliest moment at which `c` can have read a number, if it was done with that at `to`.
     pub(super) fn reads_from(&self, c: Cpu, to: u64) -> u64 {
+        let seen = self.f.trace.alive_before(c, to);
+        seen.unwrap_or_else(|| self.reads_lately(c, to))
+    }
+
+    /// The same, of what `c` reads long after it was last seen, as a task that calls exec does.
+    /// Without a tick it cannot have executed for so long: it stood still.
+    pub(super) fn chooses_from(&self, c: Cpu, to: u64) -> u64 {
+        let seen = self.f.trace.alive_before(c, to);
+        let lately = self.reads_lately(c, to);
+        match seen {
+            Some(ts) if to - ts > self.f.release.tick_ns() => ts.min(lately),
+            Some(ts) => ts.max(lately),
+            None => lately,
+        }
+    }
+
+    /// The same by the time that reading takes.
+    fn reads_lately(&self, c: Cpu, to: u64) -> u64 {
         let stalled = self.stalled_since(c, to).map(|ts| ts.saturating_sub(self.slack));
         to.saturating_sub(READS * self.slack).min(stalled.unwrap_or(to))
     }
@@ -391,12 +406,12 @@ impl<'a> Migrations<'a> {
         let f = self.f;
         let s = &q.cpus[c.ix()];
         let idle = f.idle.at(c, from, to, None);
-        let load = self.utils.load(c, s, f.loads, from, to).unwrap_or((0, 1 << 20));
+        let load = self.f.utils.load(c, s, f.loads, from, to).unwrap_or((0, 1 << 20));
         let util = match f.release.util_est {
-            true => self.utils.estimated(c, s, from, to),
-            false => self.utils.at(c, s, from, to),
+            true => self.f.utils.estimated(c, s, from, to),
+            false => self.f.utils.at(c, s, from, to),
         };
-        let runnable = self.utils.runnable(c, s, f.loads, from, to).unwrap_or((0, 1 << 20));
+        let runnable = self.f.utils.runnable(c, s, f.loads, from, to).unwrap_or((0, 1 << 20));
         let counts = match idle {
             Some(true) => vec![Count::default()],
             _ => self.counts.at(c, from, to),
@@ -431,7 +446,7 @@ impl<'a> Migrations<'a> {
         let of = order.first().map_or(0, |p| s.queued[p].side.vruntime);
         let placed = s.queued.values().all(|m| m.exact && m.side.tg == 0 && m.side.slop == 0)
             && plausible(of, s.queued.values());
-        let (root, refreshed) = self.h_load(c, r.ts, r.ts);
+        let (root, refreshed) = self.h_load(c, r.ts, r.ts - self.f.release.tick_ns());
         let tasks = order.iter().map(|p| {
             let m = &s.queued[p];
             let own = b.rows.iter().map(|&i| &t.rows[i]).find(|r| r.p.pid == *p);
@@ -453,15 +468,14 @@ impl<'a> Migrations<'a> {
     /// Lowest and highest load of the queue of `c` now, and when `h_load` was last brought up to
     /// date, which is once a jiffy; jiffies were being counted `since` then at the latest.
     fn h_load(&self, c: Cpu, now: u64, since: u64) -> ((u64, u64), (u64, u64)) {
-        let jiffy = 1_000_000_000 / u64::from(self.f.release.hz);
         let root = self.f.loads.at(c, now, now).unwrap_or((0, 1 << 20));
-        let seen = self.f.loads.seen(c, since.saturating_sub(jiffy), now).unwrap_or(root);
+        let seen = self.f.loads.seen(c, since, now).unwrap_or(root);
         (root, (seen.0.min(root.0), seen.1.max(root.1)))
     }
 
     /// Lowest and highest utilisation of `c` without the estimate of what is queued.
     pub(super) fn util(&self, c: Cpu, q: &Queues, from: u64, to: u64) -> (u64, u64) {
-        self.utils.at(c, &q.cpus[c.ix()], from, to)
+        self.f.utils.at(c, &q.cpus[c.ix()], from, to)
     }
 
     /// Lowest and highest `task_h_load` of the task of `r`, which is on the queue that `r` shows.
@@ -469,11 +483,7 @@ impl<'a> Migrations<'a> {
         if r.p.tg != 0 {
             return (0, 2 * r.p.load_avg);
         }
-        // One busy CPU counts jiffies for all, and if that stands still, they stay the same.
-        let busy = |c: &Cpu| q.cpus[c.ix()].curr.is_some_and(|p| p != 0);
-        let busy = self.f.topology.all().iter().filter(busy);
-        let since = busy.map(|c| self.utils.silent_since(c, r.ts)).min().unwrap_or(r.ts);
-        let (_, refreshed) = self.h_load(r.rq_cpu, r.ts, since);
+        let (_, refreshed) = self.h_load(r.rq_cpu, r.ts, self.f.utils.jiffies_since(q, r.ts));
         let share = |h_load: u64| r.p.load_avg * h_load / (r.p.cfs_load_avg + 1);
         (share(refreshed.0), share(refreshed.1))
     }

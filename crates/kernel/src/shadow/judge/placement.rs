@@ -23,6 +23,7 @@ use crate::shadow::state::manners::Manners;
 use crate::shadow::state::queues::Queues;
 use crate::shadow::state::scan_limit::ScanLimits;
 use crate::shadow::state::tasks::{Allowed, SeenOn, Stays, Tasks};
+use crate::shadow::state::utilisation::Utilisation;
 use std::collections::BTreeMap;
 use vruntime_base::Cpu;
 use vruntime_machine::Topology;
@@ -61,6 +62,8 @@ pub struct Facts<'a> {
     pub loads: &'a Loads,
     /// Tasks.
     pub tasks: &'a Tasks,
+    /// Utilisations.
+    pub utils: &'a Utilisation,
 }
 
 /// What placement tracks from row to row.
@@ -299,16 +302,23 @@ impl<'a> Placements<'a> {
 
     /// Lowest and highest `task_h_load` of a task with a load in `own`, on `c`, whose queue has the
     /// load `queue` now: the queue's `h_load` is refreshed once a jiffy, so it may be older.
-    fn h_load(&self, own: (u64, u64), tg: i64, c: Cpu, queue: u64, now: u64) -> (u64, u64) {
+    fn h_load(
+        &self,
+        own: (u64, u64),
+        tg: i64,
+        (c, queue): (Cpu, u64),
+        now: u64,
+        q: &Queues,
+    ) -> (u64, u64) {
         if tg != 0 {
             return (0, 2 * own.1); // the loads of the groups above are not recorded
         }
-        let jiffy = 1_000_000_000 / u64::from(self.f.release.hz);
+        let since = self.f.utils.jiffies_since(q, now);
         if self.f.trace.rebuilt {
-            let (lo, hi) = self.f.loads.refreshed(c, now, jiffy).unwrap_or((0, 8192));
+            let (lo, hi) = self.f.loads.refreshed(c, since, now).unwrap_or((0, 8192));
             return (own.0 * lo / 4096, own.1 * hi / 4096);
         }
-        let seen = self.f.loads.seen(c, now.saturating_sub(jiffy), now);
+        let seen = self.f.loads.seen(c, since, now);
         let (lo, hi) = seen.unwrap_or((queue, queue));
         (own.0 * lo / (queue + 1), own.1 * hi / (queue + 1))
     }
@@ -322,13 +332,10 @@ impl<'a> Placements<'a> {
         queues: &Queues,
     ) -> String {
         let f = self.f;
-        let wakee_h = self.h_load(
-            (waking.p.load_avg, waking.p.load_avg + waking.p.load_more),
-            waking.p.tg,
-            waking.rq_cpu,
-            waking.p.cfs_load_avg,
-            waking.ts,
-        );
+        let p = &waking.p;
+        let on = (waking.rq_cpu, p.cfs_load_avg);
+        let load = (p.load_avg, p.load_avg + p.load_more);
+        let wakee_h = self.h_load(load, p.tg, on, waking.ts, queues);
         let waker = queues.curr_load(r.cpu, r.ts).map(|(load, _)| load);
         let load = |c: Cpu| known(f.loads.at(c, waking.ts, r.ts), range);
         let number = |n: Option<i64>| known(n, |n| n.to_string());
@@ -494,7 +501,8 @@ impl PlacementView for View<'_, '_> {
         }
         let p = &self.waking.p;
         let own = (p.load_avg, p.load_avg + p.load_more);
-        let range = self.p.h_load(own, p.tg, self.waking.rq_cpu, p.cfs_load_avg, self.waking.ts);
+        let on = (self.waking.rq_cpu, p.cfs_load_avg);
+        let range = self.p.h_load(own, p.tg, on, self.waking.ts, self.queues);
         self.span("h_load of the wakee", p.pid, Some(range))
     }
     fn waker_h_load(&mut self) -> u64 {
@@ -506,7 +514,7 @@ impl PlacementView for View<'_, '_> {
             return self.span("h_load of the waker", self.select.curr_pid, None);
         };
         let root = self.p.f.loads.at(c, self.waking.ts, ts).map_or(own.1, |l| l.1);
-        let range = self.p.h_load(own, tg, c, root, ts);
+        let range = self.p.h_load(own, tg, (c, root), ts, self.queues);
         self.span("h_load of the waker", self.select.curr_pid, Some(range))
     }
     fn waker_flips(&mut self) -> u32 {

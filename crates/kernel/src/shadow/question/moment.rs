@@ -253,6 +253,7 @@ impl Ground {
         let Ok(queue) = queue else { return pulled };
         let tasks = &queue.tasks;
         let idle_tasks = self.clear(m);
+        (self.sh.loads[src.ix()], self.sh.loads[m.pass.on.ix()]) = Default::default();
         let Ground { sh, machine, fair, balancer, resched } = self;
         let mut cx =
             Cx { now: NOW, cpu: src, sh, machine, cost: Ns::ZERO, slowdown: 1024, resched };
@@ -662,6 +663,20 @@ mod tests {
         let mut open = queue();
         open[0].age = (0, MS);
         assert_eq!(ends(2, open, |_| {}).1, HOT);
+    }
+
+    /// A pass over a queue of three, then the stopper twice over a task that has to stay: what was
+    /// counted before does not stay on the ground.
+    #[test]
+    fn a_pass_leaves_no_counts_behind() {
+        let (mut ground, m) = two_cpus(3);
+        let queue = |n: i64| {
+            let bound = |pid| TaskThen { bound: true, ..task(pid, 9 * MS) };
+            Ok(QueueThen { tasks: (1..=n).map(bound).collect(), placed: true })
+        };
+        ground.pull(&mut Asker::default(), &m, |_| queue(3));
+        let mut push = || ground.push(&mut Asker::default(), &m, Cpu(1), queue(1)).tasks.len();
+        assert_eq!([push(), push()], [0, 0]);
     }
 
     /// A stopper passes over what runs and what is bound; that a task is hot does not count.

@@ -406,11 +406,19 @@ pub struct Trace {
     pub isolated: CpuMask,
     /// Other events, in order.
     pub glimpses: Vec<Glimpse>,
+    /// By CPU, when else it executed something (`rows::alive`); empty: only rows tell.
+    pub alive: Vec<Vec<u64>>,
     /// Calls of `resched_curr` have no rows: what the kernel asked is told by [`Row::asked`].
     pub plain: bool,
 }
 
 impl Trace {
+    /// When `c` was last seen to execute something before `ts`, where all that it does is seen.
+    pub fn alive_before(&self, c: Cpu, ts: u64) -> Option<u64> {
+        let all = self.alive.get(c.ix())?;
+        let n = all.partition_point(|&x| x < ts);
+        (0 < n && n < all.len()).then(|| all[n - 1])
+    }
     /// The call chain of a row; empty if none was recorded.
     pub fn stack(&self, r: &Row) -> &[String] {
         r.stack.and_then(|i| self.stacks.get(i)).map_or(&[], Vec::as_slice)

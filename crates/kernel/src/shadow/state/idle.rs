@@ -117,8 +117,13 @@ impl Idleness {
                 && !t.in_wakeup(r)
                 && let Some(c) = r.dst_ix(n)
             {
-                let hi = next[i].map_or(r.ts + slack, |x| t.rows[x].ts);
-                s.claims[c].push(Claim { lo: r.ts, hi, end: ends(c, r.ts), wake: None });
+                let end = ends(c, r.ts);
+                // A pick takes a delayed task off, and that of an idle CPU may leave no row.
+                let hi = match r.p.sched_delayed {
+                    true => end,
+                    false => next[i].map_or(r.ts + slack, |x| t.rows[x].ts),
+                };
+                s.claims[c].push(Claim { lo: r.ts, hi, end, wake: None });
             }
         }
         for claims in &mut s.claims {
@@ -179,6 +184,22 @@ mod tests {
     use crate::shadow::rebuild::rebuild;
     use crate::shadow::rows::trace::Row;
     use crate::shadow::tests::{release, row, switch, woken};
+
+    /// CPU 1 is idle when the balancer brings 2. If that only waits to be taken off by a pick, one
+    /// may have done so since, and CPU 1 goes on with the idle task without a switch.
+    #[test]
+    fn a_task_in_delayed_dequeue_may_leave_a_cpu_idle() {
+        let seen = |sched_delayed| {
+            let mut moves = row(1_000, 0, RowKind::Migrate, 2, 1);
+            (moves.b, moves.p.on_rq, moves.p.sched_delayed) = (1, true, sched_delayed);
+            let rows = vec![switch(10, 0, 9, 1, false), switch(20, 1, 8, 0, true), moves];
+            let t = Trace { rows, nr_cpus: 2, ..Trace::default() };
+            let idle = Idleness::new(&t, &Wakes::new(&t), 300, false);
+            [990, 1_010, 5_000].map(|at| idle.at(Cpu(1), at, at, None))
+        };
+        assert_eq!(seen(false), [Some(true), None, Some(false)]);
+        assert_eq!(seen(true), [Some(true), None, None]);
+    }
 
     /// CPU 1 is idle. CPU 0 chooses it for 2 and writes the row of the move at 1,000; CPU 1 takes 2
     /// off its wake list at 9,000. When the wakeup began to show there is not known for 300 ns.

@@ -13,6 +13,8 @@ use vruntime_sched::fair::pelt::average_after;
 #[derive(Clone, Copy, Debug)]
 struct Point {
     ts: u64,
+    /// When it was brought up to date, as far as rows tell: the first one in a row to show it.
+    since: u64,
     /// Lowest and highest, as all that follows.
     load: (u64, u64),
     weight: (u64, u64),
@@ -52,9 +54,13 @@ impl Loads {
             for (c, side) in sides.into_iter().filter(|_| shows) {
                 let Some(side) = side.filter(|s| s.tg == 0) else { continue };
                 let Side { cfs_load_avg: load, cfs_load_weight: weight, .. } = *side;
-                s.points[c.ix()].push(Point {
+                let points = &mut s.points[c.ix()];
+                let load = (load, load + side.cfs_load_more);
+                let same = points.last().filter(|x: &&Point| x.load == load && !t.rebuilt);
+                points.push(Point {
                     ts: r.ts,
-                    load: (load, load + side.cfs_load_more),
+                    since: same.map_or(r.ts, |x| x.since),
+                    load,
                     weight: (weight >> 10, (weight + side.cfs_weight_more) >> 10),
                 });
             }
@@ -85,7 +91,7 @@ impl Loads {
             return Some((lo, hi));
         }
         let last = p[..end].last()?;
-        let now = average_after(last.load.0, last.weight.0, to - last.ts);
+        let now = average_after(last.load.0, last.weight.0, to - last.since);
         let (mut lo, mut hi) = (last.load.0.min(now.0), last.load.0.max(now.1));
         if self.rebuilt {
             (lo, hi) = last.by(to);
@@ -127,12 +133,12 @@ impl Loads {
         Some((lo, p[start..end].iter().map(|x| x.load.1).max()?))
     }
 
-    /// Lowest and highest factor, in 1/4096, from the load of `c` at `now` to what it was within
-    /// the `jiffy` before. Of a rebuilt load both ends move alike.
-    pub fn refreshed(&self, c: Cpu, now: u64, jiffy: u64) -> Option<(u64, u64)> {
+    /// Lowest and highest factor, in 1/4096, from the load of `c` at `now` to what it was at some
+    /// moment from `since` on. Of a rebuilt load both ends move alike.
+    pub fn refreshed(&self, c: Cpu, since: u64, now: u64) -> Option<(u64, u64)> {
         let p = &self.points[c.ix()];
         let end = p.partition_point(|x| x.ts <= now);
-        let start = p[..end].partition_point(|x| x.ts < now.saturating_sub(jiffy));
+        let start = p[..end].partition_point(|x| x.ts < since);
         let last = p[..end].last()?;
         let (mut least, mut most) = (4096, 4096);
         for run in [|x: (u64, u64)| x.0, |x: (u64, u64)| x.1] {
@@ -169,6 +175,18 @@ pub fn moved(moves: &[(u64, i64)], from: u64, to: u64) -> (u64, u64) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A load of 1781 under two tasks, seen at 0. A tick's request at 23 ms shows it before that
+    /// brings it up to date, to about 267 · y^(23.1/1.048576) = 166 less than 2048.
+    #[test]
+    fn a_row_that_shows_the_same_load_is_no_update() {
+        let ms = 1_000_000;
+        let p = Side { cfs_load_avg: 1781, cfs_load_weight: 2048 << 10, ..Side::default() };
+        let rows = [0, 23 * ms].map(|ts| Row { p, ..Row::new(ts, Cpu(0), RowKind::NeedResched) });
+        let t = Trace { rows: rows.to_vec(), nr_cpus: 1, ..Trace::default() };
+        let at = 23 * ms + 100_000;
+        assert_eq!(Loads::new(&t).at(Cpu(0), at, at), Some((1781, 1883)));
+    }
 
     /// CPU 0 is busy with a load of 2000 when 7, which sleeps there and has 900 of it, is woken on
     /// CPU 1. A tick later that has left, or is still to leave.

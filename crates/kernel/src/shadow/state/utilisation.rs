@@ -12,7 +12,7 @@
 //! *From a plain trace.* The values are intervals already, that of runnable time among them.
 
 use super::loads::{Loads, moved, updates};
-use super::queues::CpuState;
+use super::queues::{CpuState, Queues};
 use crate::shadow::rows::trace::{RowKind, Side, Trace};
 use vruntime_base::Cpu;
 use vruntime_sched::fair::pelt::{LOAD_AVG_MAX, SEGMENT_NS, average_after};
@@ -32,8 +32,8 @@ pub struct Utilisation {
     busy: Vec<Vec<(u64, u64)>>,
     /// Moments at which a CPU is seen to execute something.
     alive: Vec<Vec<u64>>,
-    /// The longest time between two ticks of a busy CPU that executes.
-    late: u64,
+    /// Time between two ticks.
+    tick: u64,
 }
 
 /// Lowest and highest.
@@ -58,8 +58,11 @@ impl Utilisation {
             lightest: FULL,
             busy: vec![vec![]; n],
             alive: vec![vec![]; n],
-            late: LATE_TICKS * tick,
+            tick,
         };
+        for (all, more) in s.alive.iter_mut().zip(&t.alive) {
+            all.extend(more);
+        }
         let mut since = vec![0; n];
         for r in &t.rows {
             if r.kind == RowKind::Switch && !t.rebuilt {
@@ -90,6 +93,7 @@ impl Utilisation {
                 }
             }
         }
+        s.alive.iter_mut().for_each(|all| all.sort_unstable());
         s
     }
 
@@ -140,11 +144,19 @@ impl Utilisation {
     /// How long ago the last tick of `c`, which is busy at `now`, can have been: where a CPU
     /// executes something, no tick is due, and what it does later leaves no row.
     fn late(&self, c: Cpu, now: u64) -> u64 {
-        now - self.silent_since(c, now) + self.late
+        now - self.silent_since(c, now) + LATE_TICKS * self.tick
+    }
+
+    /// Since when, at the earliest, `jiffies` can have been what they are at `now`. One busy CPU
+    /// counts them for all, and while that stands still they stay the same.
+    pub fn jiffies_since(&self, q: &Queues, now: u64) -> u64 {
+        let busy = q.cpus.iter().enumerate().filter(|(_, s)| s.curr.is_some_and(|p| p != 0));
+        let seen = busy.map(|(c, _)| self.silent_since(Cpu(c as u16), now)).min().unwrap_or(now);
+        seen.saturating_sub(self.tick)
     }
 
     /// When `c` was last seen to execute something.
-    pub fn silent_since(&self, c: Cpu, now: u64) -> u64 {
+    fn silent_since(&self, c: Cpu, now: u64) -> u64 {
         let all = &self.alive[c.ix()];
         all[..all.partition_point(|&ts| ts <= now)].last().copied().unwrap_or(0)
     }
@@ -247,6 +259,19 @@ mod tests {
         assert_eq!(row(slept, RowKind::Switch, seven, 500), (500, 512));
         assert_eq!(row(slept + 5, RowKind::Waking, seven, 500), (500, 512));
         assert_eq!(row(slept + MS, RowKind::Waking, seven, 510), (510, 510));
+    }
+
+    /// CPU 0 was last seen at 10 ms, CPU 1 at 20. At 21 ms a jiffy of 4 ms began at 17, or, if CPU
+    /// 0 counts and stands still since then, at 6.
+    #[test]
+    fn jiffies_stand_still_with_the_cpu_that_counts_them() {
+        let at = |ms, c| Row::new(ms * MS, Cpu(c), RowKind::Waking);
+        let t = Trace { rows: vec![at(10, 0), at(20, 1)], nr_cpus: 2, ..Trace::default() };
+        let mut q = Queues::new(&t);
+        let since = |q: &Queues| Utilisation::new(&t, 4 * MS).jiffies_since(q, 21 * MS);
+        assert_eq!(since(&q), 17 * MS);
+        q.cpus[0].curr = Some(7);
+        assert_eq!(since(&q), 6 * MS);
     }
 
     /// Until the queue is next brought up to date what has exited still counts.

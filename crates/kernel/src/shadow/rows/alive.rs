@@ -1,0 +1,99 @@
+//! When a CPU is seen to execute something.
+//!
+//! *What.* A recorded machine's CPU can stand still for long: a virtual one whose host runs another.
+//! What it read before is as old as its last event. Rows of the scheduler are rare; a plain trace
+//! of the same execution has many more events (ticks, interrupts, accounting), and the last of
+//! them before a pass of the balancer tells when the pass can have begun.
+//! *Departures.* Left out are events that the pass itself makes: moves, and accounting of what
+//! another CPU runs, whose queue it takes tasks from.
+
+use super::trace::{RowKind, Trace};
+use std::collections::BTreeMap;
+
+/// Events of the same switch lie this near in two recordings of one execution, ns.
+const NEAR_NS: u64 = 1_000_000;
+/// Of a hundred switches so many have to be in both.
+const IN_BOTH: usize = 90;
+
+/// By CPU of `plain`, the times of its own events in order; nothing if it has none but rows.
+pub fn moments(plain: &Trace) -> Vec<Vec<u64>> {
+    if plain.glimpses.is_empty() {
+        return vec![];
+    }
+    let mut found = vec![vec![]; plain.nr_cpus];
+    let rows = plain.rows.iter().filter(|r| r.kind != RowKind::Migrate).map(|r| (r.cpu, r.ts));
+    let own = plain.glimpses.iter().filter(|g| g.ran.is_none_or(|ran| ran.pid == g.curr_pid));
+    for (c, ts) in rows.chain(own.map(|g| (g.cpu, g.ts))) {
+        found[c.ix()].push(ts);
+    }
+    found.iter_mut().for_each(|all| all.sort_unstable());
+    found
+}
+
+/// The same for the rows of `state`, if `plain` recorded the same execution on the same clock;
+/// else nothing.
+pub fn beside(state: &Trace, plain: &Trace) -> Vec<Vec<u64>> {
+    let switches = |t: &Trace| -> Vec<_> {
+        let all = t.rows.iter().filter(|r| r.kind == RowKind::Switch);
+        all.map(|r| ((r.cpu, r.p.pid, r.n.map_or(0, |n| n.pid)), r.ts)).collect()
+    };
+    let mut told: BTreeMap<_, Vec<u64>> = BTreeMap::new();
+    let theirs = switches(plain);
+    theirs.iter().for_each(|&(key, ts)| told.entry(key).or_default().push(ts));
+    let (Some(first), Some(last)) = (theirs.first(), theirs.last()) else { return vec![] };
+    let mut ours = switches(state);
+    ours.retain(|s| (first.1 + NEAR_NS..last.1.saturating_sub(NEAR_NS)).contains(&s.1));
+    let is_near = |of: &[u64], ts: u64| {
+        let from = of.partition_point(|&x| x + NEAR_NS < ts);
+        of.get(from).is_some_and(|&x| x <= ts + NEAR_NS)
+    };
+    let both = ours.iter().filter(|(k, ts)| told.get(k).is_some_and(|of| is_near(of, *ts))).count();
+    match !ours.is_empty() && both * 100 >= ours.len() * IN_BOTH {
+        true => moments(plain),
+        false => vec![],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::shadow::rows::trace::{Glimpse, Ran};
+    use crate::shadow::tests::{row, switch};
+    use vruntime_base::Cpu;
+
+    fn plain(at: u64) -> Trace {
+        let rows = vec![switch(at, 0, 1, 2, true), row(at + 40, 1, RowKind::Migrate, 3, 1)];
+        let glimpse = |ts, cpu, pid| Glimpse {
+            ts,
+            cpu: Cpu(cpu),
+            before: 1,
+            curr_pid: 1,
+            flags: None,
+            ran: Some(Ran { pid, runtime: 5, vruntime: None }),
+            tick: None,
+        };
+        let glimpses = vec![glimpse(at + 10, 1, 1), glimpse(at + 20, 1, 9)];
+        let last = switch(at + 5 * NEAR_NS, 0, 2, 0, true);
+        Trace { rows: [rows, vec![last]].concat(), glimpses, nr_cpus: 2, ..Trace::default() }
+    }
+
+    /// CPU 1 accounts its own task, then one of CPU 0's, and takes a task over.
+    #[test]
+    fn what_a_pass_does_elsewhere_is_part_of_it() {
+        assert_eq!(moments(&plain(100)), [vec![100, 100 + 5 * NEAR_NS], vec![110]]);
+    }
+
+    /// The state shows a switch that the plain trace has 20 ns, or 2 ms, earlier.
+    #[test]
+    fn another_execution_tells_nothing() {
+        let at = 2 * NEAR_NS;
+        let state = |late| {
+            let rows = vec![switch(at + late, 0, 1, 2, true)];
+            Trace { rows, nr_cpus: 2, ..Trace::default() }
+        };
+        let mut told = plain(at);
+        told.rows.insert(0, switch(1, 1, 0, 1, false));
+        assert_eq!(beside(&state(20), &told)[1], [1, at + 10]);
+        assert!(beside(&state(2 * NEAR_NS), &told).is_empty());
+    }
+}
