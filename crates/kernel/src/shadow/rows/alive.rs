@@ -1,9 +1,9 @@
 //! When a CPU is seen to execute something.
 //!
-//! *What.* A recorded machine's CPU can stand still for long, if it is a virtual one whose host runs
-//! another. What it read before is as old as its last event. Rows of the scheduler are rare; a plain trace
-//! of the same execution has many more events (ticks, interrupts, accounting), and the last of
-//! them before a pass of the balancer tells when the pass can have begun.
+//! *What.* A recorded machine's CPU can stand still for long, if it is a virtual one whose host
+//! runs another. What it read before is as old as its last event. Rows of the scheduler are rare;
+//! a plain trace of the same execution has many more events (ticks, interrupts, accounting), and
+//! the last of them before a pass of the balancer tells when the pass can have begun.
 //! *Departures.* Left out are events that the pass itself makes: moves, and accounting of what
 //! another CPU runs, whose queue it takes tasks from.
 
