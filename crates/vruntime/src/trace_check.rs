@@ -16,7 +16,7 @@ use vruntime_formats::read::{self, Recorded};
 use vruntime_formats::recording::{Meta, Recording};
 use vruntime_kernel::shadow;
 use vruntime_kernel::shadow::judge::explain::Explained;
-use vruntime_kernel::shadow::rows::alive;
+use vruntime_kernel::shadow::rows::alive::Alive;
 use vruntime_kernel::shadow::rows::trace::{Row, Trace};
 use vruntime_machine::{RECLAIM_DISTANCE, Topology, node_reclaim_distance};
 use vruntime_report::check::{CheckReport, RecordingCheck, Source};
@@ -183,7 +183,7 @@ impl Found {
             let expected = format!("expected one of {} CPUs", s.cpus.count());
             format!("{first}; {expected}; such rows left out: {foreign}")
         }));
-        trace.alive = plain.map_or(vec![], |plain| alive::beside(&trace, plain));
+        trace.alive = plain.map(|plain| Alive::beside(&trace, plain)).unwrap_or_default();
         Ok(Some(trace))
     }
 

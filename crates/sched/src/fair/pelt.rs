@@ -42,8 +42,9 @@ pub fn decay_load(val: u64, n: u64) -> u64 {
 /// Nanoseconds of a segment.
 pub const SEGMENT_NS: u64 = 1 << 20;
 
-/// An average `ns` later, if whatever it is of has stood at `level` since, cut to a whole number
-/// and rounded up: full segments count.
+/// Lowest and highest average `ns` later, if whatever it is of has stood at `level` since: full
+/// segments count. The kernel cuts at every step: what has come down to its level, or stands at it,
+/// can show one less.
 pub fn average_after(avg: u64, level: u64, ns: u64) -> (u64, u64) {
     let segments = ns / SEGMENT_NS;
     if segments == 0 {
@@ -53,7 +54,10 @@ pub fn average_after(avg: u64, level: u64, ns: u64) -> (u64, u64) {
     const FRACTION: u32 = 20;
     let gap = decay_load(avg.abs_diff(level).min(1 << 40) << FRACTION, segments);
     let (cut, up) = (gap >> FRACTION, gap.div_ceil(1 << FRACTION));
-    if avg > level { (level + cut, level + up) } else { (level - up, level - cut) }
+    match avg >= level {
+        true => (level.saturating_sub(1) + cut, level + up),
+        false => (level - up, level - cut),
+    }
 }
 
 /// Averages of nothing that have been kept since the first unit of time. A group's entities begin
@@ -151,6 +155,20 @@ mod tests {
         assert_eq!(average_after(1024, 0, 32 * SEGMENT_NS), (511, 512));
         assert_eq!(average_after(1000, 0, SEGMENT_NS - 1), (1000, 1000));
         assert_eq!(average_after(1000, 0, u64::MAX), (0, 0));
+    }
+
+    /// What has run for seconds shows 1023 as well as 1024, by where in a segment it is looked at.
+    #[test]
+    fn what_stands_at_its_level_can_show_one_less() {
+        let mut sa = fresh();
+        run(&mut sa, 4_000_000_000, true);
+        let mut seen: Vec<u64> = vec![];
+        for _ in 0..100 {
+            run(&mut sa, 4_100_000, true);
+            seen.push(u64::from(sa.util_avg));
+        }
+        let (least, most) = average_after(1024, 1024, 4_100_000);
+        assert_eq!((seen.iter().min(), seen.iter().max()), (Some(&least), Some(&most)));
     }
 
     #[test]

@@ -366,14 +366,14 @@ impl<'a> Migrations<'a> {
 
     /// The earliest moment at which `c` can have read a number, if it was done with that at `to`.
     pub(super) fn reads_from(&self, c: Cpu, to: u64) -> u64 {
-        let seen = self.f.trace.alive_before(c, to);
+        let seen = self.f.trace.alive.before(c, to);
         seen.unwrap_or_else(|| self.reads_lately(c, to))
     }
 
     /// The same, of what `c` reads long after it was last seen, as a task that calls exec does.
     /// Without a tick it cannot have executed for so long: it stood still.
     pub(super) fn chooses_from(&self, c: Cpu, to: u64) -> u64 {
-        let seen = self.f.trace.alive_before(c, to);
+        let seen = self.f.trace.alive.before(c, to);
         let lately = self.reads_lately(c, to);
         match seen {
             Some(ts) if to - ts > self.f.release.tick_ns() => ts.min(lately),

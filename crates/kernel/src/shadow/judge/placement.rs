@@ -63,7 +63,7 @@ pub struct Facts<'a> {
     /// Tasks.
     pub tasks: &'a Tasks,
     /// Utilisations.
-    pub utils: &'a Utilisation,
+    pub utils: &'a Utilisation<'a>,
 }
 
 /// What placement tracks from row to row.

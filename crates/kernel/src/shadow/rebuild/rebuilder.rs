@@ -21,7 +21,7 @@ use super::moves::{Mover, movers};
 use super::queue_frame::{Frame, Span, weight_of};
 use super::tuning::Tuning;
 use super::wakeups::Flips;
-use crate::shadow::rows::alive;
+use crate::shadow::rows::alive::Alive;
 use crate::shadow::rows::neighbours::next_times;
 use crate::shadow::rows::trace::{Glimpse, Named, PF_KTHREAD, Row, RowKind, Side, Trace};
 use std::collections::{BTreeMap, BTreeSet};
@@ -146,7 +146,7 @@ pub fn rebuild(t: &Trace, k: &Release) -> Trace {
         named: t.named.clone(),
         programs: t.programs.clone(),
         glimpses: vec![],
-        alive: alive::moments(t),
+        alive: Alive::new(t),
         plain: t.plain,
     }
 }

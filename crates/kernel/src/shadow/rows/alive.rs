@@ -9,30 +9,74 @@
 
 use super::trace::{RowKind, Trace};
 use std::collections::BTreeMap;
+use vruntime_base::Cpu;
 
 /// Events of the same switch lie this near in two recordings of one execution, ns.
 const NEAR_NS: u64 = 1_000_000;
 /// Of a hundred switches so many have to be in both.
 const IN_BOTH: usize = 90;
 
-/// By CPU of `plain`, the times of its own events in order; nothing if it has none but rows.
-pub fn moments(plain: &Trace) -> Vec<Vec<u64>> {
-    if plain.glimpses.is_empty() {
-        return vec![];
-    }
-    let mut found = vec![vec![]; plain.nr_cpus];
-    let rows = plain.rows.iter().filter(|r| r.kind != RowKind::Migrate).map(|r| (r.cpu, r.ts));
-    let own = plain.glimpses.iter().filter(|g| g.ran.is_none_or(|ran| ran.pid == g.curr_pid));
-    for (c, ts) in rows.chain(own.map(|g| (g.cpu, g.ts))) {
-        found[c.ix()].push(ts);
-    }
-    found.iter_mut().for_each(|all| all.sort_unstable());
-    found
+/// By CPU, in order: what a plain trace shows of it.
+#[derive(Clone, Debug, Default)]
+pub struct Alive {
+    /// Times of its own events.
+    moments: Vec<Vec<u64>>,
+    /// Of them those that accounted its running task, and so brought its averages up to date.
+    accounted: Vec<Vec<u64>>,
 }
 
-/// The same for the rows of `state`, if `plain` recorded the same execution on the same clock;
-/// else nothing.
-pub fn beside(state: &Trace, plain: &Trace) -> Vec<Vec<u64>> {
+impl Alive {
+    /// Of `plain`; nothing if it has no events but rows.
+    pub fn new(plain: &Trace) -> Alive {
+        if plain.glimpses.is_empty() {
+            return Alive::default();
+        }
+        let n = plain.nr_cpus;
+        let mut found = Alive { moments: vec![vec![]; n], accounted: vec![vec![]; n] };
+        let rows = plain.rows.iter().filter(|r| r.kind != RowKind::Migrate);
+        rows.for_each(|r| found.moments[r.cpu.ix()].push(r.ts));
+        for g in plain.glimpses.iter().filter(|g| g.ran.is_none_or(|ran| ran.pid == g.curr_pid)) {
+            found.moments[g.cpu.ix()].push(g.ts);
+            found.accounted[g.cpu.ix()].extend(g.ran.map(|_| g.ts));
+        }
+        found.moments.iter_mut().for_each(|all| all.sort_unstable());
+        found
+    }
+
+    /// The same for the rows of `state`, if `plain` recorded the same execution on the same clock;
+    /// else nothing.
+    pub fn beside(state: &Trace, plain: &Trace) -> Alive {
+        match is_same_execution(state, plain) {
+            true => Alive::new(plain),
+            false => Alive::default(),
+        }
+    }
+
+    /// When `c` was last seen to execute something before `ts`, where all that it does is seen.
+    pub fn before(&self, c: Cpu, ts: u64) -> Option<u64> {
+        let ends = self.moments.get(c.ix())?.last()?;
+        if *ends < ts { None } else { last(&self.moments, c, ts) }
+    }
+
+    /// The same where not all may be seen.
+    pub fn last(&self, c: Cpu, ts: u64) -> Option<u64> {
+        last(&self.moments, c, ts)
+    }
+
+    /// When `c` last accounted its running task before `ts`.
+    pub fn accounted(&self, c: Cpu, ts: u64) -> Option<u64> {
+        last(&self.accounted, c, ts)
+    }
+}
+
+/// The last of `c` in `all` before `ts`.
+fn last(all: &[Vec<u64>], c: Cpu, ts: u64) -> Option<u64> {
+    let all = all.get(c.ix())?;
+    all[..all.partition_point(|&x| x < ts)].last().copied()
+}
+
+/// The two have the same switches at the same times.
+fn is_same_execution(state: &Trace, plain: &Trace) -> bool {
     let switches = |t: &Trace| -> Vec<_> {
         let all = t.rows.iter().filter(|r| r.kind == RowKind::Switch);
         all.map(|r| ((r.cpu, r.p.pid, r.n.map_or(0, |n| n.pid)), r.ts)).collect()
@@ -40,7 +84,7 @@ pub fn beside(state: &Trace, plain: &Trace) -> Vec<Vec<u64>> {
     let mut told: BTreeMap<_, Vec<u64>> = BTreeMap::new();
     let theirs = switches(plain);
     theirs.iter().for_each(|&(key, ts)| told.entry(key).or_default().push(ts));
-    let (Some(first), Some(last)) = (theirs.first(), theirs.last()) else { return vec![] };
+    let (Some(first), Some(last)) = (theirs.first(), theirs.last()) else { return false };
     let mut ours = switches(state);
     ours.retain(|s| (first.1 + NEAR_NS..last.1.saturating_sub(NEAR_NS)).contains(&s.1));
     let is_near = |of: &[u64], ts: u64| {
@@ -48,10 +92,7 @@ pub fn beside(state: &Trace, plain: &Trace) -> Vec<Vec<u64>> {
         of.get(from).is_some_and(|&x| x <= ts + NEAR_NS)
     };
     let both = ours.iter().filter(|(k, ts)| told.get(k).is_some_and(|of| is_near(of, *ts))).count();
-    match !ours.is_empty() && both * 100 >= ours.len() * IN_BOTH {
-        true => moments(plain),
-        false => vec![],
-    }
+    !ours.is_empty() && both * 100 >= ours.len() * IN_BOTH
 }
 
 #[cfg(test)]
@@ -59,7 +100,6 @@ mod tests {
     use super::*;
     use crate::shadow::rows::trace::{Glimpse, Ran};
     use crate::shadow::tests::{row, switch};
-    use vruntime_base::Cpu;
 
     fn plain(at: u64) -> Trace {
         let rows = vec![switch(at, 0, 1, 2, true), row(at + 40, 1, RowKind::Migrate, 3, 1)];
@@ -80,7 +120,10 @@ mod tests {
     /// CPU 1 accounts its own task, then one of CPU 0's, and takes a task over.
     #[test]
     fn what_a_pass_does_elsewhere_is_part_of_it() {
-        assert_eq!(moments(&plain(100)), [vec![100, 100 + 5 * NEAR_NS], vec![110]]);
+        let alive = Alive::new(&plain(100));
+        assert_eq!(alive.moments, [vec![100, 100 + 5 * NEAR_NS], vec![110]]);
+        assert_eq!(alive.accounted, [vec![], vec![110]]);
+        assert_eq!((alive.before(Cpu(0), 200), alive.before(Cpu(1), 200)), (Some(100), None));
     }
 
     /// The state shows a switch that the plain trace has 20 ns, or 2 ms, earlier.
@@ -93,7 +136,7 @@ mod tests {
         };
         let mut told = plain(at);
         told.rows.insert(0, switch(1, 1, 0, 1, false));
-        assert_eq!(beside(&state(20), &told)[1], [1, at + 10]);
-        assert!(beside(&state(2 * NEAR_NS), &told).is_empty());
+        assert_eq!(Alive::beside(&state(20), &told).moments[1], [1, at + 10]);
+        assert!(Alive::beside(&state(2 * NEAR_NS), &told).moments.is_empty());
     }
 }

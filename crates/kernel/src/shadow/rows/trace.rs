@@ -3,6 +3,7 @@
 //! Values that a recording may lack are `Option`; the replay treats `None` as not known, never as
 //! zero.
 
+use super::alive::Alive;
 use super::searched::Searched;
 use std::collections::BTreeMap;
 use vruntime_base::{Cpu, CpuMask};
@@ -406,19 +407,13 @@ pub struct Trace {
     pub isolated: CpuMask,
     /// Other events, in order.
     pub glimpses: Vec<Glimpse>,
-    /// By CPU, when else it executed something (`rows::alive`); empty: only rows tell.
-    pub alive: Vec<Vec<u64>>,
+    /// When else CPUs executed something; empty: only rows tell.
+    pub alive: Alive,
     /// Calls of `resched_curr` have no rows: what the kernel asked is told by [`Row::asked`].
     pub plain: bool,
 }
 
 impl Trace {
-    /// When `c` was last seen to execute something before `ts`, where all that it does is seen.
-    pub fn alive_before(&self, c: Cpu, ts: u64) -> Option<u64> {
-        let all = self.alive.get(c.ix())?;
-        let n = all.partition_point(|&x| x < ts);
-        (0 < n && n < all.len()).then(|| all[n - 1])
-    }
     /// The call chain of a row; empty if none was recorded.
     pub fn stack(&self, r: &Row) -> &[String] {
         r.stack.and_then(|i| self.stacks.get(i)).map_or(&[], Vec::as_slice)

@@ -136,7 +136,7 @@ impl Counts {
 }
 
 /// The row after the tasks that `i` and the rows of its batch have moved were put on their queue.
-fn attached(t: &Trace, next: &[Option<usize>], i: usize) -> Option<usize> {
+pub fn attached(t: &Trace, next: &[Option<usize>], i: usize) -> Option<usize> {
     let ends = |r: &Row| (r.src_cpu(), r.dst_cpu());
     let same = |r: &Row| r.kind == RowKind::Migrate && ends(r) == ends(&t.rows[i]);
     let mut n = next[i]?;

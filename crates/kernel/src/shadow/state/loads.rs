@@ -6,6 +6,8 @@
 //! were woken elsewhere are subtracted at the next update, whenever that is.
 //! *Equation.* L(t) = W + (L₀ − W)·y^(t/1.048576 ms), y^32 = 1/2.
 
+use super::counts::attached;
+use crate::shadow::rows::neighbours::next_rows;
 use crate::shadow::rows::trace::{Row, RowKind, Side, Trace};
 use vruntime_base::Cpu;
 use vruntime_sched::fair::pelt::average_after;
@@ -35,7 +37,7 @@ impl Point {
 pub struct Loads {
     points: Vec<Vec<Point>>,
     /// Load that may join (moved there) or leave (woken elsewhere): when, signed.
-    moves: Vec<Vec<(u64, i64)>>,
+    moves: Vec<Vec<Move>>,
     rebuilt: bool,
 }
 
@@ -44,7 +46,8 @@ impl Loads {
     pub fn new(t: &Trace) -> Loads {
         let n = t.nr_cpus;
         let mut s = Loads { points: vec![vec![]; n], moves: vec![vec![]; n], rebuilt: t.rebuilt };
-        for r in &t.rows {
+        let next = next_rows(t);
+        for (i, r) in t.rows.iter().enumerate() {
             let sides = [(r.rq_cpu, Some(&r.p)), (r.cpu, r.n.as_ref())];
             // Rebuilt loads are known where an event brings them up to date.
             let shows = match r.kind {
@@ -65,14 +68,14 @@ impl Loads {
                 });
             }
             if t.exits(r) {
-                s.moves[r.cpu.ix()].push((r.ts, -((r.p.load_avg + r.p.load_more) as i64)));
+                s.moves[r.cpu.ix()].push(Move::out(r.ts, r.p.load_avg + r.p.load_more));
             }
             if r.kind == RowKind::Migrate {
-                let load = (r.p.load_avg + r.p.load_more) as i64;
+                let load = r.p.load_avg + r.p.load_more;
                 if t.in_wakeup(r) {
-                    s.moves[r.rq_cpu.ix()].push((r.ts, -load));
+                    s.moves[r.rq_cpu.ix()].push(Move::out(r.ts, load));
                 } else if let Some(to) = r.dst_ix(n) {
-                    s.moves[to].push((r.ts, load));
+                    s.moves[to].push(Move::joins(t, &next, i, load));
                 }
             }
         }
@@ -88,7 +91,8 @@ impl Loads {
         if inside < end && !self.rebuilt {
             let lo = p[inside..end].iter().map(|x| x.load.0).min()?;
             let hi = p[inside..end].iter().map(|x| x.load.1).max()?;
-            return Some((lo, hi));
+            let (_, joined) = moved(&self.moves[c.ix()], p[end - 1].ts, to);
+            return Some((lo, hi + joined));
         }
         let last = p[..end].last()?;
         let now = average_after(last.load.0, last.weight.0, to - last.since);
@@ -163,12 +167,36 @@ pub fn updates(t: &Trace, r: &Row) -> bool {
     }
 }
 
-/// Of `moves` (when, how much, signed): what left in `from ..= to`, and what joined.
-pub fn moved(moves: &[(u64, i64)], from: u64, to: u64) -> (u64, u64) {
-    let all = moves.iter().filter(|m| (from..=to).contains(&m.0));
-    all.fold((0, 0), |(out, joined), &(_, d)| match d {
-        ..0 => (out + d.unsigned_abs(), joined),
-        _ => (out, joined + d as u64),
+/// What a task brings to a queue or takes away.
+#[derive(Clone, Copy, Debug)]
+pub struct Move {
+    /// When it was moved, woken elsewhere, or exited.
+    pub ts: u64,
+    /// The same; that it has joined shows by then.
+    by: u64,
+    /// How much of the average, signed.
+    pub change: i64,
+}
+
+impl Move {
+    /// It has left at `ts`.
+    pub fn out(ts: u64, much: u64) -> Move {
+        Move { ts, by: ts, change: -(much as i64) }
+    }
+    /// It joins by the move of row `i`. `next`: for every row, the next one of the same CPU.
+    pub fn joins(t: &Trace, next: &[Option<usize>], i: usize, much: u64) -> Move {
+        let ts = t.rows[i].ts;
+        let by = attached(t, next, i).map_or(ts, |n| t.rows[n].ts);
+        Move { ts, by, change: much as i64 }
+    }
+}
+
+/// Of `moves`: what can have left in `from ..= to`, and what can have joined.
+pub fn moved(moves: &[Move], from: u64, to: u64) -> (u64, u64) {
+    let all = moves.iter().filter(|m| m.ts <= to && m.by >= from);
+    all.fold((0, 0), |(out, joined), m| match m.change {
+        ..0 => (out + m.change.unsigned_abs(), joined),
+        _ => (out, joined + m.change as u64),
     })
 }
 
@@ -188,8 +216,23 @@ mod tests {
         assert_eq!(Loads::new(&t).at(Cpu(0), at, at), Some((1781, 1883)));
     }
 
+    /// CPU 1 pulls 7, with a load of 824, to its own 1501. The row in which it accounts what runs there
+    /// comes before 7 is on its queue.
+    #[test]
+    fn what_is_pulled_may_join_after_the_next_row() {
+        let shows = |cfs_load_avg| Side { cfs_load_avg, ..Side::default() };
+        let seen = Row { p: shows(1501), ..Row::new(10, Cpu(1), RowKind::NeedResched) };
+        let p = Side { pid: 7, load_avg: 824, on_rq: true, ..shows(1352) };
+        let moves = Row { p, b: 1, rq_cpu: Cpu(0), ..Row::new(20, Cpu(1), RowKind::Migrate) };
+        let accounts = Row { ts: 30, ..seen.clone() };
+        let t = Trace { rows: vec![seen, moves, accounts], nr_cpus: 2, ..Trace::default() };
+        let loads = Loads::new(&t);
+        assert_eq!(loads.at(Cpu(1), 25, 35), Some((1501, 2325)));
+        assert_eq!(loads.at(Cpu(1), 35, 40), Some((1501, 2325)));
+    }
+
     /// CPU 0 is busy with a load of 2000 when 7, which sleeps there and has 900 of it, is woken on
-    /// CPU 1. A tick later that has left, or is still to leave.
+    /// CPU 1. A tick later that has left, or is still to leave. What stands can show one less.
     #[test]
     fn a_tick_does_not_bring_back_what_was_woken_elsewhere() {
         let side = Side { cfs_load_avg: 2000, cfs_load_weight: 2000 << 10, ..Side::default() };
@@ -202,8 +245,8 @@ mod tests {
             let t = Trace { rows, nr_cpus: 2, ..Trace::default() };
             Loads::new(&t).ticked(Cpu(0), 2 * tick, 2 * tick, tick)
         };
-        assert_eq!(after(vec![seen.clone()]), Some((2000, 2000)));
-        assert_eq!(after(vec![seen, moved]), Some((1100, 2000)));
+        assert_eq!(after(vec![seen.clone()]), Some((1999, 2000)));
+        assert_eq!(after(vec![seen, moved]), Some((1099, 2000)));
     }
 
     /// Rebuilt: the load of CPU 0, where a task of weight 1024 has run for long, was 1000 to 1024.

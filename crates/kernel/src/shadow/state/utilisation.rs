@@ -11,8 +11,10 @@
 //! *Equation.* runnable ≤ load · 1024 / weight of the lightest task.
 //! *From a plain trace.* The values are intervals already, that of runnable time among them.
 
-use super::loads::{Loads, moved, updates};
+use super::loads::{Loads, Move, moved, updates};
 use super::queues::{CpuState, Queues};
+use crate::shadow::rows::alive::Alive;
+use crate::shadow::rows::neighbours::next_rows;
 use crate::shadow::rows::trace::{RowKind, Side, Trace};
 use vruntime_base::Cpu;
 use vruntime_sched::fair::pelt::{LOAD_AVG_MAX, SEGMENT_NS, average_after};
@@ -21,17 +23,19 @@ const FULL: u64 = 1024;
 
 /// Known utilisation of all CPUs.
 #[derive(Clone, Debug)]
-pub struct Utilisation {
+pub struct Utilisation<'a> {
     points: Vec<Vec<(u64, (u64, u64))>>,
     /// Rebuilt: the same of runnable time.
     runnable: Vec<Vec<(u64, (u64, u64))>>,
     /// Utilisation that may join or leave: when, signed.
-    moves: Vec<Vec<(u64, i64)>>,
+    moves: Vec<Vec<Move>>,
     lightest: u64,
     /// From when to when fair tasks ran on a CPU, of a state that was not rebuilt.
     busy: Vec<Vec<(u64, u64)>>,
-    /// Moments at which a CPU is seen to execute something.
-    alive: Vec<Vec<u64>>,
+    /// Times of a CPU's own rows.
+    rows: Vec<Vec<u64>>,
+    /// What a plain trace shows besides.
+    events: &'a Alive,
     /// Time between two ticks.
     tick: u64,
 }
@@ -47,9 +51,9 @@ struct Ends {
 /// that goes on.
 const LATE_TICKS: u64 = 2;
 
-impl Utilisation {
+impl<'a> Utilisation<'a> {
     /// Collects it.
-    pub fn new(t: &Trace, tick: u64) -> Utilisation {
+    pub fn new(t: &'a Trace, tick: u64) -> Utilisation<'a> {
         let n = t.nr_cpus;
         let mut s = Utilisation {
             points: vec![vec![]; n],
@@ -57,19 +61,18 @@ impl Utilisation {
             moves: vec![vec![]; n],
             lightest: FULL,
             busy: vec![vec![]; n],
-            alive: vec![vec![]; n],
+            rows: vec![vec![]; n],
+            events: &t.alive,
             tick,
         };
-        for (all, more) in s.alive.iter_mut().zip(&t.alive) {
-            all.extend(more);
-        }
         let mut since = vec![0; n];
-        for r in &t.rows {
+        let next = next_rows(t);
+        for (i, r) in t.rows.iter().enumerate() {
             if r.kind == RowKind::Switch && !t.rebuilt {
                 let from = std::mem::replace(&mut since[r.cpu.ix()], r.ts);
                 s.busy[r.cpu.ix()].extend(r.p.is_fair().then_some((from, r.ts)));
             }
-            s.alive[r.cpu.ix()].push(r.ts);
+            s.rows[r.cpu.ix()].push(r.ts);
             for (c, side) in [(r.rq_cpu, Some(&r.p)), (r.cpu, r.n.as_ref())] {
                 let Some(side) = side else { continue };
                 if side.tg == 0 && (!t.rebuilt || updates(t, r)) {
@@ -82,18 +85,17 @@ impl Utilisation {
                 }
             }
             if t.exits(r) {
-                s.moves[r.cpu.ix()].push((r.ts, -((r.p.util_avg + r.p.util_more) as i64)));
+                s.moves[r.cpu.ix()].push(Move::out(r.ts, r.p.util_avg + r.p.util_more));
             }
             if r.kind == RowKind::Migrate {
-                let util = (r.p.util_avg + r.p.util_more) as i64;
+                let util = r.p.util_avg + r.p.util_more;
                 if t.in_wakeup(r) {
-                    s.moves[r.rq_cpu.ix()].push((r.ts, -util));
+                    s.moves[r.rq_cpu.ix()].push(Move::out(r.ts, util));
                 } else if let Some(to) = r.dst_ix(n) {
-                    s.moves[to].push((r.ts, util));
+                    s.moves[to].push(Move::joins(t, &next, i, util));
                 }
             }
         }
-        s.alive.iter_mut().for_each(|all| all.sort_unstable());
         s
     }
 
@@ -144,7 +146,10 @@ impl Utilisation {
     /// How long ago the last tick of `c`, which is busy at `now`, can have been: where a CPU
     /// executes something, no tick is due, and what it does later leaves no row.
     fn late(&self, c: Cpu, now: u64) -> u64 {
-        now - self.silent_since(c, now) + LATE_TICKS * self.tick
+        match self.events.accounted(c, now) {
+            Some(ts) => now - ts,
+            None => now - self.silent_since(c, now) + LATE_TICKS * self.tick,
+        }
     }
 
     /// Since when, at the earliest, `jiffies` can have been what they are at `now`. One busy CPU
@@ -157,8 +162,9 @@ impl Utilisation {
 
     /// When `c` was last seen to execute something.
     fn silent_since(&self, c: Cpu, now: u64) -> u64 {
-        let all = &self.alive[c.ix()];
-        all[..all.partition_point(|&ts| ts <= now)].last().copied().unwrap_or(0)
+        let all = &self.rows[c.ix()];
+        let row = all[..all.partition_point(|&ts| ts <= now)].last().copied();
+        row.max(self.events.last(c, now)).unwrap_or(0)
     }
 
     /// The same with the estimate of what is queued, where the release has one.
@@ -203,9 +209,10 @@ impl Utilisation {
             let at = |v: u64, n: u64| average_after(v, n * FULL, to - ts);
             let n = s.queued.len() as u64;
             let (lo, mut hi) = (lo.min(at(lo, n).0), hi.max(at(hi, n + s.nr_unseen()).1));
-            let came = self.moves[c.ix()].iter().filter(|m| m.0 > ts && m.0 <= to && m.1 > 0);
+            let came =
+                self.moves[c.ix()].iter().filter(|m| m.ts > ts && m.ts <= to && m.change > 0);
             hi += FULL * came.count() as u64;
-            let left = self.moves[c.ix()].iter().any(|m| m.0 > ts && m.0 <= to && m.1 < 0);
+            let left = self.moves[c.ix()].iter().any(|m| m.ts > ts && m.ts <= to && m.change < 0);
             return Some((if left { 0 } else { lo }, hi));
         }
         let (_, load) = self.load(c, s, loads, from, to)?;
@@ -217,7 +224,7 @@ impl Utilisation {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::shadow::rows::trace::{Row, Side};
+    use crate::shadow::rows::trace::{Glimpse, Ran, Row, Side};
 
     const MS: u64 = 1 << 20;
 
@@ -240,6 +247,28 @@ mod tests {
         let mut idle = busy;
         (idle.curr, idle.running) = (Some(0), Some((Side::default(), 0)));
         assert_eq!(u.at(Cpu(0), &idle, 32 * MS, 32 * MS), (255, 512));
+    }
+
+    /// As above, with a tick every ms, and an interrupt at 31 ms after which the CPU may have stood
+    /// still again: what brings averages up to date is the accounting, last seen at 1 ns or 31 ms.
+    #[test]
+    fn an_interrupt_is_no_tick() {
+        let (mut t, busy) = recorded(512);
+        let event = |ts, accounts: bool| Glimpse {
+            ts,
+            cpu: Cpu(0),
+            before: 1,
+            curr_pid: 7,
+            flags: None,
+            ran: accounts.then_some(Ran { pid: 7, runtime: 1, vruntime: None }),
+            tick: None,
+        };
+        let mut at = |accounts| {
+            let glimpses = vec![event(1, true), event(31 * MS, accounts)];
+            t.alive = Alive::new(&Trace { glimpses, nr_cpus: 1, ..Trace::default() });
+            Utilisation::new(&t, MS).at(Cpu(0), &busy, 32 * MS, 32 * MS)
+        };
+        assert_eq!((at(false), at(true)), ((512, 769), (762, 769)));
     }
 
     /// 7 runs for half a segment, 512 units, and sleeps; what it adds is 512 · 1024 / 46718 = 11.2
