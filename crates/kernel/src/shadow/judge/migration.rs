@@ -24,7 +24,7 @@ use crate::shadow::question::moment::{CpuThen, Ground, Moment, Pulled, QueueThen
 use crate::shadow::rebuild::moves::UNKNOWN;
 use crate::shadow::rows::neighbours::previous_rows;
 use crate::shadow::rows::trace::{PF_KTHREAD, Row, RowKind, Trace};
-use crate::shadow::state::counts::{Count, Counts, in_balance, is_detaching};
+use crate::shadow::state::counts::{Count, Counts, in_balance, is_detaching, with_delayed};
 use crate::shadow::state::lists::{Lists, Ran};
 use crate::shadow::state::queues::{Queues, Seen};
 use crate::shadow::state::tasks::SeenOn;
@@ -416,7 +416,12 @@ impl<'a> Migrations<'a> {
             Some(true) => vec![Count::default()],
             _ => self.counts.at(c, from, to),
         };
-        CpuThen { counts, delayed: q.nr_delayed(c).0 as i64, idle, load, util, runnable }
+        let delayed = q.nr_delayed(c);
+        let counts = match f.trace.rebuilt {
+            true => counts,
+            false => with_delayed(counts, s.queued.len() as i64 - delayed.1 as i64, delayed),
+        };
+        CpuThen { counts, delayed: delayed.0 as i64, idle, load, util, runnable }
     }
 
     /// The queue of `c` when the pass `b` locked it.

@@ -135,6 +135,22 @@ impl Counts {
     }
 }
 
+/// `counts` of a queue of which `others` fair tasks are known not to be in delayed dequeue, and
+/// `delayed` (at least, at most) to be: what such tasks there are more than at least is there, or a
+/// pick has taken them off without a row.
+pub fn with_delayed(counts: Vec<Count>, others: i64, delayed: (u64, u64)) -> Vec<Count> {
+    let (least, most) = (delayed.0 as i64, delayed.1 as i64);
+    let options = |n: Count| {
+        let may_have_left = (n.fair - others).clamp(least, most) - least;
+        (0..=may_have_left).map(move |gone| Count {
+            all: n.all - gone,
+            fair: n.fair - gone,
+            hidden: n.hidden + may_have_left - gone,
+        })
+    };
+    counts.into_iter().flat_map(options).collect()
+}
+
 /// The row after the tasks that `i` and the rows of its batch have moved were put on their queue.
 pub fn attached(t: &Trace, next: &[Option<usize>], i: usize) -> Option<usize> {
     let ends = |r: &Row| (r.src_cpu(), r.dst_cpu());
@@ -185,6 +201,20 @@ mod tests {
         assert_eq!(at(2_000, 4_899), [1]);
         assert_eq!(at(2_000, 4_900), [2, 1], "the activation may be this long before its row");
         assert_eq!(at(5_000, 8_000), [2]);
+    }
+
+    /// Of two tasks one is in delayed dequeue; a reschedule was asked for, and the pick may have
+    /// taken it off.
+    #[test]
+    fn a_delayed_task_may_be_gone() {
+        let two = vec![Count { all: 2, fair: 2, hidden: 0 }];
+        assert_eq!(with_delayed(two.clone(), 1, (1, 1)), two);
+        let either =
+            vec![Count { all: 2, fair: 2, hidden: 1 }, Count { all: 1, fair: 1, hidden: 0 }];
+        assert_eq!(with_delayed(two, 1, (0, 1)), either);
+        // A row has shown since that it is.
+        let one = vec![Count { all: 1, fair: 1, hidden: 0 }];
+        assert_eq!(with_delayed(one.clone(), 1, (0, 1)), one);
     }
 
     /// A task is not there before its CPU is chosen.

@@ -216,8 +216,8 @@ mod tests {
         assert_eq!(Loads::new(&t).at(Cpu(0), at, at), Some((1781, 1883)));
     }
 
-    /// CPU 1 pulls 7, with a load of 824, to its own 1501. The row in which it accounts what runs there
-    /// comes before 7 is on its queue.
+    /// CPU 1 pulls 7, with a load of 824, to its own 1501. The row in which it accounts what runs
+    /// there comes before 7 is on its queue.
     #[test]
     fn what_is_pulled_may_join_after_the_next_row() {
         let shows = |cfs_load_avg| Side { cfs_load_avg, ..Side::default() };
