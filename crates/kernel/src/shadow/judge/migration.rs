@@ -451,7 +451,7 @@ impl<'a> Migrations<'a> {
         let of = order.first().map_or(0, |p| s.queued[p].side.vruntime);
         let placed = s.queued.values().all(|m| m.exact && m.side.tg == 0 && m.side.slop == 0)
             && plausible(of, s.queued.values());
-        let (root, refreshed) = self.h_load(c, r.ts, r.ts - self.f.release.tick_ns());
+        let (root, refreshed) = self.h_load(c, r.ts, r.ts.saturating_sub(self.f.release.tick_ns()));
         let tasks = order.iter().map(|p| {
             let m = &s.queued[p];
             let own = b.rows.iter().map(|&i| &t.rows[i]).find(|r| r.p.pid == *p);
