@@ -471,7 +471,7 @@ impl<'a> Migrations<'a> {
     }
 
     /// Lowest and highest load of the queue of `c` now, and when `h_load` was last brought up to
-    /// date, which is once a jiffy; jiffies were being counted `since` then at the latest.
+    /// date, which is once a jiffy; this one began `since` then.
     fn h_load(&self, c: Cpu, now: u64, since: u64) -> ((u64, u64), (u64, u64)) {
         let root = self.f.loads.at(c, now, now).unwrap_or((0, 1 << 20));
         let seen = self.f.loads.seen(c, since, now).unwrap_or(root);

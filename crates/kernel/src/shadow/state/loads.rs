@@ -36,7 +36,7 @@ impl Point {
 #[derive(Clone, Debug)]
 pub struct Loads {
     points: Vec<Vec<Point>>,
-    /// Load that may join (moved there) or leave (woken elsewhere): when, signed.
+    /// Load that may join or leave.
     moves: Vec<Vec<Move>>,
     rebuilt: bool,
 }
@@ -45,9 +45,9 @@ impl Loads {
     /// Collects them.
     pub fn new(t: &Trace) -> Loads {
         let n = t.nr_cpus;
-        let mut s = Loads { points: vec![vec![]; n], moves: vec![vec![]; n], rebuilt: t.rebuilt };
-        let next = next_rows(t);
-        for (i, r) in t.rows.iter().enumerate() {
+        let moves = moves(t, |p| p.load_avg + p.load_more);
+        let mut s = Loads { points: vec![vec![]; n], moves, rebuilt: t.rebuilt };
+        for r in &t.rows {
             let sides = [(r.rq_cpu, Some(&r.p)), (r.cpu, r.n.as_ref())];
             // Rebuilt loads are known where an event brings them up to date.
             let shows = match r.kind {
@@ -66,17 +66,6 @@ impl Loads {
                     load,
                     weight: (weight >> 10, (weight + side.cfs_weight_more) >> 10),
                 });
-            }
-            if t.exits(r) {
-                s.moves[r.cpu.ix()].push(Move::out(r.ts, r.p.load_avg + r.p.load_more));
-            }
-            if r.kind == RowKind::Migrate {
-                let load = r.p.load_avg + r.p.load_more;
-                if t.in_wakeup(r) {
-                    s.moves[r.rq_cpu.ix()].push(Move::out(r.ts, load));
-                } else if let Some(to) = r.dst_ix(n) {
-                    s.moves[to].push(Move::joins(t, &next, i, load));
-                }
             }
         }
         s
@@ -178,17 +167,27 @@ pub struct Move {
     pub change: i64,
 }
 
-impl Move {
-    /// It has left at `ts`.
-    pub fn out(ts: u64, much: u64) -> Move {
-        Move { ts, by: ts, change: -(much as i64) }
+/// By CPU, in order: what of an average, which `of` reads from a task, may join (moved there) or
+/// leave (woken elsewhere, exited).
+pub fn moves(t: &Trace, of: impl Fn(&Side) -> u64) -> Vec<Vec<Move>> {
+    let next = next_rows(t);
+    let mut all = vec![vec![]; t.nr_cpus];
+    for (i, r) in t.rows.iter().enumerate() {
+        let (ts, much) = (r.ts, of(&r.p) as i64);
+        let leaves = Move { ts, by: ts, change: -much };
+        if t.exits(r) {
+            all[r.cpu.ix()].push(leaves);
+        }
+        if r.kind == RowKind::Migrate {
+            if t.in_wakeup(r) {
+                all[r.rq_cpu.ix()].push(leaves);
+            } else if let Some(to) = r.dst_ix(t.nr_cpus) {
+                let by = attached(t, &next, i).map_or(ts, |n| t.rows[n].ts);
+                all[to].push(Move { ts, by, change: much });
+            }
+        }
     }
-    /// It joins by the move of row `i`. `next`: for every row, the next one of the same CPU.
-    pub fn joins(t: &Trace, next: &[Option<usize>], i: usize, much: u64) -> Move {
-        let ts = t.rows[i].ts;
-        let by = attached(t, next, i).map_or(ts, |n| t.rows[n].ts);
-        Move { ts, by, change: much as i64 }
-    }
+    all
 }
 
 /// Of `moves`: what can have left in `from ..= to`, and what can have joined.

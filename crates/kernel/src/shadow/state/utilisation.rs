@@ -11,10 +11,9 @@
 //! *Equation.* runnable ≤ load · 1024 / weight of the lightest task.
 //! *From a plain trace.* The values are intervals already, that of runnable time among them.
 
-use super::loads::{Loads, Move, moved, updates};
+use super::loads::{Loads, Move, moved, moves, updates};
 use super::queues::{CpuState, Queues};
 use crate::shadow::rows::alive::Alive;
-use crate::shadow::rows::neighbours::next_rows;
 use crate::shadow::rows::trace::{RowKind, Side, Trace};
 use vruntime_base::Cpu;
 use vruntime_sched::fair::pelt::{LOAD_AVG_MAX, SEGMENT_NS, average_after};
@@ -27,7 +26,7 @@ pub struct Utilisation<'a> {
     points: Vec<Vec<(u64, (u64, u64))>>,
     /// Rebuilt: the same of runnable time.
     runnable: Vec<Vec<(u64, (u64, u64))>>,
-    /// Utilisation that may join or leave: when, signed.
+    /// Utilisation that may join or leave.
     moves: Vec<Vec<Move>>,
     lightest: u64,
     /// From when to when fair tasks ran on a CPU, of a state that was not rebuilt.
@@ -58,7 +57,7 @@ impl<'a> Utilisation<'a> {
         let mut s = Utilisation {
             points: vec![vec![]; n],
             runnable: vec![vec![]; n],
-            moves: vec![vec![]; n],
+            moves: moves(t, |p| p.util_avg + p.util_more),
             lightest: FULL,
             busy: vec![vec![]; n],
             rows: vec![vec![]; n],
@@ -66,8 +65,7 @@ impl<'a> Utilisation<'a> {
             tick,
         };
         let mut since = vec![0; n];
-        let next = next_rows(t);
-        for (i, r) in t.rows.iter().enumerate() {
+        for r in &t.rows {
             if r.kind == RowKind::Switch && !t.rebuilt {
                 let from = std::mem::replace(&mut since[r.cpu.ix()], r.ts);
                 s.busy[r.cpu.ix()].extend(r.p.is_fair().then_some((from, r.ts)));
@@ -82,17 +80,6 @@ impl<'a> Utilisation<'a> {
                 }
                 if side.is_fair() && side.weight > 0 {
                     s.lightest = s.lightest.min((side.weight >> 10).max(1));
-                }
-            }
-            if t.exits(r) {
-                s.moves[r.cpu.ix()].push(Move::out(r.ts, r.p.util_avg + r.p.util_more));
-            }
-            if r.kind == RowKind::Migrate {
-                let util = r.p.util_avg + r.p.util_more;
-                if t.in_wakeup(r) {
-                    s.moves[r.rq_cpu.ix()].push(Move::out(r.ts, util));
-                } else if let Some(to) = r.dst_ix(n) {
-                    s.moves[to].push(Move::joins(t, &next, i, util));
                 }
             }
         }
