@@ -11,7 +11,7 @@
 //! a value (`kthread_stacking=in-task`) separates only if a field name follows it.
 
 use crate::error::FileError;
-use crate::text_file::{self, key_before, line_of};
+use crate::text_file::{self, key_before, line_of, unknown_key};
 use serde::Deserialize;
 use std::path::Path;
 use toml::{Table, Value};
@@ -268,18 +268,14 @@ fn with_nearest(message: &str) -> String {
     if message.starts_with("missing field") {
         return format!("{message}: {ALL_KEYS}");
     }
-    let Some(key) = message.strip_prefix("unknown field `").and_then(|m| m.split('`').next())
-    else {
+    let Some((key, valid)) = unknown_key(message) else {
         let message = message.replace("expected u32", "expected a whole number to 4294967295");
         return message.replace("expected u64", "expected a whole number from 0 on");
     };
     if key == "inherit" {
         return format!("unknown key `{key}`: {ALL_KEYS}");
     }
-    match nearest_name(key, Release::FIELDS.iter().map(|&(name, _)| name)) {
-        Some(near) => format!("unknown key `{key}`, nearest is `{near}`"),
-        None => format!("unknown key `{key}`"),
-    }
+    format!("unknown key `{key}`{}", hint(nearest_name(key, valid)))
 }
 
 #[cfg(test)]

@@ -16,7 +16,7 @@ pub use shape::FROM_A_TABLE;
 pub use sysfs::sysfs_machine;
 
 use crate::error::FileError;
-use crate::text_file::{self, key_before, line_of};
+use crate::text_file::{self, key_before, line_of, unknown_key};
 use serde::Deserialize;
 use std::fmt::Display;
 use std::fs::File;
@@ -199,19 +199,15 @@ fn parse(text: &str, origin: &str) -> Result<Table, FileError> {
 
 /// Makes serde's message short, adds the line of the offending key and the nearest valid one.
 fn explain(text: &str, origin: &str, message: &str) -> FileError {
-    let quoted = |after: &str| -> Option<&str> { message.split_once(after)?.1.split('`').nth(1) };
     let mut line = None;
     let mut short = message.trim().to_string();
-    if let Some(key) = quoted("unknown field ") {
+    if let Some((key, valid)) = unknown_key(message) {
         line = text.find(&format!("\n{key} ")).or(text.find(key)).map(|at| {
             let newline = usize::from(text.as_bytes()[at] == b'\n');
             line_of(text, at + newline)
         });
-        let valid = message.split('`').skip(3).step_by(2);
-        short = match nearest_name(key, valid).or(CostSpec::nearest(key)) {
-            Some(near) => format!("unknown key `{key}`, nearest is `{near}`"),
-            None => format!("unknown key `{key}`"),
-        };
+        let near = nearest_name(key, valid).or(CostSpec::nearest(key));
+        short = format!("unknown key `{key}`{}", hint(near));
     }
     if short == "missing field `idle`" {
         short = "missing `[[idle]]`, the list of idle states, shallow to deep: each has a name, \

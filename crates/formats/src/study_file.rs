@@ -6,7 +6,7 @@
 
 use crate::error::FileError;
 use crate::kernel_file::{builtin_kernels, split_base};
-use crate::text_file::{self, key_before, line_of};
+use crate::text_file::{self, key_before, line_of, unknown_key};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -343,8 +343,7 @@ fn line_with(text: &str, place: &str) -> Option<usize> {
 /// What serde says about the value at byte `at`, with its key, or about a key, with the nearest.
 fn message_of(text: &str, at: Option<usize>, message: &str) -> String {
     let message = message.trim();
-    if let Some(key) = message.strip_prefix("unknown field `").and_then(|m| m.split('`').next()) {
-        let valid = message.split('`').skip(3).step_by(2);
+    if let Some((key, valid)) = unknown_key(message) {
         return format!("unknown key `{key}`{}", hint(nearest_name(key, valid)));
     }
     let message = message

@@ -32,6 +32,13 @@ pub(crate) fn line_of(text: &str, byte: usize) -> usize {
     text.as_bytes()[..byte].iter().filter(|&&b| b == b'\n').count() + 1
 }
 
+/// The key that serde's message says is unknown, and those that it lists as known.
+pub(crate) fn unknown_key(message: &str) -> Option<(&str, impl Iterator<Item = &str>)> {
+    let mut quoted = message.split_once("unknown field `")?.1.split('`');
+    let key = quoted.next()?;
+    Some((key, quoted.skip(1).step_by(2)))
+}
+
 /// The key whose value begins at `byte` of a TOML text.
 pub(crate) fn key_before(text: &str, byte: usize) -> Option<&str> {
     let before = text.get(..byte)?.trim_end().strip_suffix('=')?.trim_end();

@@ -74,8 +74,7 @@ pub fn derive(base: &MachineSpec, m: &Measured, origin: &str, times: bool) -> De
     let interrupted = m.round.interrupted.min(0.5);
     let mut measured = Vec::new();
     let cost = |of: &Sample, part: f64, minus: f64, how: &str| {
-        let of = Sample { low: of.low * part, mid: of.mid * part, high: of.high * part };
-        beyond(&of, minus, format!("{origin}: {how}"))
+        beyond(&of.map(|ns| ns * part), minus, format!("{origin}: {how}"))
     };
     // What is measured is exact at its own speed, without interruptions: the table's factor is no
     // longer wanted.

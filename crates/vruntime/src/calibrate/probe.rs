@@ -40,11 +40,27 @@ impl Sample {
         }
     }
 
-    /// The median of each figure.
-    pub fn median(of: &[Sample]) -> Sample {
-        let mid = |figure: fn(&Sample) -> f64| Sample::of(of.iter().map(figure).collect()).mid;
-        Sample { low: mid(|s| s.low), mid: mid(|s| s.mid), high: mid(|s| s.high) }
+    /// Each figure on average, without its lowest and its highest if there are three or more.
+    pub fn mean(of: &[Sample]) -> Sample {
+        let all = |figure: fn(&Sample) -> f64| mean(of.iter().map(figure).collect());
+        Sample { low: all(|s| s.low), mid: all(|s| s.mid), high: all(|s| s.high) }
     }
+
+    /// Each figure through `f`.
+    pub fn map(self, f: impl Fn(f64) -> f64) -> Sample {
+        Sample { low: f(self.low), mid: f(self.mid), high: f(self.high) }
+    }
+}
+
+/// The mean of `values` without the lowest and the highest, of fewer than three that of all; zero
+/// if there are none.
+pub fn mean(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    let values = match values.len() {
+        n @ 3.. => &values[1..n - 1],
+        _ => &values[..],
+    };
+    values.iter().sum::<f64>() / values.len().max(1) as f64
 }
 
 /// Binds the calling thread to `cpu`.
@@ -333,8 +349,7 @@ pub fn cold_threads(cpu: usize, memory_kib: u32) -> io::Result<Sample> {
             }
         }
         let hot = Sample::of(hot).mid;
-        let Sample { low, mid, high } = Sample::of(cold);
-        Ok(Sample { low: low - hot, mid: mid - hot, high: high - hot })
+        Ok(Sample::of(cold).map(|ns| ns - hot))
     })
 }
 

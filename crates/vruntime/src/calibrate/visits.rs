@@ -90,9 +90,7 @@ impl Visits {
     /// the mutex's line first.
     pub fn shares(&self, line: f64) -> [Sample; 5] {
         let share = |of: Sample, messages: usize| {
-            let permille =
-                |ns: f64| ((ns - line) / line / messages as f64 * 1000.0).clamp(0.0, 9_999.0);
-            Sample { low: permille(of.low), mid: permille(of.mid), high: permille(of.high) }
+            of.map(|ns| ((ns - line) / line / messages as f64 * 1000.0).clamp(0.0, 9_999.0))
         };
         [
             share(self.writers.second, WRITERS.messages),

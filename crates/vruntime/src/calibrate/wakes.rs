@@ -103,8 +103,7 @@ impl Wakes {
     /// apart.
     pub fn shares(&self, line: f64) -> [Sample; 4] {
         let share = |of: Sample, apart: f64| {
-            let permille = |ns: f64| ((ns / line - apart) * 1000.0).clamp(0.0, 30_000.0);
-            Sample { low: permille(of.low), mid: permille(of.mid), high: permille(of.high) }
+            of.map(|ns| ((ns / line - apart) * 1000.0).clamp(0.0, 30_000.0))
         };
         [
             share(self.queue, 1.0),

@@ -4,7 +4,7 @@
 //! same functions decide that decide under `simulate`. Nothing is decided here.
 
 use super::levels::{Ent, Level};
-use crate::shadow::rows::trace::Side;
+use crate::shadow::rows::trace::{Side, fair_policy};
 use crate::shadow::state::one_level::OneLevel;
 use std::cell::RefCell;
 use vruntime_base::{Cpu, Ns, TaskId, VTime};
@@ -118,7 +118,7 @@ fn fill(f: &mut Fair, ents: &[Ent], l: &Level) -> Vec<SeId> {
         x.vruntime = VTime(e.vruntime);
         x.deadline = VTime(e.deadline);
         x.slice = e.slice;
-        x.idle = e.policy == 5;
+        x.idle = fair_policy(e.policy) == Policy::Idle;
         x.sched_delayed = e.delayed;
         if Some(e.pid) == l.curr {
             f.restore_curr(se);
@@ -137,11 +137,7 @@ fn fill(f: &mut Fair, ents: &[Ent], l: &Level) -> Vec<SeId> {
 
 fn task(e: &Ent, se: SeId) -> Task {
     Task {
-        policy: match e.policy {
-            3 => Policy::Batch,
-            5 => Policy::Idle,
-            _ => Policy::Normal,
-        },
+        policy: fair_policy(e.policy),
         state: TaskState::Running,
         on_rq: true,
         se,

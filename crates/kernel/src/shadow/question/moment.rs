@@ -12,6 +12,7 @@
 use super::known::names::{IDLE, PLACEMENT};
 use super::known::{Asker, Unknown};
 use super::levels::CONTENT;
+use crate::shadow::rows::trace::fair_policy;
 use crate::shadow::state::counts::Count;
 use std::collections::BTreeMap;
 use vruntime_base::{Cause, Cpu, CpuMask, Ledger, Noise, Ns, TaskId, VTime};
@@ -472,7 +473,7 @@ fn fill(
         e.set_weight((t.weight as u32).max(1 << 10));
         (e.vruntime, e.deadline, e.slice) = (VTime(t.vruntime.0), VTime(t.vruntime.1), t.slice);
         e.sched_delayed = t.delayed;
-        e.idle = t.policy == 5;
+        e.idle = fair_policy(t.policy) == Policy::Idle;
         e.avg.last_update_time = NOW;
         let u = Unknown { name: HOT, of: t.pid };
         let open = t.age.0 < cost && !m.source_only;
@@ -496,7 +497,7 @@ fn fill(
         let q = &mut fair.cfs[cfs.ix()];
         q.h_nr_queued += 1;
         q.h_nr_runnable += u32::from(!t.delayed);
-        q.idle_h_nr += u32::from(t.policy == 5);
+        q.idle_h_nr += u32::from(fair_policy(t.policy) == Policy::Idle);
         let rq = &mut cx.sh.rqs[src.ix()];
         let old = std::mem::replace(&mut rq.cfs_tasks_head, p);
         cx.sh.tasks[p.ix()].cfs_tasks_next = old;
@@ -534,11 +535,7 @@ fn task(k: &mut Asker, m: &Moment, t: &TaskThen, src: Cpu, se: SeId, cx: &mut Cx
         }
     }
     Task {
-        policy: match t.policy {
-            3 => Policy::Batch,
-            5 => Policy::Idle,
-            _ => Policy::Normal,
-        },
+        policy: fair_policy(t.policy),
         state: vruntime_sched::task::TaskState::Running,
         on_rq: true,
         kthread: t.bound,

@@ -7,6 +7,7 @@ use super::alive::Alive;
 use super::searched::Searched;
 use std::collections::BTreeMap;
 use vruntime_base::{Cpu, CpuMask};
+use vruntime_sched::task::Policy;
 
 /// Bit of the flag on x86 (6.13 on).
 const TIF_NEED_RESCHED_LAZY: i64 = 5;
@@ -34,6 +35,15 @@ pub const PREV_NOT_KNOWN: i64 = 1 << 33;
 /// The same: whether anything was chosen. The wakee may have been queued still, in delayed dequeue,
 /// or on its way off its CPU.
 pub const MAY_STAY: i64 = 1 << 34;
+
+/// What the SCHED_* number of a fair task stands for.
+pub fn fair_policy(number: i64) -> Policy {
+    match number {
+        3 => Policy::Batch,
+        5 => Policy::Idle,
+        _ => Policy::Normal,
+    }
+}
 
 /// Kind of a row.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

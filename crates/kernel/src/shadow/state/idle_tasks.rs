@@ -10,10 +10,11 @@
 //! in the other, rows show the inner one only. Where idle groups are seen at all, a task that deep
 //! may be in another.
 
-use crate::shadow::rows::trace::{Side, Trace};
+use crate::shadow::rows::trace::{Side, Trace, fair_policy};
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use vruntime_sched::fair::weight::task_weight;
+use vruntime_sched::task::Policy;
 
 /// Who counts as SCHED_IDLE.
 #[derive(Clone, Debug, Default)]
@@ -26,7 +27,7 @@ pub struct IdleTasks {
 }
 
 fn by_policy(s: &Side) -> bool {
-    s.pid != 0 && s.policy == 5
+    s.pid != 0 && fair_policy(s.policy) == Policy::Idle
 }
 
 /// Whether a group is idle whose entity was this heavy at the most, × 1024.
