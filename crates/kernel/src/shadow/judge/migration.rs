@@ -421,7 +421,8 @@ impl<'a> Migrations<'a> {
             true => counts,
             false => with_delayed(counts, s.queued.len() as i64 - delayed.1 as i64, delayed),
         };
-        CpuThen { counts, delayed: delayed.0 as i64, idle, load, util, runnable }
+        let capacity = q.capacity(c, to);
+        CpuThen { counts, delayed: delayed.0 as i64, idle, load, util, runnable, capacity }
     }
 
     /// The queue of `c` when the pass `b` locked it.

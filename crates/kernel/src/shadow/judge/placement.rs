@@ -10,7 +10,7 @@
 
 use super::explain::{known, range, tasks};
 use super::result::{Disagreement, KindResult, Outcome};
-use crate::shadow::question::known::names::{IDLE, SCHED_IDLE};
+use crate::shadow::question::known::names::{CAPACITY, IDLE, SCHED_IDLE};
 use crate::shadow::question::known::{Asker, Assumed, Outcomes, Unknown, explore};
 use crate::shadow::rows::searched::Searched;
 use crate::shadow::rows::trace::{
@@ -493,7 +493,7 @@ impl PlacementView for View<'_, '_> {
     fn capacity_of(&mut self, c: Cpu) -> u64 {
         let seen = self.seen().and_then(|s| s.capacity(c));
         let range = seen.unwrap_or_else(|| self.queues.capacity(c, self.select.ts));
-        self.span("capacity of a CPU", i64::from(c.0), Some(range))
+        self.span(CAPACITY, i64::from(c.0), Some(range))
     }
     fn wakee_h_load(&mut self) -> u64 {
         if let Some(s) = self.seen() {

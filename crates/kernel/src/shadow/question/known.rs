@@ -16,6 +16,8 @@ pub const MOST_RUNS: usize = 1024;
 pub mod names {
     /// A plain trace has no rows of requests, and its flags tell nothing here.
     pub const ANSWER: &str = "whether the kernel asked: no event shows it";
+    /// Real-time tasks may have used a part of it.
+    pub const CAPACITY: &str = "capacity of a CPU";
     /// Of the running task; a renewal while it is alone leaves no row.
     pub const DEADLINE: &str = "deadline of the running task";
     /// A request for a flag that is set already leaves no row where rows are of flags.

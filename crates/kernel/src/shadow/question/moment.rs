@@ -9,7 +9,7 @@
 //! middle, all low, all high, and each group, and each queue that may be pulled from, at one end
 //! with all others at the other.
 
-use super::known::names::{IDLE, PLACEMENT};
+use super::known::names::{CAPACITY, IDLE, PLACEMENT};
 use super::known::{Asker, Unknown};
 use super::levels::CONTENT;
 use crate::shadow::rows::trace::fair_policy;
@@ -38,7 +38,7 @@ const H_LOAD: &str = "h_load of a queued task";
 const AFFINITY: &str = "allowed CPUs of a queued task";
 
 /// What is known of one CPU when its numbers are read.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct CpuThen {
     /// Tasks, the likeliest first.
     pub counts: Vec<Count>,
@@ -52,6 +52,23 @@ pub struct CpuThen {
     pub util: (u64, u64),
     /// See `load`.
     pub runnable: (u64, u64),
+    /// Lowest and highest `capacity_of`.
+    pub capacity: (u64, u64),
+}
+
+impl Default for CpuThen {
+    /// Nothing is there, nor was.
+    fn default() -> CpuThen {
+        CpuThen {
+            counts: vec![],
+            delayed: 0,
+            idle: None,
+            load: (0, 0),
+            util: (0, 0),
+            runnable: (0, 0),
+            capacity: (1024, 1024),
+        }
+    }
 }
 
 /// What is known of a queued task when its queue is locked.
@@ -294,6 +311,10 @@ impl Ground {
     fn numbers(&mut self, k: &mut Asker, m: &Moment) -> Result<(), &'static str> {
         let span: Vec<Cpu> = self.sh.domains.at(m.pass.slot).span.iter().collect();
         self.tasks(k, &m.cpus, &span)?;
+        let types = |g| [false, true].map(|high| self.types(m, g, high));
+        if (0..self.sh.domains.at(m.pass.slot).groups.len()).flat_map(types).any(|[a, b]| a != b) {
+            return Err(CAPACITY);
+        }
         let ends = self.ends(k, m, &span);
         self.averages(&m.cpus, &span, ends);
         Ok(())
@@ -348,6 +369,27 @@ impl Ground {
         }
     }
 
+    /// What group `g` is with its numbers at their high or low ends: where real-time tasks have
+    /// left it as little as may be, and where they have taken nothing.
+    fn types(&self, m: &Moment, g: usize, high: bool) -> [GroupType; 2] {
+        let sd = self.sh.domains.at(m.pass.slot);
+        let group = &sd.groups[g];
+        let of = |(lo, hi): (u64, u64)| if high { hi } else { lo };
+        let mut s = GroupStats { group_weight: group.weight, ..GroupStats::default() };
+        let mut least = 0;
+        for c in group.span.iter() {
+            let then = &m.cpus[c.ix()];
+            s.sum_nr_running += self.sh.loads[c.ix()].nr_running;
+            s.group_util += of(then.util);
+            s.group_runnable += of(then.runnable);
+            s.group_capacity += 1024;
+            least += then.capacity.0;
+        }
+        let with =
+            |group_capacity| group_classify(sd.imbalance_pct, &GroupStats { group_capacity, ..s });
+        [with(least), with(s.group_capacity)]
+    }
+
     /// Which ends of their intervals the numbers of the CPUs are at in this run.
     fn ends(&self, k: &mut Asker, m: &Moment, span: &[Cpu]) -> Ends {
         let sd = self.sh.domains.at(m.pass.slot);
@@ -356,24 +398,9 @@ impl Ground {
             [t.load, t.util, t.runnable].iter().any(|(lo, hi)| lo != hi)
         };
         let all = || sd.span;
-        let kind = |g: usize, high: bool| {
-            let group = &sd.groups[g];
-            let mut s = GroupStats {
-                group_weight: group.weight,
-                group_capacity: 1024 * u64::from(group.weight),
-                ..GroupStats::default()
-            };
-            for c in group.span.iter() {
-                let (then, l) = (&m.cpus[c.ix()], &self.sh.loads[c.ix()]);
-                s.sum_nr_running += l.nr_running;
-                s.group_util += if high { then.util.1 } else { then.util.0 };
-                s.group_runnable += if high { then.runnable.1 } else { then.runnable.0 };
-            }
-            group_classify(sd.imbalance_pct, &s)
-        };
         let groups = 0..sd.groups.len();
         let spare = |g: usize| {
-            kind(g, false) == GroupType::HasSpare && kind(g, true) == GroupType::HasSpare
+            [false, true].iter().all(|&high| self.types(m, g, high)[1] == GroupType::HasSpare)
         };
         if !span.iter().any(open) || groups.clone().all(spare) {
             // Groups with time to spare are compared by tasks and idle CPUs alone.
@@ -547,143 +574,4 @@ fn task(k: &mut Asker, m: &Moment, t: &TaskThen, src: Cpu, se: SeId, cx: &mut Cx
 }
 
 #[cfg(test)]
-mod tests {
-    use super::super::known::explore;
-    use super::*;
-    use crate::shadow::tests::{cores, release};
-    use vruntime_sched::balance::IdleType;
-    use vruntime_sched::scheduler::BalanceKind;
-
-    const MS: u64 = 1_000_000;
-
-    /// Two CPUs of one cache; nothing runs on CPU 0, `nr` tasks are on CPU 1.
-    fn two_cpus(nr: i64) -> (Ground, Moment) {
-        let topo = cores(2, 2);
-        let domains = Domains::build(&topo, &release("v6.1"));
-        let cpu = |n: i64| CpuThen {
-            counts: vec![Count { all: n, fair: n, hidden: 0 }],
-            idle: Some(n == 0),
-            load: (1024 * n as u64, 1024 * n as u64),
-            util: (1024 * n.min(1) as u64, 1024 * n.min(1) as u64),
-            runnable: (1024 * n as u64, 1024 * n as u64),
-            ..CpuThen::default()
-        };
-        let on = Cpu(0);
-        let slot = domains.slots(on).start;
-        let pass = LonePass { kind: BalanceKind::Periodic, on, slot, idle: IdleType::Idle };
-        let moment = Moment {
-            pass,
-            cpus: vec![cpu(0), cpu(nr)],
-            source: domains.at(slot).group_of(Cpu(1)),
-            marked: vec![],
-            failed: vec![0],
-            source_only: false,
-        };
-        (Ground::new(&topo, &domains, &release("v6.1")), moment)
-    }
-
-    /// A task of nice 0 that last ran this long ago.
-    fn task(pid: i64, age: u64) -> TaskThen {
-        TaskThen {
-            pid,
-            policy: 0,
-            weight: 1 << 20,
-            vruntime: (0, 0),
-            slice: 3 * MS,
-            delayed: false,
-            curr: false,
-            bound: false,
-            allowed: [(Cpu(0), true), (Cpu(1), true)].into(),
-            age: (age, age),
-            h_load: (1024, 1024),
-            util: (1024, 1024),
-        }
-    }
-
-    /// All ends of the pass, and what tips it.
-    fn ends(nr: i64, tasks: Vec<TaskThen>, change: impl Fn(&mut Moment)) -> (Vec<Pulled>, String) {
-        let (mut ground, mut m) = two_cpus(nr);
-        change(&mut m);
-        let queue = QueueThen { tasks, placed: true };
-        let o = explore(|k| ground.pull(k, &m, |_| Ok(queue.clone())), |a, b| a == b);
-        let tipping: Vec<&str> = o.tipping.into_iter().collect();
-        (o.all.into_iter().map(|x| x.0).collect(), tipping.join(", "))
-    }
-
-    /// The same pass 200 times: what a delayed task brings along does not stay on the ground.
-    #[test]
-    fn a_pass_leaves_no_averages_behind() {
-        let (mut ground, m) = two_cpus(3);
-        let (delayed, curr) = (true, true);
-        let tasks = vec![
-            TaskThen { delayed, ..task(2, 9 * MS) },
-            task(3, 5 * MS),
-            TaskThen { curr, ..task(1, 0) },
-        ];
-        let queue = QueueThen { tasks, placed: true };
-        let mut pull = || ground.pull(&mut Asker::default(), &m, |_| Ok(queue.clone()));
-        let first = pull();
-        assert_eq!(first.tasks, [2]);
-        assert!((0..200).all(|_| pull() == first));
-    }
-
-    /// 1 runs on CPU 1, and 2 and 3 wait, 2 longer: three tasks against none, so that one moves,
-    /// the one at the tail.
-    #[test]
-    fn an_idle_cpu_takes_the_task_that_has_waited_longest() {
-        let queue =
-            || vec![task(2, 9 * MS), task(3, 5 * MS), TaskThen { curr: true, ..task(1, 0) }];
-        let (all, tipping) = ends(3, queue(), |_| {});
-        assert_eq!((all.len(), &all[0].tasks[..], tipping.as_str()), (1, &[2][..], ""));
-        assert_eq!(
-            (all[0].src, all[0].cause),
-            (Some(Cpu(1)), Some("periodic balance while idle, MC"))
-        );
-        // 0.1 ms ago is hot; a task that may use one CPU only stays as well.
-        let mut hot = queue();
-        hot[0] = task(2, MS / 10);
-        assert_eq!(ends(3, hot, |_| {}).0[0].tasks, [3]);
-        let mut bound = queue();
-        bound[0].bound = true;
-        assert_eq!(ends(3, bound, |_| {}).0[0].tasks, [3]);
-    }
-
-    /// Two tasks or one on CPU 1: with one there is nothing to take.
-    #[test]
-    fn what_is_not_known_and_matters_is_named() {
-        let queue = || vec![task(2, 9 * MS), TaskThen { curr: true, ..task(1, 0) }];
-        let (all, tipping) = ends(2, queue(), |m| {
-            m.cpus[1].counts.push(Count { all: 1, fair: 1, hidden: 0 });
-        });
-        assert_eq!((all.len(), tipping.as_str()), (2, COUNT));
-        assert_eq!((&all[0].tasks[..], all[1].end), (&[2][..], LoneEnd::NoGroup));
-        let mut open = queue();
-        open[0].age = (0, MS);
-        assert_eq!(ends(2, open, |_| {}).1, HOT);
-    }
-
-    /// A pass over a queue of three, then the stopper twice over a task that has to stay: what was
-    /// counted before does not stay on the ground.
-    #[test]
-    fn a_pass_leaves_no_counts_behind() {
-        let (mut ground, m) = two_cpus(3);
-        let queue = |n: i64| {
-            let bound = |pid| TaskThen { bound: true, ..task(pid, 9 * MS) };
-            Ok(QueueThen { tasks: (1..=n).map(bound).collect(), placed: true })
-        };
-        ground.pull(&mut Asker::default(), &m, |_| queue(3));
-        let mut push = || ground.push(&mut Asker::default(), &m, Cpu(1), queue(1)).tasks.len();
-        assert_eq!([push(), push()], [0, 0]);
-    }
-
-    /// A stopper passes over what runs and what is bound; that a task is hot does not count.
-    #[test]
-    fn a_stopper_pushes_the_first_task_that_may_go() {
-        let (mut ground, m) = two_cpus(3);
-        let mut tasks = vec![task(2, 9 * MS), task(3, 0), TaskThen { curr: false, ..task(1, 0) }];
-        tasks[0].bound = true;
-        let queue = || Ok(QueueThen { tasks: tasks.clone(), placed: true });
-        let o = explore(|k| ground.push(k, &m, Cpu(1), queue()), |a, b| a == b);
-        assert_eq!((o.determined, &o.guess.tasks[..]), (true, &[3][..]));
-    }
-}
+mod tests;

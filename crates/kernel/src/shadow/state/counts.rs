@@ -3,11 +3,12 @@
 //! *What.* Rows show `nr_running` and the fair tasks of a queue as they stood then. What changed
 //! them came shortly before the row (an activation, a sleep) or, of a move by the balancer, between
 //! the row and the next one of the CPU that moved the task. A question about a span in which a
-//! count changed is answered with all values that it took.
+//! count changed is answered with all values that it took. A task that enters or leaves the fair
+//! class while it is queued leaves no row: it counts as fair and as not, until it is seen again.
 //! *Departures.* D1: tasks in delayed dequeue leave inside a pick; the count may have fallen at any
 //! time since the last row.
 
-use crate::shadow::rows::trace::{Row, RowKind, Trace};
+use crate::shadow::rows::trace::{Row, RowKind, Side, Trace};
 use std::collections::BTreeMap;
 use vruntime_base::Cpu;
 
@@ -35,17 +36,44 @@ struct Point {
     more: i64,
 }
 
+/// Somewhere in `lo ..= hi` a queued task changed its class.
+#[derive(Clone, Copy, Debug)]
+struct Change {
+    lo: u64,
+    hi: u64,
+    /// Of the fair tasks.
+    more: i64,
+}
+
 /// Counts of all CPUs.
 #[derive(Clone, Debug)]
 pub struct Counts {
     points: Vec<Vec<Point>>,
+    changes: Vec<Vec<Change>>,
+}
+
+/// By CPU: who was queued and in another class when it was seen next.
+fn changes(t: &Trace) -> Vec<Vec<Change>> {
+    let mut changes = vec![vec![]; t.nr_cpus];
+    let mut last: BTreeMap<i64, (u64, Cpu, Side)> = BTreeMap::new();
+    for r in &t.rows {
+        let sides = [Some((r.rq_cpu, r.p)), r.n.map(|n| (r.cpu, n))];
+        for (c, side) in sides.into_iter().flatten().filter(|(_, s)| s.pid != 0) {
+            let Some((lo, c, was)) = last.insert(side.pid, (r.ts, c, side)) else { continue };
+            if was.on_rq && was.is_fair() != side.is_fair() {
+                let more = if was.is_fair() { -1 } else { 1 };
+                changes[c.ix()].push(Change { lo, hi: r.ts, more });
+            }
+        }
+    }
+    changes
 }
 
 impl Counts {
     /// `next`: for every row, the next one of the same CPU. `tail`: the longest time from a change
     /// to its row that is allowed for, ns.
     pub fn new(t: &Trace, next: &[Option<usize>], tail: u64) -> Counts {
-        let mut s = Counts { points: vec![vec![]; t.nr_cpus] };
+        let mut s = Counts { points: vec![vec![]; t.nr_cpus], changes: changes(t) };
         // Since when a CPU that pulls before it goes idle has been at it.
         let mut pulls: Vec<Option<u64>> = vec![None; t.nr_cpus];
         // When the CPU was chosen that a task is being activated on.
@@ -130,6 +158,11 @@ impl Counts {
                     seen.push(c);
                 }
             }
+        }
+        for change in self.changes[c.ix()].iter().filter(|x| x.lo <= to && x.hi >= from) {
+            let changed = |n: &Count| Count { fair: n.fair + change.more, ..*n };
+            let more: Vec<Count> = seen.iter().map(changed).collect();
+            seen.extend(more.into_iter().filter(|n| (n.hidden..=n.all).contains(&n.fair)));
         }
         seen
     }
@@ -248,6 +281,24 @@ mod tests {
         assert_eq!((at(&c, 0, 1_500), at(&c, 0, 2_000)), (vec![2], vec![1]));
         assert_eq!(at(&c, 1, 2_500).first(), Some(&1));
         assert_eq!(at(&c, 1, 3_000), [1]);
+    }
+
+    /// Of two fair tasks the running one becomes a real-time task.
+    #[test]
+    fn who_changes_its_class_is_fair_or_not_until_it_is_seen_again() {
+        let mut rows = vec![shows(1_000, RowKind::Wakeup, 2), shows(5_000, RowKind::Wakeup, 2)];
+        (rows[0].p.on_rq, rows[1].p.on_rq) = (true, true);
+        (rows[1].p.prio, rows[1].nr_fair) = (49, Some(1));
+        let at = |rows: &[Row], ts| {
+            let t = Trace { rows: rows.to_vec(), nr_cpus: 1, ..Trace::default() };
+            let found = Counts::new(&t, &next_rows(&t), 100).at(Cpu(0), ts, ts);
+            found.iter().map(|c| (c.all, c.fair)).collect::<Vec<_>>()
+        };
+        assert_eq!(at(&rows, 3_000), [(2, 2), (2, 1)]);
+        assert_eq!(at(&rows, 6_000), [(2, 1)]);
+        // Asleep it may do so as it likes.
+        rows[0].p.on_rq = false;
+        assert_eq!(at(&rows, 3_000), [(2, 2)]);
     }
 
     /// One may be there in delayed dequeue; of very many the count is not known.
