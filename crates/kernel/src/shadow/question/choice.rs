@@ -142,7 +142,7 @@ impl Ground {
         };
         let all: CpuMask = span.iter().copied().collect();
         let open: CpuMask = span.iter().copied().filter(|&c| wide(c)).collect();
-        let mut options = vec![Ends { high: CpuMask::EMPTY, low: CpuMask::EMPTY }];
+        let mut options = vec![Ends::default()];
         if open == CpuMask::EMPTY {
             return options;
         }
@@ -152,7 +152,7 @@ impl Ground {
         let groups = groups.flat_map(|sd| sd.groups.iter().map(|g| g.span));
         for mask in std::iter::once(all).chain(groups).map(|g| g.and(&open)) {
             let rest = open.minus(&mask);
-            for e in [Ends { high: mask, low: rest }, Ends { high: rest, low: mask }] {
+            for e in [Ends::between(mask, rest), Ends::between(rest, mask)] {
                 if !options.contains(&e) {
                     options.push(e);
                 }

@@ -357,15 +357,15 @@ impl Ground {
     pub(super) fn averages(&mut self, cpus: &[CpuThen], span: &[Cpu], ends: Ends) {
         for &c in span {
             let then = &cpus[c.ix()];
-            let of = |(lo, hi): (u64, u64)| match ends.of(c) {
+            let at = |end, (lo, hi): (u64, u64)| match end {
                 End::Low => lo,
                 End::High => hi,
                 End::Middle => lo.midpoint(hi),
             };
             let l = &mut self.sh.loads[c.ix()];
-            l.load_avg = of(then.load);
-            l.util_avg = of(then.util) as u32;
-            l.runnable_avg = of(then.runnable) as u32;
+            l.load_avg = at(ends.of_load(c), then.load);
+            l.util_avg = at(ends.of(c), then.util) as u32;
+            l.runnable_avg = at(ends.of(c), then.runnable) as u32;
         }
     }
 
@@ -404,16 +404,22 @@ impl Ground {
         };
         if !span.iter().any(open) || groups.clone().all(spare) {
             // Groups with time to spare are compared by tasks and idle CPUs alone.
-            return Ends { high: CpuMask::EMPTY, low: CpuMask::EMPTY };
+            return Ends::default();
         }
-        let mut options = vec![
-            Ends { high: CpuMask::EMPTY, low: CpuMask::EMPTY },
-            Ends { high: all(), low: CpuMask::EMPTY },
-            Ends { high: CpuMask::EMPTY, low: all() },
-        ];
+        let none = CpuMask::EMPTY;
+        let mut options =
+            vec![Ends::default(), Ends::between(all(), none), Ends::between(none, all())];
+        // Where a group's type hangs on its utilisation, its load may be at the other end.
+        for g in [sd.group_of(m.pass.on), m.source] {
+            if self.types(m, g, false)[1] != self.types(m, g, true)[1] {
+                let crossed = sd.groups[g].span;
+                options.push(Ends { crossed, ..Ends::between(all(), none) });
+                options.push(Ends { crossed, ..Ends::between(none, all()) });
+            }
+        }
         let mut one = |mask: CpuMask| {
             let rest = all().minus(&mask);
-            for e in [Ends { high: mask, low: rest }, Ends { high: rest, low: mask }] {
+            for e in [Ends::between(mask, rest), Ends::between(rest, mask)] {
                 if !options.contains(&e) {
                     options.push(e);
                 }
@@ -433,8 +439,10 @@ impl Ground {
 /// CPUs whose numbers are at the high ends, and at the low ends; the others are in the middle.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Ends {
-    pub high: CpuMask,
-    pub low: CpuMask,
+    high: CpuMask,
+    low: CpuMask,
+    /// Their loads are at the other end than all else.
+    crossed: CpuMask,
 }
 
 #[derive(Clone, Copy)]
@@ -444,12 +452,28 @@ pub(super) enum End {
     Middle,
 }
 
+impl Default for Ends {
+    fn default() -> Ends {
+        Ends::between(CpuMask::EMPTY, CpuMask::EMPTY)
+    }
+}
+
 impl Ends {
+    pub fn between(high: CpuMask, low: CpuMask) -> Ends {
+        Ends { high, low, crossed: CpuMask::EMPTY }
+    }
     pub fn of(&self, c: Cpu) -> End {
         match (self.high.has(c), self.low.has(c)) {
             (true, _) => End::High,
             (_, true) => End::Low,
             _ => End::Middle,
+        }
+    }
+    fn of_load(&self, c: Cpu) -> End {
+        match self.of(c) {
+            End::High if self.crossed.has(c) => End::Low,
+            End::Low if self.crossed.has(c) => End::High,
+            end => end,
         }
     }
 }

@@ -8,8 +8,12 @@ const MS: u64 = 1_000_000;
 
 /// Two CPUs of one cache; nothing runs on CPU 0, `nr` tasks are on CPU 1.
 fn two_cpus(nr: i64) -> (Ground, Moment) {
+    two_cpus_under("v6.1", nr)
+}
+
+fn two_cpus_under(kernel: &str, nr: i64) -> (Ground, Moment) {
     let topo = cores(2, 2);
-    let domains = Domains::build(&topo, &release("v6.1"));
+    let domains = Domains::build(&topo, &release(kernel));
     let cpu = |n: i64| CpuThen {
         counts: vec![Count { all: n, fair: n, hidden: 0 }],
         idle: Some(n == 0),
@@ -29,7 +33,7 @@ fn two_cpus(nr: i64) -> (Ground, Moment) {
         failed: vec![0],
         source_only: false,
     };
-    (Ground::new(&topo, &domains, &release("v6.1")), moment)
+    (Ground::new(&topo, &domains, &release(kernel)), moment)
 }
 
 /// A task of nice 0 that last ran this long ago.
@@ -52,7 +56,14 @@ fn task(pid: i64, age: u64) -> TaskThen {
 
 /// All ends of the pass, and what tips it.
 fn ends(nr: i64, tasks: Vec<TaskThen>, change: impl Fn(&mut Moment)) -> (Vec<Pulled>, String) {
-    let (mut ground, mut m) = two_cpus(nr);
+    ends_of(two_cpus(nr), tasks, change)
+}
+
+fn ends_of(
+    (mut ground, mut m): (Ground, Moment),
+    tasks: Vec<TaskThen>,
+    change: impl Fn(&mut Moment),
+) -> (Vec<Pulled>, String) {
     change(&mut m);
     let queue = QueueThen { tasks, placed: true };
     let o = explore(|k| ground.pull(k, &m, |_| Ok(queue.clone())), |a, b| a == b);
@@ -123,6 +134,34 @@ fn what_real_time_tasks_have_left_matters_where_it_tells_the_groups_type() {
     assert_eq!(missing(500, 465), Some(CAPACITY));
     // 1.17 times 100 fit into 500; 1.17 times 1,000 into neither.
     assert_eq!([missing(500, 100), missing(500, 1_000)], [None; 2]);
+}
+
+/// A busy CPU beside one with three tasks. If it is fully busy and has little load it takes one; if
+/// it has time to spare it takes nothing, as it runs, nor if it has more load than is usual. Its
+/// utilisation and its load need not be at the same ends.
+#[test]
+fn load_and_utilisation_may_be_at_opposite_ends() {
+    let queue = || {
+        let h_load = (1_000, 1_000);
+        let waits = |pid| TaskThen { h_load, ..task(pid, 9 * MS) };
+        vec![waits(2), waits(3), TaskThen { curr: true, ..waits(1) }]
+    };
+    let moved = |load, util| {
+        let (all, tipping) = ends_of(two_cpus_under("v6.12", 3), queue(), |m| {
+            m.pass.idle = IdleType::NotIdle;
+            let own = &mut m.cpus[0];
+            own.counts = vec![Count { all: 1, fair: 1, hidden: 0 }];
+            (own.idle, own.load, own.util, own.runnable) = (Some(false), load, util, util);
+        });
+        (all.iter().map(|x| x.tasks.len()).collect::<Vec<_>>(), tipping)
+    };
+    let at = |x| (x, x);
+    assert_eq!(moved(at(500), at(1_000)).0, [1]);
+    assert_eq!(moved(at(3_000), at(1_000)).0, [0]);
+    assert_eq!(moved(at(500), at(200)).0, [0]);
+    let (open, tipping) = moved((500, 3_000), (200, 1_000));
+    assert!(open.contains(&0) && open.contains(&1), "{open:?}");
+    assert_eq!(tipping, NUMBERS);
 }
 
 /// A pass over a queue of three, then the stopper twice over a task that has to stay: what was
