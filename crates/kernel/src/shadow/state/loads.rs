@@ -83,7 +83,7 @@ impl Loads {
             let (_, joined) = moved(&self.moves[c.ix()], p[end - 1].ts, to);
             return Some((lo, hi + joined));
         }
-        let last = p[..end].last()?;
+        let last = *p[..end].last()?;
         let now = average_after(last.load.0, last.weight.0, to - last.since);
         let (mut lo, mut hi) = (last.load.0.min(now.0), last.load.0.max(now.1));
         if self.rebuilt {
@@ -93,8 +93,15 @@ impl Loads {
                 (lo, hi) = (lo.min(l), hi.max(h));
             }
         }
-        let (out, joined) = moved(&self.moves[c.ix()], last.ts, to);
+        let (out, joined) = self.moved(c, &last, to);
         Some((lo.saturating_sub(out), hi + joined))
+    }
+
+    /// What can have left `c` by `to`, and what can have joined, since `last`. What left after the
+    /// load was last brought up to date still counts in it.
+    fn moved(&self, c: Cpu, last: &Point, to: u64) -> (u64, u64) {
+        let moves = &self.moves[c.ix()];
+        (moved(moves, last.since, to).0, moved(moves, last.ts, to).1)
     }
 
     /// As [`Loads::at`] for a CPU that has had ticks since it was last seen, the last one `late` ns
@@ -105,14 +112,13 @@ impl Loads {
         if last.ts >= from {
             return Some((lo, hi));
         }
-        let passed = to - last.ts;
         let after = |dt: u64| {
             let least = average_after(last.load.0, last.weight.0, dt).0;
             (least, average_after(last.load.1, last.weight.1, dt).1)
         };
-        let (then, now) = (after(passed.saturating_sub(late)), after(passed));
+        let (then, now) = (after((to - last.ts).saturating_sub(late)), after(to - last.since));
         // What joined or left meanwhile may count already, or not yet.
-        let (out, joined) = moved(&self.moves[c.ix()], last.ts, to);
+        let (out, joined) = self.moved(c, &last, to);
         let least = then.0.min(now.0).saturating_sub(out);
         Some((lo.max(least), hi.min(then.1.max(now.1) + joined).max(lo)))
     }
@@ -245,7 +251,10 @@ mod tests {
             Loads::new(&t).ticked(Cpu(0), 2 * tick, 2 * tick, tick)
         };
         assert_eq!(after(vec![seen.clone()]), Some((1999, 2000)));
-        assert_eq!(after(vec![seen, moved]), Some((1099, 2000)));
+        assert_eq!(after(vec![seen.clone(), moved.clone()]), Some((1099, 2000)));
+        // The tick's request still shows the load of before.
+        let request = Row { kind: RowKind::NeedResched, ts: 2 * tick - 1, ..seen.clone() };
+        assert_eq!(after(vec![seen, moved, request]), Some((1099, 2000)));
     }
 
     /// Rebuilt: the load of CPU 0, where a task of weight 1024 has run for long, was 1000 to 1024.
