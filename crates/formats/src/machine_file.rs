@@ -202,10 +202,13 @@ fn explain(text: &str, origin: &str, message: &str) -> FileError {
     let mut line = None;
     let mut short = message.trim().to_string();
     if let Some((key, valid)) = unknown_key(message) {
-        line = text.find(&format!("\n{key} ")).or(text.find(key)).map(|at| {
-            let newline = usize::from(text.as_bytes()[at] == b'\n');
-            line_of(text, at + newline)
-        });
+        // A key is followed by `=`, or stands in brackets.
+        let part = |c: char| c.is_alphanumeric() || c == '_' || c == '-';
+        let sets = |at: &usize| {
+            let after = text[at + key.len()..].trim_start();
+            !text[..*at].ends_with(part) && after.starts_with(['=', ']', '.'])
+        };
+        line = text.match_indices(key).map(|(at, _)| at).find(sets).map(|at| line_of(text, at));
         let near = nearest_name(key, valid).or(CostSpec::nearest(key));
         short = format!("unknown key `{key}`{}", hint(near));
     }

@@ -225,6 +225,14 @@ fn mistakes_are_named() {
     assert!(says(&wrong).starts_with("x.toml:"), "{}", says(&wrong));
     let wrong = format!("{text}\n[costs.tick_bas]\nlow = 1\nmid = 1\nhigh = 1\nsource = 'x'\n");
     assert!(says(&wrong).ends_with("unknown key `tick_bas`, nearest is `tick_base`"));
+    // The first line that holds its letters is not the one that has the key.
+    let (_, text) = builtin().iter().find(|(n, _)| *n == "uma-8").unwrap();
+    let line = text.lines().position(|l| l.contains("\"no SMT\"")).unwrap();
+    let change =
+        |(i, l): (usize, &str)| if i == line { l.replace("where", "wher") } else { l.into() };
+    let wrong: Vec<String> = text.lines().enumerate().map(change).collect();
+    let expected = format!("x.toml:{}: unknown key `wher`, nearest is `where`", line + 1);
+    assert_eq!(says(&wrong.join("\n")), expected);
 }
 
 /// The share of `tg->load_avg` on 224 CPUs that the L2-queued-wakeups thread shows: when all CPUs

@@ -176,7 +176,7 @@ fn samples(m: &Measured) -> Vec<(String, Sample)> {
 fn report(path: &Path, m: &Measured, d: &Derived) -> String {
     let mut out = String::new();
     let mut line = |text: String| writeln!(out, "{text}").expect("a string grows");
-    line(format!("{:36} {:>9} {:>9} {:>9}", "measured, ns", "10 %", "median", "90 %"));
+    line(format!("{:36} {:>9} {:>9} {:>9}", "measured, ns", "10 %", "mid", "90 %"));
     for (name, s) in samples(m) {
         // Differences can be below zero.
         let note = match (s.mid <= 0.0, s.low < 0.0) {

@@ -59,10 +59,15 @@ fn changes(t: &Trace) -> Vec<Vec<Change>> {
     for r in &t.rows {
         let sides = [Some((r.rq_cpu, r.p)), r.n.map(|n| (r.cpu, n))];
         for (c, side) in sides.into_iter().flatten().filter(|(_, s)| s.pid != 0) {
-            let Some((lo, c, was)) = last.insert(side.pid, (r.ts, c, side)) else { continue };
+            let Some((lo, from, was)) = last.insert(side.pid, (r.ts, c, side)) else { continue };
             if was.on_rq && was.is_fair() != side.is_fair() {
                 let more = if was.is_fair() { -1 } else { 1 };
-                changes[c.ix()].push(Change { lo, hi: r.ts, more });
+                let change = Change { lo, hi: r.ts, more };
+                changes[from.ix()].push(change);
+                // It was moved in between, before or after.
+                if c != from {
+                    changes[c.ix()].push(change);
+                }
             }
         }
     }
@@ -160,9 +165,12 @@ impl Counts {
             }
         }
         for change in self.changes[c.ix()].iter().filter(|x| x.lo <= to && x.hi >= from) {
-            let changed = |n: &Count| Count { fair: n.fair + change.more, ..*n };
-            let more: Vec<Count> = seen.iter().map(changed).collect();
-            seen.extend(more.into_iter().filter(|n| (n.hidden..=n.all).contains(&n.fair)));
+            for i in 0..seen.len() {
+                let n = Count { fair: seen[i].fair + change.more, ..seen[i] };
+                if (n.hidden..=n.all).contains(&n.fair) && !seen.contains(&n) {
+                    seen.push(n);
+                }
+            }
         }
         seen
     }
@@ -299,6 +307,24 @@ mod tests {
         // Asleep it may do so as it likes.
         rows[0].p.on_rq = false;
         assert_eq!(at(&rows, 3_000), [(2, 2)]);
+    }
+
+    /// Thirty do: there are as many values as that, and not as ways to get there.
+    #[test]
+    fn many_who_change_their_class_are_counted_by_how_many_have() {
+        let seen = |pid, ts, prio| {
+            let mut r = shows(ts, RowKind::Wakeup, 30);
+            (r.p.pid, r.p.prio, r.p.on_rq) = (pid, prio, true);
+            Row { nr_fair: Some(30), ..r }
+        };
+        let before = (1..=30).map(|pid| seen(pid, 1_000 + pid as u64, 120));
+        let after = (1..=30).map(|pid| seen(pid, 9_000 + pid as u64, 49));
+        let t = Trace { rows: before.chain(after).collect(), nr_cpus: 1, ..Trace::default() };
+        let found = Counts::new(&t, &next_rows(&t), 100).at(Cpu(0), 5_000, 5_000);
+        assert_eq!(
+            found.iter().map(|c| c.fair).collect::<Vec<_>>(),
+            Vec::from_iter((0..=30).rev())
+        );
     }
 
     /// One may be there in delayed dequeue; of very many the count is not known.
