@@ -16,7 +16,7 @@ pub use shape::FROM_A_TABLE;
 pub use sysfs::sysfs_machine;
 
 use crate::error::FileError;
-use crate::text_file::{self, key_before, line_of, unknown_key};
+use crate::text_file::{self, key_before, line_of, line_that_sets, unknown_key};
 use serde::Deserialize;
 use std::fmt::Display;
 use std::fs::File;
@@ -202,13 +202,7 @@ fn explain(text: &str, origin: &str, message: &str) -> FileError {
     let mut line = None;
     let mut short = message.trim().to_string();
     if let Some((key, valid)) = unknown_key(message) {
-        // A key is followed by `=`, or stands in brackets.
-        let part = |c: char| c.is_alphanumeric() || c == '_' || c == '-';
-        let sets = |at: &usize| {
-            let after = text[at + key.len()..].trim_start();
-            !text[..*at].ends_with(part) && after.starts_with(['=', ']', '.'])
-        };
-        line = text.match_indices(key).map(|(at, _)| at).find(sets).map(|at| line_of(text, at));
+        line = line_that_sets(text, key);
         let near = nearest_name(key, valid).or(CostSpec::nearest(key));
         short = format!("unknown key `{key}`{}", hint(near));
     }

@@ -39,10 +39,23 @@ pub(crate) fn unknown_key(message: &str) -> Option<(&str, impl Iterator<Item = &
     Some((key, quoted.skip(1).step_by(2)))
 }
 
+/// The line of a TOML text that sets `key`, or has it in a table's name.
+pub(crate) fn line_that_sets(text: &str, key: &str) -> Option<usize> {
+    let sets = |at: &usize| {
+        let after = text[at + key.len()..].trim_start_matches(['"', '\'']).trim_start();
+        !text[..*at].ends_with(in_key) && after.starts_with(['=', ']', '.'])
+    };
+    text.match_indices(key).map(|(at, _)| at).find(sets).map(|at| line_of(text, at))
+}
+
 /// The key whose value begins at `byte` of a TOML text.
 pub(crate) fn key_before(text: &str, byte: usize) -> Option<&str> {
     let before = text.get(..byte)?.trim_end().strip_suffix('=')?.trim_end();
-    let part = |c: char| c.is_alphanumeric() || c == '_' || c == '-';
-    let key = &before[before.trim_end_matches(part).len()..];
+    let key = &before[before.trim_end_matches(in_key).len()..];
     (!key.is_empty()).then_some(key)
+}
+
+/// May be a part of a key without quotes.
+fn in_key(c: char) -> bool {
+    c.is_alphanumeric() || c == '_' || c == '-'
 }

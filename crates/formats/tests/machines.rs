@@ -232,7 +232,9 @@ fn mistakes_are_named() {
         |(i, l): (usize, &str)| if i == line { l.replace("where", "wher") } else { l.into() };
     let wrong: Vec<String> = text.lines().enumerate().map(change).collect();
     let expected = format!("x.toml:{}: unknown key `wher`, nearest is `where`", line + 1);
-    assert_eq!(says(&wrong.join("\n")), expected);
+    let wrong = wrong.join("\n");
+    assert_eq!(says(&wrong), expected);
+    assert_eq!(says(&wrong.replace("wher =", "\"wher\" =")), expected);
 }
 
 /// The share of `tg->load_avg` on 224 CPUs that the L2-queued-wakeups thread shows: when all CPUs

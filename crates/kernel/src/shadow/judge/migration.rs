@@ -421,8 +421,9 @@ impl<'a> Migrations<'a> {
             true => counts,
             false => with_delayed(counts, s.queued.len() as i64 - delayed.1 as i64, delayed),
         };
-        let capacity = q.capacity(c, to);
-        CpuThen { counts, delayed: delayed.0 as i64, idle, load, util, runnable, capacity }
+        let (least, most) = q.capacity(c, to);
+        let used = most - least;
+        CpuThen { counts, delayed: delayed.0 as i64, idle, load, util, runnable, used }
     }
 
     /// The queue of `c` when the pass `b` locked it.

@@ -38,7 +38,7 @@ const H_LOAD: &str = "h_load of a queued task";
 const AFFINITY: &str = "allowed CPUs of a queued task";
 
 /// What is known of one CPU when its numbers are read.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct CpuThen {
     /// Tasks, the likeliest first.
     pub counts: Vec<Count>,
@@ -52,23 +52,8 @@ pub struct CpuThen {
     pub util: (u64, u64),
     /// See `load`.
     pub runnable: (u64, u64),
-    /// Lowest and highest `capacity_of`.
-    pub capacity: (u64, u64),
-}
-
-impl Default for CpuThen {
-    /// Nothing is there, nor was.
-    fn default() -> CpuThen {
-        CpuThen {
-            counts: vec![],
-            delayed: 0,
-            idle: None,
-            load: (0, 0),
-            util: (0, 0),
-            runnable: (0, 0),
-            capacity: (1024, 1024),
-        }
-    }
+    /// The most of its capacity that real-time tasks may have used.
+    pub used: u64,
 }
 
 /// What is known of a queued task when its queue is locked.
@@ -311,11 +296,9 @@ impl Ground {
     fn numbers(&mut self, k: &mut Asker, m: &Moment) -> Result<(), &'static str> {
         let span: Vec<Cpu> = self.sh.domains.at(m.pass.slot).span.iter().collect();
         self.tasks(k, &m.cpus, &span)?;
-        let types = |g| [false, true].map(|high| self.types(m, g, high));
-        if (0..self.sh.domains.at(m.pass.slot).groups.len()).flat_map(types).any(|[a, b]| a != b) {
-            return Err(CAPACITY);
-        }
-        let ends = self.ends(k, m, &span);
+        let groups = 0..self.sh.domains.at(m.pass.slot).groups.len();
+        let types = groups.map(|g| self.types(m, g)).collect::<Result<Vec<_>, _>>()?;
+        let ends = self.ends(k, m, &span, &types);
         self.averages(&m.cpus, &span, ends);
         Ok(())
     }
@@ -369,40 +352,42 @@ impl Ground {
         }
     }
 
-    /// What group `g` is with its numbers at their high or low ends: where real-time tasks have
-    /// left it as little as may be, and where they have taken nothing.
-    fn types(&self, m: &Moment, g: usize, high: bool) -> [GroupType; 2] {
+    /// What group `g` is with its numbers at their low and at their high ends, if that is the same
+    /// whether real-time tasks have used what they may of its capacity, or nothing.
+    fn types(&self, m: &Moment, g: usize) -> Result<[GroupType; 2], &'static str> {
         let sd = self.sh.domains.at(m.pass.slot);
         let group = &sd.groups[g];
-        let of = |(lo, hi): (u64, u64)| if high { hi } else { lo };
-        let mut s = GroupStats { group_weight: group.weight, ..GroupStats::default() };
-        let mut least = 0;
-        for c in group.span.iter() {
-            let then = &m.cpus[c.ix()];
-            s.sum_nr_running += self.sh.loads[c.ix()].nr_running;
-            s.group_util += of(then.util);
-            s.group_runnable += of(then.runnable);
-            s.group_capacity += 1024;
-            least += then.capacity.0;
-        }
-        let with =
-            |group_capacity| group_classify(sd.imbalance_pct, &GroupStats { group_capacity, ..s });
-        [with(least), with(s.group_capacity)]
+        let full = 1024 * u64::from(group.weight);
+        let used: u64 = group.span.iter().map(|c| m.cpus[c.ix()].used).sum();
+        let ends: [fn((u64, u64)) -> u64; 2] = [|(lo, _)| lo, |(_, hi)| hi];
+        let with = |group_capacity| {
+            ends.map(|end| {
+                let (group_weight, mut s) = (group.weight, GroupStats::default());
+                for c in group.span.iter() {
+                    let then = &m.cpus[c.ix()];
+                    s.sum_nr_running += self.sh.loads[c.ix()].nr_running;
+                    s.group_util += end(then.util);
+                    s.group_runnable += end(then.runnable);
+                }
+                let s = GroupStats { group_weight, group_capacity, ..s };
+                group_classify(sd.imbalance_pct, &s)
+            })
+        };
+        let types = with(full);
+        if with(full - used) == types { Ok(types) } else { Err(CAPACITY) }
     }
 
-    /// Which ends of their intervals the numbers of the CPUs are at in this run.
-    fn ends(&self, k: &mut Asker, m: &Moment, span: &[Cpu]) -> Ends {
+    /// Which ends of their intervals the numbers of the CPUs are at in this run. `types`: what each
+    /// group is at its low ends and its high ones.
+    fn ends(&self, k: &mut Asker, m: &Moment, span: &[Cpu], types: &[[GroupType; 2]]) -> Ends {
         let sd = self.sh.domains.at(m.pass.slot);
         let open = |c: &Cpu| {
             let t = &m.cpus[c.ix()];
             [t.load, t.util, t.runnable].iter().any(|(lo, hi)| lo != hi)
         };
         let all = || sd.span;
-        let groups = 0..sd.groups.len();
-        let spare = |g: usize| {
-            [false, true].iter().all(|&high| self.types(m, g, high)[1] == GroupType::HasSpare)
-        };
-        if !span.iter().any(open) || groups.clone().all(spare) {
+        let spare = [GroupType::HasSpare; 2];
+        if !span.iter().any(open) || types.iter().all(|t| *t == spare) {
             // Groups with time to spare are compared by tasks and idle CPUs alone.
             return Ends::default();
         }
@@ -411,7 +396,7 @@ impl Ground {
             vec![Ends::default(), Ends::between(all(), none), Ends::between(none, all())];
         // Where a group's type hangs on its utilisation, its load may be at the other end.
         for g in [sd.group_of(m.pass.on), m.source] {
-            if self.types(m, g, false)[1] != self.types(m, g, true)[1] {
+            if types[g][0] != types[g][1] {
                 let crossed = sd.groups[g].span;
                 options.push(Ends { crossed, ..Ends::between(all(), none) });
                 options.push(Ends { crossed, ..Ends::between(none, all()) });
@@ -425,7 +410,7 @@ impl Ground {
                 }
             }
         };
-        groups.for_each(|g| one(sd.groups[g].span));
+        sd.groups.iter().for_each(|g| one(g.span));
         for c in sd.groups[m.source].span.iter() {
             if self.sh.loads[c.ix()].h_nr_queued > 0 && open(&c) {
                 one(CpuMask::one(c));

@@ -55,9 +55,9 @@ pub struct Counts {
 /// By CPU: who was queued and in another class when it was seen next.
 fn changes(t: &Trace) -> Vec<Vec<Change>> {
     let mut changes = vec![vec![]; t.nr_cpus];
-    let mut last: BTreeMap<i64, (u64, Cpu, Side)> = BTreeMap::new();
+    let mut last: BTreeMap<i64, (u64, Cpu, &Side)> = BTreeMap::new();
     for r in &t.rows {
-        let sides = [Some((r.rq_cpu, r.p)), r.n.map(|n| (r.cpu, n))];
+        let sides = [Some((r.rq_cpu, &r.p)), r.n.as_ref().map(|n| (r.cpu, n))];
         for (c, side) in sides.into_iter().flatten().filter(|(_, s)| s.pid != 0) {
             let Some((lo, from, was)) = last.insert(side.pid, (r.ts, c, side)) else { continue };
             if was.on_rq && was.is_fair() != side.is_fair() {

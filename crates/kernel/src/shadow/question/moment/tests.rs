@@ -127,7 +127,7 @@ fn what_real_time_tasks_have_left_matters_where_it_tells_the_groups_type() {
         let (all, _) = ends(2, vec![task(2, 9 * MS)], |m| {
             let then = &mut m.cpus[1];
             then.counts[0].fair = 1;
-            (then.util, then.runnable, then.capacity) = ((util, util), (500, 500), (least, 1024));
+            (then.util, then.runnable, then.used) = ((util, util), (500, 500), 1024 - least);
         });
         all[0].missing
     };
