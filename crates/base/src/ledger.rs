@@ -175,9 +175,9 @@ const ROW: usize = Func::ALL.len() * NR_RESOURCES;
 pub type PathSteps = Vec<(Func, Ns)>;
 
 /// Paths that can be counted at each pace.
-pub const PATHS: usize = 8;
+pub const PATHS: usize = 16;
 
-/// How often each path was taken, on one CPU at one pace: one cache line.
+/// How often each path was taken, on one CPU at one pace: two cache lines.
 #[derive(Clone, Copy, Default)]
 #[repr(align(64))]
 pub struct Trips([u64; PATHS]);

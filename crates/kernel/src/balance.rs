@@ -81,7 +81,7 @@ impl Sim {
         let at = self.now;
         if self.cpus[c.ix()].level == 0 {
             // Newidle: interrupts stay off until the switch is done.
-            self.cpus[c.ix()].irqs_off = true;
+            self.cpus[c.ix()].irqs_off();
             self.plan(c, at, Frame::ScheduleAgain);
         } else {
             self.softirq_exit(c, at);

@@ -17,6 +17,7 @@ use crate::frame::CpuSim;
 use crate::frame::Frame;
 use crate::lazy_tlb::SharedMms;
 use crate::pipe::Pipe;
+use crate::pipe_ops::Rules;
 use crate::program::{Builder, ChannelKind, ProgramId, Regs};
 use crate::queue_lines::QueueLines;
 use crate::record::RunSpec;
@@ -132,6 +133,9 @@ impl Sim {
         if !release.clears_bhb {
             machine.costs.bhb_clear = 0;
         }
+        if !release.pipe_updates_times {
+            (machine.costs.pipe_mtime, machine.costs.pipe_atime) = (0, 0);
+        }
         let (paces, paths) = crate::path::paces(&machine);
         let mut sh = Shared {
             wakes: vec![WakeStats::default(); domains.nr_slots()],
@@ -170,6 +174,7 @@ impl Sim {
         }
         let nr_cores = machine.topo.nr_cores();
         let page = machine.page_kib * 1024;
+        let pipe_rules = Rules::new(&sh.release, &spec.variation.without);
         let mut sim = Sim {
             now: Ns::ZERO,
             sched,
@@ -195,6 +200,7 @@ impl Sim {
             stats: Stats::new(nr_cpus, &b, spec.timeline),
             groups_of_workload: vec![TgId(0)],
             without: spec.variation.without,
+            pipe_rules,
         };
         for c in 0..nr_cpus {
             let c = Cpu::from_ix(c);

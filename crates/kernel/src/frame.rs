@@ -109,7 +109,7 @@ pub mod irq {
 pub struct CpuSim {
     /// When the current level's operation ends.
     pub op_end: Ns,
-    /// They are off until this moment in any case.
+    /// Interrupts are off until this moment; NEVER while that is not known, as in an interrupt.
     pub irqs_on_at: Ns,
     /// Earliest of the three below.
     pub irq_at: Ns,
@@ -129,8 +129,6 @@ pub struct CpuSim {
     pub frames: [Frame; 3],
     /// Current level.
     pub level: u8,
-    /// Interrupts are off (level 2 always is).
-    pub irqs_off: bool,
     /// Level 1 is in use (running, or interrupted by level 2).
     pub in_softirq: bool,
     /// Whom a stretched operation is booked on.
@@ -212,7 +210,6 @@ impl CpuSim {
     pub fn new(tick_phase: Ns) -> CpuSim {
         CpuSim {
             level: 0,
-            irqs_off: false,
             irqs_on_at: Ns::ZERO,
             frames: [Frame::Idle; 3],
             op_end: Ns::NEVER,
@@ -271,13 +268,24 @@ impl CpuSim {
     /// When the next interrupt will be served.
     #[inline(always)]
     pub fn interrupt_at(&self) -> Ns {
-        if self.irqs_off || self.level == 2 { Ns::NEVER } else { self.irq_at.max(self.irqs_on_at) }
+        self.irq_at.max(self.irqs_on_at)
     }
-    /// Interrupts are on from `at`.
+    /// When it acts next.
+    #[inline(always)]
+    pub fn acts_at(&self) -> Ns {
+        self.op_end.min(self.interrupt_at())
+    }
+    /// Interrupts are on from `at`, unless this is one.
     #[inline(always)]
     pub fn irqs_on(&mut self, at: Ns) {
-        self.irqs_off = false;
-        self.irqs_on_at = at;
+        if self.level < 2 {
+            self.irqs_on_at = at;
+        }
+    }
+    /// Interrupts are off.
+    #[inline(always)]
+    pub fn irqs_off(&mut self) {
+        self.irqs_on_at = Ns::NEVER;
     }
     /// When it has, or would have, its first tick after `at`.
     pub fn tick_after(&self, at: Ns, tick: Ns) -> Ns {

@@ -10,6 +10,7 @@
 
 use crate::frame::{CpuSim, Frame};
 use crate::path::{Pace, Path};
+use crate::pipe_ops::Rules;
 use crate::program::{Op, Program};
 use crate::sim::{Channel, Sim};
 use crate::stats::Stats;
@@ -19,7 +20,8 @@ use vruntime_machine::Machine;
 
 /// One CPU and its current task.
 pub(crate) struct Hot<'a> {
-    p: TaskId,
+    pub c: Cpu,
+    pub p: TaskId,
     pub cpu: &'a mut CpuSim,
     pub k: &'a mut KTask,
     pub row: &'a mut LedgerRow,
@@ -28,26 +30,30 @@ pub(crate) struct Hot<'a> {
     pub pace: &'a Pace,
     pub stats: &'a mut Stats,
     programs: &'a [Box<dyn Program>],
-    pub need_resched: bool,
+    pub rules: Rules,
+    need_resched: bool,
 }
 
 impl Sim {
-    /// Borrows what the end of a system call of `p` on `c` needs, and the channels.
+    /// Borrows what the system calls of the current task of `c` need, and the channels.
     #[inline(always)]
-    pub(crate) fn split(&mut self, c: Cpu, p: TaskId) -> (Hot<'_>, &mut [Channel]) {
+    pub(crate) fn split(&mut self, c: Cpu) -> (Hot<'_>, &mut [Channel]) {
         let cpu = &mut self.cpus[c.ix()];
+        let rq = &self.sh.rqs[c.ix()];
         let (row, trips) = self.sh.ledger.row(c, cpu.pace as usize);
         let hot = Hot {
-            p,
+            c,
+            p: rq.curr,
             pace: &self.paces[cpu.pace as usize],
             cpu,
-            k: &mut self.tasks[p.ix()],
-            need_resched: self.sh.rqs[c.ix()].need_resched,
+            k: &mut self.tasks[rq.curr.ix()],
+            need_resched: rq.need_resched,
             row,
             trips,
             machine: &self.machine,
             stats: &mut self.stats,
             programs: &self.programs,
+            rules: self.pipe_rules,
         };
         (hot, &mut self.channels)
     }
@@ -69,10 +75,21 @@ impl Hot<'_> {
         self.pace.ns(path)
     }
 
-    /// Leaves the kernel at `at`.
+    /// Waits for a line: `share` (permille) of a transfer from `from`.
     #[inline(always)]
-    pub fn syscall_return(&mut self, at: Ns) {
-        let at = at + self.take(Path::Exit);
+    pub fn fetch(&mut self, func: Func, on: Resource, (from, share): (Cpu, u32)) -> Ns {
+        if from == self.c || from.is_none() {
+            return Ns::ZERO;
+        }
+        let cost = self.machine.transfer(from, self.c).permille(share);
+        self.row.book(func, on, cost);
+        cost
+    }
+
+    /// The system call is done at `at`, and leaves the kernel by `exit`.
+    #[inline(always)]
+    pub fn syscall_return(&mut self, at: Ns, exit: Path) {
+        let at = at + self.take(exit);
         self.stats.count.syscalls += 1;
         if self.need_resched {
             self.k.step = Step::ExitToUser;
@@ -126,12 +143,12 @@ impl Hot<'_> {
     #[inline(always)]
     fn enter(&mut self, at: Ns) {
         self.k.step = Step::Begin;
-        let libc = match self.k.multi_threaded && self.k.op.is_cancellation_point() {
-            true => self.take(Path::Cancel),
-            false => Ns::ZERO,
+        let (way, before) = match self.k.multi_threaded && self.k.op.is_cancellation_point() {
+            true => (Path::CancelAndEnter, self.pace.cancel),
+            false => (Path::Enter, 0),
         };
-        let to = at + libc + Ns(u64::from(self.pace.user));
-        let end = at + libc + self.take(Path::Enter);
+        let to = at + Ns(u64::from(before + self.pace.user));
+        let end = at + self.take(way);
         self.plan_user(at, to, end);
     }
 

@@ -45,6 +45,7 @@ impl Sim {
         }
         let cpu = &mut self.cpus[c.ix()];
         cpu.level = 2;
+        cpu.irqs_off();
         cpu.op_end = at;
         let tick = cpu.tick_at <= now;
         let timer = cpu.timer_at <= now || tick && cpu.next_timer_may_expire(now);
@@ -150,10 +151,10 @@ impl Sim {
     pub(crate) fn irq_exit(&mut self, c: Cpu, at: Ns) {
         let cpu = &mut self.cpus[c.ix()];
         debug_assert!(cpu.level == 2);
-        cpu.irqs_on(at);
         let below = usize::from(cpu.in_softirq);
         if below == 0 && cpu.softirq {
             cpu.level = 1;
+            cpu.irqs_on(at);
             cpu.in_softirq = true;
             self.begin_softirq(c, at);
             return;
@@ -190,8 +191,8 @@ impl Sim {
     /// Level `level` goes on at `at`.
     fn return_to(&mut self, c: Cpu, level: usize, at: Ns) {
         let cpu = &mut self.cpus[c.ix()];
-        cpu.irqs_on(at);
         cpu.level = level as u8;
+        cpu.irqs_on(at);
         let left = cpu.saved[level];
         if level == 0 {
             if cpu.is_stopped() {

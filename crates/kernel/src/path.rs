@@ -18,35 +18,49 @@ use vruntime_machine::{Costs, Machine};
 /// A table of steps.
 type Table = &'static [(Func, fn(&Costs) -> u32)];
 
-/// What libc does around a cancellation point.
-const CANCEL: Table = &[(Func::Cancel, |m| m.cancellation_point)];
-/// `fget` and `fput` of a file that threads share, without the transfers of its line.
-const COUNT_FILE: Table = &[(Func::Fget, |m| m.file_count)];
 /// `mutex_lock` of a pipe, without the transfer of its line.
 const LOCK: Table = &[(Func::MutexLock, |m| m.pipe_lock)];
+/// The same after `fget` of a file that threads share; its `fput` is in it, the transfers of its
+/// line are not.
+const COUNT_AND_LOCK: Table = &[(Func::Fget, |m| m.file_count), (Func::MutexLock, |m| m.pipe_lock)];
 /// `pipe_write` of up to 128 bytes to a page that is there, and the release of the mutex.
 const WRITE: Table = &[(Func::PipeWrite, |m| m.pipe_write), (Func::MutexLock, |m| m.pipe_unlock)];
 /// `pipe_read` of up to 128 bytes, and the release of the mutex.
 const READ: Table = &[(Func::PipeRead, |m| m.pipe_read), (Func::MutexLock, |m| m.pipe_unlock)];
 /// Out of the kernel.
 const EXIT: Table = &[(Func::SyscallExit, |m| m.syscall_exit)];
+/// The end of `pipe_write`, and out.
+const EXIT_WRITE: Table =
+    &[(Func::FileUpdateTime, |m| m.pipe_mtime), (Func::SyscallExit, |m| m.syscall_exit)];
+/// The end of `pipe_read`, and out.
+const EXIT_READ: Table =
+    &[(Func::FileAccessed, |m| m.pipe_atime), (Func::SyscallExit, |m| m.syscall_exit)];
 /// Through user code and into the kernel again.
 const ENTER: Table =
     &[(Func::User, |m| m.user_loop), (Func::SyscallEntry, |m| m.syscall_entry + m.bhb_clear)];
+/// The same by way of a cancellation point of libc.
+const CANCEL_AND_ENTER: Table = &[
+    (Func::Cancel, |m| m.cancellation_point),
+    (Func::User, |m| m.user_loop),
+    (Func::SyscallEntry, |m| m.syscall_entry + m.bhb_clear),
+];
 
-/// A path, for [`Pace`].
+/// A path, for [`Pace`]. Those of threads come first: the counts of them are one cache line.
 #[derive(Clone, Copy)]
 pub(crate) enum Path {
-    Lock,
+    CountAndLock,
     Write,
     Read,
+    ExitWrite,
+    ExitRead,
+    CancelAndEnter,
+    Lock,
     Exit,
     Enter,
-    CountFile,
-    Cancel,
 }
 
-const TABLES: [Table; 7] = [LOCK, WRITE, READ, EXIT, ENTER, COUNT_FILE, CANCEL];
+const TABLES: [Table; 9] =
+    [COUNT_AND_LOCK, WRITE, READ, EXIT_WRITE, EXIT_READ, CANCEL_AND_ENTER, LOCK, EXIT, ENTER];
 
 /// How long everything takes while some number of a core's threads are busy.
 #[derive(Clone, Debug)]
@@ -57,6 +71,8 @@ pub(crate) struct Pace {
     ns: [u32; TABLES.len()],
     /// The part of `Enter` that is user code.
     pub user: u32,
+    /// The part of `CancelAndEnter` that comes before it.
+    pub cancel: u32,
 }
 
 impl Pace {
@@ -78,8 +94,9 @@ pub(crate) fn paces(machine: &Machine) -> (Vec<Pace>, Vec<Vec<PathSteps>>) {
     let mut paths = Vec::new();
     for busy in 1..=machine.topo.smt_width() {
         let slowdown = 1024 * 1024 / machine.smt_speed(busy);
-        let mut pace = Pace { slowdown, ns: [0; TABLES.len()], user: 0 };
+        let mut pace = Pace { slowdown, ns: [0; TABLES.len()], user: 0, cancel: 0 };
         pace.user = pace.scale(machine.costs.user_loop).0 as u32;
+        pace.cancel = pace.scale(machine.costs.cancellation_point).0 as u32;
         let steps_of = |table: &Table| -> PathSteps {
             table.iter().map(|(func, cost)| (*func, pace.scale(cost(&machine.costs)))).collect()
         };

@@ -121,17 +121,26 @@ impl Pipe {
     }
     /// Stores up to `bytes`, of a write that `begins` or has waited for room; returns how many went
     /// in and how many new slots they took.
-    #[inline]
-    pub fn write(&mut self, mut bytes: u32, begins: bool) -> (u32, u32) {
+    #[inline(always)]
+    pub fn write(&mut self, bytes: u32, begins: bool) -> (u32, u32) {
         let page = 1 << self.page_shift;
-        let wanted = bytes;
-        let mut new_slots = 0;
-        let odd = bytes % page;
+        let odd = bytes & (page - 1);
         if begins && odd != 0 && !self.is_empty() && self.last_end + odd <= page {
             self.left[(self.head as usize - 1) % PIPE_SLOTS] += odd;
             self.last_end += odd;
-            bytes -= odd;
+            if odd == bytes {
+                return (bytes, 0);
+            }
+            let (n, new_slots) = self.fill_slots(bytes - odd, page);
+            return (odd + n, new_slots);
         }
+        self.fill_slots(bytes, page)
+    }
+    /// Stores up to `bytes` in new slots; returns how many, in how many slots.
+    #[inline(never)]
+    fn fill_slots(&mut self, mut bytes: u32, page: u32) -> (u32, u32) {
+        let wanted = bytes;
+        let mut new_slots = 0;
         while bytes > 0 && !self.is_full() {
             let n = bytes.min(page);
             self.left[self.head as usize % PIPE_SLOTS] = n;
@@ -144,8 +153,18 @@ impl Pipe {
         (wanted - bytes, new_slots)
     }
     /// Takes up to `bytes`; returns how many came out and whether a slot became free.
-    #[inline]
+    #[inline(always)]
     pub fn read(&mut self, bytes: u32) -> (u32, bool) {
+        let slot = &mut self.left[self.tail as usize % PIPE_SLOTS];
+        if *slot > bytes && self.head != self.tail {
+            *slot -= bytes;
+            return (bytes, false);
+        }
+        self.empty_slots(bytes)
+    }
+    /// Takes up to `bytes`, whole slots among them.
+    #[inline(never)]
+    fn empty_slots(&mut self, bytes: u32) -> (u32, bool) {
         let mut want = bytes;
         let mut freed = false;
         while want > 0 && !self.is_empty() {

@@ -39,7 +39,7 @@
 //! 126 + 60 + 60 besides the mutex.
 
 use crate::pipe::Pipe;
-use vruntime_base::{Cpu, Ns};
+use vruntime_base::Cpu;
 use vruntime_machine::Costs;
 
 /// Bytes between writer and reader below which they are after the same lines.
@@ -71,49 +71,46 @@ impl PipeLines {
 }
 
 impl Pipe {
-    /// `c` has the mutex and is about to write: what it waits for.
+    /// `c` has the mutex and is about to write: how much (permille) of a transfer from which CPU it
+    /// waits for.
     #[inline(always)]
-    pub fn fetch_for_write(
-        &mut self,
-        c: Cpu,
-        costs: &Costs,
-        transfer: impl Fn(Cpu, Cpu) -> Ns,
-    ) -> Ns {
+    pub fn fetch_for_write(&mut self, c: Cpu, costs: &Costs) -> (Cpu, u32) {
         let empty = self.is_empty();
         self.slot_unread |= empty;
-        let lines = &mut self.mutex.lines;
-        let before = std::mem::replace(&mut lines.writer, c);
-        let reader = lines.reader;
+        let before = std::mem::replace(&mut self.mutex.lines.writer, c);
+        let reader = self.mutex.lines.reader;
         if before != c {
-            transfer(before, c).permille(costs.pipe_slot)
+            (before, costs.pipe_slot)
+        } else if reader == c {
+            (c, 0)
         } else if empty {
-            transfer(reader, c).permille(costs.pipe_emptied)
+            (reader, costs.pipe_emptied)
         } else if self.holds_less_than(NEAR) {
-            transfer(reader, c).permille(costs.pipe_near_write)
+            (reader, costs.pipe_near_write)
         } else {
-            Ns::ZERO
+            (reader, 0)
         }
     }
-    /// `c` has the mutex and is about to read from a pipe with data: what it waits for.
+    /// `c` has the mutex and is about to read from a pipe with data: as
+    /// [`Pipe::fetch_for_write`].
     #[inline(always)]
-    pub fn fetch_for_read(
-        &mut self,
-        c: Cpu,
-        costs: &Costs,
-        transfer: impl Fn(Cpu, Cpu) -> Ns,
-    ) -> Ns {
+    pub fn fetch_for_read(&mut self, c: Cpu, costs: &Costs) -> (Cpu, u32) {
+        let unread = std::mem::take(&mut self.slot_unread);
+        self.mutex.lines.reader = c;
+        let writer = self.mutex.lines.writer;
+        if writer == c {
+            return (c, 0);
+        }
         let near = self.holds_less_than(NEAR);
-        let lines = &mut self.mutex.lines;
-        lines.reader = c;
-        let of_slot = if std::mem::take(&mut self.slot_unread) { costs.pipe_slot } else { 0 };
         let of_data = if near { costs.pipe_near_read } else { costs.pipe_far_read };
-        transfer(lines.writer, c).permille(of_slot + of_data)
+        (writer, if unread { costs.pipe_slot + of_data } else { of_data })
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use vruntime_base::Ns;
 
     const A: Cpu = Cpu(0);
     const B: Cpu = Cpu(1);
@@ -128,18 +125,19 @@ mod tests {
         ..Costs::FREE
     };
 
-    fn sixty(from: Cpu, to: Cpu) -> Ns {
-        if from.is_none() || from == to { Ns::ZERO } else { Ns(60) }
+    /// A transfer takes 60 ns.
+    fn waits(c: Cpu, (from, share): (Cpu, u32)) -> u64 {
+        if from.is_none() || from == c { 0 } else { Ns(60).permille(share).0 }
     }
 
     fn write(p: &mut Pipe, c: Cpu) -> u64 {
-        let waits = p.fetch_for_write(c, &COSTS, sixty).0;
+        let waits = waits(c, p.fetch_for_write(c, &COSTS));
         assert_eq!(p.write(100, true).0, 100);
         waits
     }
 
     fn read(p: &mut Pipe, c: Cpu) -> u64 {
-        let waits = p.fetch_for_read(c, &COSTS, sixty).0;
+        let waits = waits(c, p.fetch_for_read(c, &COSTS));
         assert_eq!(p.read(100).0, 100);
         waits
     }

@@ -296,10 +296,10 @@ impl Sim {
 
     /// A spinner gets the mutex at `at`.
     fn pipe_granted(&mut self, c: Cpu, p: TaskId, ch: ChannelId, at: Ns) {
-        let rules = self.pipe_rules();
-        let (mut hot, channels) = self.split(c, p);
+        debug_assert_eq!(p, self.curr(c));
+        let (mut hot, channels) = self.split(c);
         let Channel::Pipe(pipe) = &mut channels[ch.ix()] else { unreachable!("not a pipe") };
-        hot.pipe_locked(pipe, c, p, ch, at, rules);
+        hot.pipe_locked(pipe, ch, at);
         let (next, free_at) = (pipe.mutex.spin_head, pipe.mutex.free_at);
         if next.is_some() {
             let at = free_at + self.handover(c, next);

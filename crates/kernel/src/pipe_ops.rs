@@ -19,9 +19,10 @@ use crate::pipe::Pipe;
 use crate::program::{ChannelId, Op};
 use crate::sim::{Channel, Sim};
 use crate::task::{Step, WaitsFor};
-use crate::variation::Knockout;
+use crate::variation::{Knockout, Knockouts};
 use crate::wait_lock::Queue;
 use vruntime_base::{Cpu, Func, Ns, Resource, TaskId};
+use vruntime_sched::release::Release;
 use vruntime_sched::task::TaskState;
 
 impl Sim {
@@ -36,44 +37,12 @@ impl Sim {
 
     /// Takes the mutex of the pipe that `p` reads or writes, at `at` (now, or soon).
     pub(crate) fn pipe_lock(&mut self, c: Cpu, p: TaskId, at: Ns) {
+        debug_assert_eq!(p, self.curr(c));
         let ch = self.channel_of(p);
-        self.pipe_call(c, p, ch, at, false);
-    }
-
-    /// See [`Sim::pipe_lock`]; `ch` is the pipe. The system call may begin here.
-    #[inline(always)]
-    pub(crate) fn pipe_call(&mut self, c: Cpu, p: TaskId, ch: ChannelId, at: Ns, begins: bool) {
-        let rules = self.pipe_rules();
-        let no_mutex = self.without.has(Knockout::PipeMutex);
-        let (mut hot, channels) = self.split(c, p);
+        let (mut hot, channels) = self.split(c);
         let Channel::Pipe(pipe) = &mut channels[ch.ix()] else { unreachable!("not a pipe") };
-        let mut at = at + hot.take(Path::Lock);
-        if begins {
-            at += hot.get_file(pipe, c, rules);
-        }
-        let m = &pipe.mutex;
-        if m.free_at > at || m.spin_head.is_some() {
-            hot.cpu.no_user();
-            hot.cpu.mutex = ChannelId::NONE;
+        if let Err(at) = hot.pipe_call(pipe, ch, at, false) {
             self.pipe_contended(c, p, ch, at);
-            return;
-        }
-        if m.last_cpu != c && m.last_cpu.is_some() && !no_mutex {
-            let cost = hot.machine.transfer(m.last_cpu, c);
-            hot.row.book(Func::MutexLock, Resource::PipeMutex, cost);
-            at += cost;
-        }
-        hot.pipe_locked(pipe, c, p, ch, at, rules);
-    }
-
-    #[inline(always)]
-    pub(crate) fn pipe_rules(&self) -> Rules {
-        Rules {
-            wakes_on_freed_slot: self.sh.release.pipe_wakes_on_freed_slot,
-            updates_times: self.sh.release.pipe_updates_times,
-            data_is_free: self.without.has(Knockout::PipeData),
-            fget_exchanges: self.sh.release.fget_exchanges,
-            files_are_free: self.without.has(Knockout::FileCount),
         }
     }
 
@@ -150,12 +119,10 @@ impl Sim {
     /// The wakeups of a write or read are done.
     pub(crate) fn pipe_end(&mut self, c: Cpu, p: TaskId) {
         let ch = self.channel_of(p);
-        let rules = self.pipe_rules();
         let at = self.now;
-        let (mut hot, channels) = self.split(c, p);
+        let (mut hot, channels) = self.split(c);
         let Channel::Pipe(pipe) = &mut channels[ch.ix()] else { unreachable!("not a pipe") };
-        let end = hot.end_call(pipe, c, rules);
-        hot.syscall_return(at + end);
+        hot.end_call(pipe, at);
     }
 
     /// `wake_up_interruptible_sync_poll` under the queue's lock: everyone who waits
@@ -225,73 +192,70 @@ impl Sim {
 #[derive(Clone, Copy)]
 pub(crate) struct Rules {
     wakes_on_freed_slot: bool,
-    updates_times: bool,
-    data_is_free: bool,
     fget_exchanges: bool,
+    mutex_is_free: bool,
+    data_is_free: bool,
     files_are_free: bool,
 }
 
+impl Rules {
+    pub(crate) fn new(release: &Release, without: &Knockouts) -> Rules {
+        Rules {
+            wakes_on_freed_slot: release.pipe_wakes_on_freed_slot,
+            fget_exchanges: release.fget_exchanges,
+            mutex_is_free: without.has(Knockout::PipeMutex),
+            data_is_free: without.has(Knockout::PipeData),
+            files_are_free: without.has(Knockout::FileCount),
+        }
+    }
+}
+
 impl Hot<'_> {
-    /// The task `p` holds the mutex from `at` on: copies, and plans the unlock – fused with what
-    /// follows if nobody has to be woken there.
+    /// The current task writes to or reads from `pipe` (`ch`) from `at` on; the system call may
+    /// begin here. If it finds the mutex taken, it does so at the time returned.
     #[inline(always)]
-    pub(crate) fn pipe_locked(
+    pub fn pipe_call(
         &mut self,
         pipe: &mut Pipe,
-        c: Cpu,
-        p: TaskId,
         ch: ChannelId,
-        at: Ns,
-        rules: Rules,
-    ) {
-        let (quiet, free_at);
-        let machine = self.machine;
-        let costs = &machine.costs;
-        let transfer = |from: Cpu, to: Cpu| {
-            if rules.data_is_free { Ns::ZERO } else { machine.transfer(from, to) }
-        };
-        if let Op::Write { bytes, .. } = self.k.op {
-            let want = bytes - self.k.done;
-            let was_empty = pipe.is_empty();
-            let lines = pipe.fetch_for_write(c, costs, transfer);
-            let (n, new_slots) = pipe.write(want, !self.k.wake_next);
-            self.k.done += n;
-            self.k.was_edge = was_empty;
-            self.k.step = Step::WriteUnlocked;
-            self.cpu.func = Func::PipeWrite;
-            quiet = n == want && !was_empty && !pipe.poll_usage && !self.k.wake_next;
-            free_at = at + self.copied(Path::Write, n, new_slots * costs.pipe_new_page) + lines;
-            self.row.book(Func::PipeWrite, Resource::PipeData, lines);
+        mut at: Ns,
+        begins: bool,
+    ) -> Result<(), Ns> {
+        if begins && self.counts_files() {
+            at += self.take(Path::CountAndLock);
+            at += self.fetch_count(pipe, if self.rules.fget_exchanges { 2 } else { 1 });
         } else {
-            let Op::Read { bytes, .. } = self.k.op else { unreachable!("not on a channel") };
-            let was_full = pipe.is_full();
-            let lines = match pipe.is_empty() {
-                true => Ns::ZERO,
-                false => pipe.fetch_for_read(c, costs, transfer),
-            };
-            let (n, freed) = pipe.read(bytes - self.k.done);
-            self.k.done += n;
-            self.k.got = n > 0;
-            self.k.was_edge = was_full && (!rules.wakes_on_freed_slot || freed);
-            self.k.again = n > 0 && self.k.done < bytes;
-            self.k.step = Step::ReadUnlocked;
-            self.cpu.func = Func::PipeRead;
-            quiet = n > 0 && !self.k.was_edge && !self.k.wake_next;
-            if self.k.done == bytes {
-                self.stats.message(pipe.group, at);
-            }
-            free_at = at + self.copied(Path::Read, n, 0) + lines;
-            self.row.book(Func::PipeRead, Resource::PipeData, lines);
+            at += self.take(Path::Lock);
         }
+        let m = &pipe.mutex;
+        if m.free_at > at || m.spin_head.is_some() {
+            self.cpu.no_user();
+            self.cpu.mutex = ChannelId::NONE;
+            return Err(at);
+        }
+        if !self.rules.mutex_is_free {
+            at += self.fetch(Func::MutexLock, Resource::PipeMutex, (m.last_cpu, 1_000));
+        }
+        self.pipe_locked(pipe, ch, at);
+        Ok(())
+    }
+
+    /// The current task holds the mutex from `at` on.
+    #[inline(always)]
+    pub fn pipe_locked(&mut self, pipe: &mut Pipe, ch: ChannelId, at: Ns) {
+        let (free_at, quiet) = match self.k.op {
+            Op::Write { bytes, .. } => self.copy_in(pipe, bytes, at),
+            Op::Read { bytes, .. } => self.copy_out(pipe, bytes, at),
+            _ => unreachable!("not an operation on a channel"),
+        };
         let m = &mut pipe.mutex;
-        m.owner = p;
-        m.last_cpu = c;
+        m.owner = self.p;
+        m.last_cpu = self.c;
         m.free_at = free_at;
         self.cpu.mutex = ch;
         if quiet && m.sleepers.is_empty() {
             let func = self.cpu.func;
-            let end = self.end_call(pipe, c, rules);
-            self.syscall_return(free_at + end);
+            self.end_call(pipe, free_at);
             self.cpu.func = func;
         } else {
             self.cpu.no_user();
@@ -300,46 +264,79 @@ impl Hot<'_> {
         }
     }
 
-    /// `fget`: what counting the file costs, if threads share it.
+    /// Writes under the mutex, from `at` on; returns when it lets go of it, and whether nobody has
+    /// to be woken then.
     #[inline(always)]
-    fn get_file(&mut self, pipe: &mut Pipe, c: Cpu, rules: Rules) -> Ns {
-        if !self.k.multi_threaded || rules.files_are_free {
-            return Ns::ZERO;
-        }
-        let transfers = if rules.fget_exchanges { 2 } else { 1 };
-        self.take(Path::CountFile) + self.fetch_count(pipe, c, transfers)
-    }
-
-    /// What follows the mutex and the wakeups: the inode's times, then `fput`.
-    #[inline(always)]
-    fn end_call(&mut self, pipe: &mut Pipe, c: Cpu, rules: Rules) -> Ns {
+    fn copy_in(&mut self, pipe: &mut Pipe, bytes: u32, at: Ns) -> (Ns, bool) {
         let costs = &self.machine.costs;
-        let times = match (rules.updates_times, self.k.op) {
-            (false, _) => Ns::ZERO,
-            (true, Op::Write { .. }) => self.work(Func::FileUpdateTime, costs.pipe_mtime),
-            (true, _) => self.work(Func::FileAccessed, costs.pipe_atime),
-        };
-        times + self.put_file(pipe, c, rules)
+        let want = bytes - self.k.done;
+        let was_empty = pipe.is_empty();
+        let line = pipe.fetch_for_write(self.c, costs);
+        let (n, new_slots) = pipe.write(want, !self.k.wake_next);
+        self.k.done += n;
+        self.k.was_edge = was_empty;
+        self.k.step = Step::WriteUnlocked;
+        self.cpu.func = Func::PipeWrite;
+        let quiet = n == want && !was_empty && !pipe.poll_usage && !self.k.wake_next;
+        let at = at + self.copied(Path::Write, n, new_slots * costs.pipe_new_page);
+        (at + self.fetch_data(Func::PipeWrite, line), quiet)
     }
 
-    /// `fput`: what counting the file costs if another CPU has done so since.
+    /// Reads under the mutex, from `at` on; returns when it lets go of it, and whether nobody has
+    /// to be woken then.
     #[inline(always)]
-    fn put_file(&mut self, pipe: &mut Pipe, c: Cpu, rules: Rules) -> Ns {
-        if !self.k.multi_threaded || rules.files_are_free {
-            return Ns::ZERO;
+    fn copy_out(&mut self, pipe: &mut Pipe, bytes: u32, at: Ns) -> (Ns, bool) {
+        let was_full = pipe.is_full();
+        let line = match pipe.is_empty() {
+            true => (Cpu::NONE, 0),
+            false => pipe.fetch_for_read(self.c, &self.machine.costs),
+        };
+        let (n, freed) = pipe.read(bytes - self.k.done);
+        self.k.done += n;
+        self.k.got = n > 0;
+        self.k.was_edge = was_full && (!self.rules.wakes_on_freed_slot || freed);
+        self.k.again = n > 0 && self.k.done < bytes;
+        self.k.step = Step::ReadUnlocked;
+        self.cpu.func = Func::PipeRead;
+        let quiet = n > 0 && !self.k.was_edge && !self.k.wake_next;
+        if self.k.done == bytes {
+            self.stats.message(pipe.group, at);
         }
-        self.fetch_count(pipe, c, 1)
+        let at = at + self.copied(Path::Read, n, 0);
+        (at + self.fetch_data(Func::PipeRead, line), quiet)
+    }
+
+    /// Waits for the line of a slot or its page.
+    #[inline(always)]
+    fn fetch_data(&mut self, func: Func, line: (Cpu, u32)) -> Ns {
+        match self.rules.data_is_free {
+            true => Ns::ZERO,
+            false => self.fetch(func, Resource::PipeData, line),
+        }
+    }
+
+    /// Mutex and wakeups are behind it at `at`: the inode's times, `fput`, and out.
+    #[inline(always)]
+    fn end_call(&mut self, pipe: &mut Pipe, mut at: Ns) {
+        if self.counts_files() {
+            at += self.fetch_count(pipe, 1);
+        }
+        let writes = matches!(self.k.op, Op::Write { .. });
+        self.syscall_return(at, if writes { Path::ExitWrite } else { Path::ExitRead });
+    }
+
+    /// `fget` and `fput` count the file, as threads share it.
+    #[inline(always)]
+    fn counts_files(&self) -> bool {
+        self.k.multi_threaded && !self.rules.files_are_free
     }
 
     /// The count comes from wherever it was changed last, in so many transfers.
     #[inline(always)]
-    fn fetch_count(&mut self, pipe: &mut Pipe, c: Cpu, transfers: u64) -> Ns {
-        let from = pipe.mutex.lines.count_file(c, matches!(self.k.op, Op::Write { .. }));
-        let cost = Ns(transfers * self.machine.transfer(from, c).0);
-        if cost != Ns::ZERO {
-            self.row.book(Func::Fget, Resource::FileCount, cost);
-        }
-        cost
+    fn fetch_count(&mut self, pipe: &mut Pipe, transfers: u32) -> Ns {
+        let writes = matches!(self.k.op, Op::Write { .. });
+        let from = pipe.mutex.lines.count_file(self.c, writes);
+        self.fetch(Func::Fget, Resource::FileCount, (from, 1_000 * transfers))
     }
 
     /// Books the copy of `n` bytes and `more` work with it; returns the time until the unlock.
@@ -367,6 +364,7 @@ mod tests {
         let ends = |mtime: u32| {
             let mut s = sim("v6.12");
             s.machine.costs.pipe_mtime = mtime;
+            s.paces = crate::path::paces(&s.machine).0;
             let n = s.tasks.len() as u32;
             let (c, writer, reader) = (Cpu(0), TaskId(n - 2), TaskId(n - 1));
             s.sh.rqs[c.ix()].curr = writer;

@@ -66,7 +66,7 @@ impl Sim {
     /// At `at`, `c` asks for the lock of `rq`, for `under`.
     pub(crate) fn lock_rq(&mut self, c: Cpu, rq: Cpu, at: Ns, under: Under) {
         let cpu = &mut self.cpus[c.ix()];
-        cpu.irqs_off = true;
+        cpu.irqs_off();
         cpu.lock = (rq, under);
         if at > self.now {
             self.plan(c, at, Frame::AskLock);

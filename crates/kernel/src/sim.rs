@@ -16,6 +16,7 @@ use crate::files::FileTable;
 use crate::frame::{CpuSim, Frame};
 use crate::lazy_tlb::SharedMms;
 use crate::path::Pace;
+use crate::pipe_ops::Rules;
 use crate::program::{ChannelId, Program};
 use crate::queue_lines::QueueLines;
 use crate::stats::Stats;
@@ -73,6 +74,7 @@ pub struct Sim {
     pub(crate) stats: Stats,
     pub(crate) groups_of_workload: Vec<vruntime_sched::task::TgId>,
     pub(crate) without: Knockouts,
+    pub(crate) pipe_rules: Rules,
 }
 
 impl Sim {
@@ -183,7 +185,7 @@ impl Sim {
                 self.resched,
                 self.cpus[c.ix()].frames
             );
-            self.arm(c);
+            self.events.set(slot, self.cpus[c.ix()].acts_at());
             if self.stats.look {
                 self.stats.look = false;
                 self.events.set(nr_cpus, self.now);
@@ -197,9 +199,7 @@ impl Sim {
     /// Tells the event tree when `c` acts next.
     #[inline]
     pub(crate) fn arm(&mut self, c: Cpu) {
-        let cpu = &self.cpus[c.ix()];
-        let at = cpu.op_end.min(cpu.interrupt_at());
-        self.events.set(self.slot_of[c.ix()] as usize, at);
+        self.events.set(self.slot_of[c.ix()] as usize, self.cpus[c.ix()].acts_at());
     }
 
     /// Books `ns` of work at full speed for `func` on `c`; returns the time it takes there.

@@ -12,6 +12,7 @@
 //! then it sleeps.
 
 use crate::frame::Frame;
+use crate::path::Path;
 use crate::program::{ChannelId, Op};
 use crate::rq_lock::Under;
 use crate::sim::{Channel, Sim};
@@ -25,14 +26,19 @@ impl Sim {
     /// The current task of `c` goes on at its step.
     #[inline(never)]
     pub(crate) fn task_step(&mut self, c: Cpu) {
-        let p = self.curr(c);
         debug_assert!(!self.forgot_sleepers(c), "nobody was woken who sleeps for the mutex");
-        let k = &self.tasks[p.ix()];
-        if let (Step::Begin, Op::Write { to: ch, .. } | Op::Read { from: ch, .. }) = (k.step, k.op)
-            && matches!(self.channels[ch.ix()], Channel::Pipe(_))
+        let now = self.now;
+        let (mut hot, channels) = self.split(c);
+        if let (Step::Begin, Op::Write { to: ch, .. } | Op::Read { from: ch, .. }) =
+            (hot.k.step, hot.k.op)
+            && let Channel::Pipe(pipe) = &mut channels[ch.ix()]
         {
-            self.pipe_call(c, p, ch, self.now, true);
+            if let Err(at) = hot.pipe_call(pipe, ch, now, true) {
+                let p = hot.p;
+                self.pipe_contended(c, p, ch, at);
+            }
         } else {
+            let p = hot.p;
             self.other_step(c, p);
         }
     }
@@ -69,12 +75,14 @@ impl Sim {
 
     /// The system call of `p` is done at `at`: leave the kernel, run user code, enter the next.
     pub(crate) fn syscall_return(&mut self, c: Cpu, p: TaskId, at: Ns) {
-        self.split(c, p).0.syscall_return(at);
+        debug_assert_eq!(p, self.curr(c));
+        self.split(c).0.syscall_return(at, Path::Exit);
     }
 
     /// In user mode from `at` on: asks the program what it does next.
     fn next_op(&mut self, c: Cpu, p: TaskId, at: Ns) {
-        self.split(c, p).0.next_op(at);
+        debug_assert_eq!(p, self.curr(c));
+        self.split(c).0.next_op(at);
     }
 
     /// The preemption point at the return to user mode.

@@ -69,7 +69,7 @@ impl Sim {
         let request = held.lock.request(&mut self.spinners, c, self.now, transfer);
         let Request::Wait { grant_at } = request else { unreachable!("it is held") };
         let cpu = &mut self.cpus[c.ix()];
-        cpu.irqs_off = true;
+        cpu.irqs_off();
         cpu.lock_wait_since = self.now;
         self.plan(c, grant_at.unwrap_or(Ns::NEVER), Frame::QueueLocked);
         if grant_at.is_some() {

@@ -43,7 +43,7 @@ impl Sim {
             return;
         }
         cpu.after_wake[cpu.level as usize] = then;
-        cpu.irqs_off = true;
+        cpu.irqs_off();
         self.plan(c, at, Frame::Wake);
     }
 
