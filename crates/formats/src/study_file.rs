@@ -44,6 +44,8 @@ pub struct Study {
     pub quick: Effort,
     /// The same for each run of an answer to a question.
     pub explain: Effort,
+    /// The same with each cost table that is drawn, if not as for `--quick`.
+    draw: Option<Effort>,
     /// Runs.
     #[serde(rename = "case")]
     pub cases: Vec<Case>,
@@ -259,6 +261,10 @@ pub struct StudyQuestion {
 }
 
 impl Study {
+    /// How much to simulate with each cost table that is drawn.
+    pub fn of_draws(&self) -> &Effort {
+        self.draw.as_ref().unwrap_or(&self.quick)
+    }
     /// What was fitted of `machine`, if anything was.
     pub fn fit_of(&self, machine: &str) -> Option<&Fit> {
         self.fits.iter().find(|f| f.machine == machine)
@@ -296,7 +302,9 @@ pub fn study_str(text: &str, origin: &str) -> Result<Study, FileError> {
         let message = format!("schema = `{}`, expected {STUDY_SCHEMA}", s.schema);
         return Err(wrong(line_with("schema"), message));
     }
-    for (name, e) in [("full", s.full), ("quick", s.quick), ("explain", s.explain)] {
+    let efforts =
+        [("full", s.full), ("quick", s.quick), ("explain", s.explain), ("draw", *s.of_draws())];
+    for (name, e) in efforts {
         e.checked()
             .map_err(|what| wrong(line_with(&format!("[{name}]")), format!("[{name}]: {what}")))?;
     }
@@ -526,7 +534,8 @@ mod tests {
             ("id = \"spr-nolimit.g20\"", "id = \"spr-nolimit.g10\"", "two cases have the id"),
             ("warmup_ms = ", "#", "[full]: expected loops_divided_by, or else warmup_ms"),
             ("loops_divided_by = ", "#", "[quick]: expected loops_divided_by, or else warmup_ms"),
-            ("loops_divided_by = ", "loops_divided_by = 0 #", "loops_divided_by = 0"),
+            ("loops_divided_by = ", "loops_divided_by = 0 #", "[quick]: loops_divided_by = 0"),
+            ("[draw]\nwarmup_ms = ", "[draw]\n#", "[draw]: expected loops_divided_by, or else"),
             ("window_ms = ", "window_ms = 0 #", "[full]: window_ms = 0"),
             ("\nseeds = 4", "\nseeds = 0", "`spr-nolimit.g32`: seeds = 0: expected 1 to 1000"),
             (

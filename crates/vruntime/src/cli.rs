@@ -208,8 +208,8 @@ pub struct StudyArgs {
     /// Fit one number for each machine on the figures before the change, and print it
     #[arg(long, conflicts_with_all = ["uncertainty", "explain", "page", "json"])]
     pub fit: bool,
-    /// Draw cost tables between low and high, and count in how many each effect stays; a draw is as
-    /// rough as --quick
+    /// Draw cost tables between low and high, and count in how many each effect stays; how much is
+    /// simulated with each the study says, else it is as rough as --quick
     #[arg(long, value_name = "N", num_args = 0..=1, default_missing_value = "100",
           allow_negative_numbers = true, value_parser = whole(1..=10_000))]
     pub uncertainty: Option<u64>,

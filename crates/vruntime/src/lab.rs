@@ -237,11 +237,11 @@ impl Lab<'_> {
         self.study.message_time.iter().filter_map(of).collect()
     }
 
-    /// Draws cost tables, with the effort of a quick run, and counts in how many each effect stays.
+    /// Draws cost tables and counts in how many each effect stays.
     pub fn uncertainty(&self, rows: &mut [StudyRow], draws: u64) -> Result<(), Failure> {
         for n in 1..=draws {
             let variation = Variation { draw: Some(n), ..Variation::default() };
-            let effort = &self.study.quick;
+            let effort = self.study.of_draws();
             let drawn = self.run(&self.keys(), effort, &variation)?;
             if interrupt::seen() {
                 break;

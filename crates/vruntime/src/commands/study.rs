@@ -82,7 +82,7 @@ fn check(study: &Study, args: &StudyArgs) -> Result<(), Failure> {
     for (name, expression) in &study.kernels {
         kernel(expression).map_err(|e| wrong(&format!("kernels.{name}"), e.to_string()))?;
     }
-    let drawn = args.uncertainty.map(|_| &study.quick);
+    let drawn = args.uncertainty.map(|_| study.of_draws());
     for c in &study.cases {
         for effort in [Some(&study.full), drawn].into_iter().flatten() {
             let Part { whole, .. } =
@@ -221,7 +221,7 @@ fn describe_effort(lab: &Lab, quick: bool, drawn: usize, interrupted: bool) -> S
         0 => String::new(),
         n => format!(
             " Cost tables drawn between low and high: {n}, each {}.",
-            describe(&lab.study.quick)
+            describe(lab.study.of_draws())
         ),
     };
     let by = interrupt::name();
