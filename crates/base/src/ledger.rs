@@ -175,9 +175,9 @@ const ROW: usize = Func::ALL.len() * NR_RESOURCES;
 pub type PathSteps = Vec<(Func, Ns)>;
 
 /// Paths that can be counted at each pace.
-pub const PATHS: usize = 16;
+pub const PATHS: usize = 8;
 
-/// How often each path was taken, on one CPU at one pace: two cache lines.
+/// How often each path was taken, on one CPU at one pace: one cache line.
 #[derive(Clone, Copy, Default)]
 #[repr(align(64))]
 pub struct Trips([u64; PATHS]);

@@ -86,10 +86,16 @@ impl Hot<'_> {
         cost
     }
 
-    /// The system call is done at `at`, and leaves the kernel by `exit`.
+    /// The system call is done at `at`: leaves the kernel.
     #[inline(always)]
-    pub fn syscall_return(&mut self, at: Ns, exit: Path) {
-        let at = at + self.take(exit);
+    pub fn syscall_return(&mut self, at: Ns) {
+        let exit = self.work(Func::SyscallExit, self.machine.costs.syscall_exit);
+        self.returned(at + exit);
+    }
+
+    /// In user mode again at `at`, unless it has to reschedule.
+    #[inline(always)]
+    pub fn returned(&mut self, at: Ns) {
         self.stats.count.syscalls += 1;
         if self.need_resched {
             self.k.step = Step::ExitToUser;

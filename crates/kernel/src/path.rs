@@ -27,8 +27,6 @@ const COUNT_AND_LOCK: Table = &[(Func::Fget, |m| m.file_count), (Func::MutexLock
 const WRITE: Table = &[(Func::PipeWrite, |m| m.pipe_write), (Func::MutexLock, |m| m.pipe_unlock)];
 /// `pipe_read` of up to 128 bytes, and the release of the mutex.
 const READ: Table = &[(Func::PipeRead, |m| m.pipe_read), (Func::MutexLock, |m| m.pipe_unlock)];
-/// Out of the kernel.
-const EXIT: Table = &[(Func::SyscallExit, |m| m.syscall_exit)];
 /// The end of `pipe_write`, and out.
 const EXIT_WRITE: Table =
     &[(Func::FileUpdateTime, |m| m.pipe_mtime), (Func::SyscallExit, |m| m.syscall_exit)];
@@ -45,7 +43,7 @@ const CANCEL_AND_ENTER: Table = &[
     (Func::SyscallEntry, |m| m.syscall_entry + m.bhb_clear),
 ];
 
-/// A path, for [`Pace`]. Those of threads come first: the counts of them are one cache line.
+/// A path, for [`Pace`].
 #[derive(Clone, Copy)]
 pub(crate) enum Path {
     CountAndLock,
@@ -55,12 +53,11 @@ pub(crate) enum Path {
     ExitRead,
     CancelAndEnter,
     Lock,
-    Exit,
     Enter,
 }
 
-const TABLES: [Table; 9] =
-    [COUNT_AND_LOCK, WRITE, READ, EXIT_WRITE, EXIT_READ, CANCEL_AND_ENTER, LOCK, EXIT, ENTER];
+const TABLES: [Table; 8] =
+    [COUNT_AND_LOCK, WRITE, READ, EXIT_WRITE, EXIT_READ, CANCEL_AND_ENTER, LOCK, ENTER];
 
 /// How long everything takes while some number of a core's threads are busy.
 #[derive(Clone, Debug)]

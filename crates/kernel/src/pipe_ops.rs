@@ -322,7 +322,8 @@ impl Hot<'_> {
             at += self.fetch_count(pipe, 1);
         }
         let writes = matches!(self.k.op, Op::Write { .. });
-        self.syscall_return(at, if writes { Path::ExitWrite } else { Path::ExitRead });
+        let exit = self.take(if writes { Path::ExitWrite } else { Path::ExitRead });
+        self.returned(at + exit);
     }
 
     /// `fget` and `fput` count the file, as threads share it.

@@ -12,7 +12,6 @@
 //! then it sleeps.
 
 use crate::frame::Frame;
-use crate::path::Path;
 use crate::program::{ChannelId, Op};
 use crate::rq_lock::Under;
 use crate::sim::{Channel, Sim};
@@ -76,7 +75,7 @@ impl Sim {
     /// The system call of `p` is done at `at`: leave the kernel, run user code, enter the next.
     pub(crate) fn syscall_return(&mut self, c: Cpu, p: TaskId, at: Ns) {
         debug_assert_eq!(p, self.curr(c));
-        self.split(c).0.syscall_return(at, Path::Exit);
+        self.split(c).0.syscall_return(at);
     }
 
     /// In user mode from `at` on: asks the program what it does next.
