@@ -53,7 +53,7 @@ pub enum SetupError {
     Cost {
         /// The name.
         name: String,
-        /// The nearest name of a cost without distance class.
+        /// The nearest name of a cost.
         nearest: Option<&'static str>,
     },
     /// There is no such scheduler.
@@ -75,7 +75,7 @@ impl std::fmt::Display for SetupError {
             SetupError::Machine(e) => write!(f, "machine: {e}"),
             SetupError::Cost { name, nearest } => {
                 let near = hint(*nearest);
-                write!(f, "no cost named `{name}`{near}; `vruntime show machine` has all")
+                write!(f, "no cost named `{name}`{near}; `vruntime show machine NAME` has all")
             }
             SetupError::Scheduler(name) => {
                 let near = hint(nearest_name(name, registry::SCHEDULERS.iter().map(|s| s.name)));
@@ -209,10 +209,10 @@ impl Sim {
             }
             sim.sh.rqs[c.ix()].tick_stopped = true;
             sim.hook(c, Ns::ZERO, |s, cx| s.tick_stopped(cx, c, true));
-            sim.cpus[c.ix()].idle_state =
-                idle::deepest_for(&sim.machine.idle, Ns::from_ms(10)) as u8;
-            sim.cpus[c.ix()].polling =
-                sim.machine.idle[sim.cpus[c.ix()].idle_state as usize].polling;
+            let cpu = &mut sim.cpus[c.ix()];
+            let state = cpu.menu.choose(&sim.machine.idle, Ns::NEVER, None, Ns(tick)).state;
+            cpu.idle_state = state as u8;
+            cpu.polling = sim.machine.idle[state].polling;
         }
         // A machine that has been idle for a while has had its balance passes: all CPUs of an LLC
         // may be scanned, and there are idle cores.

@@ -10,6 +10,7 @@
 //! tick, level 1 balances if the tick asked for it, then level 0 goes on.
 
 use crate::cold::{Asids, Passed};
+use crate::menu::Menu;
 use crate::program::ChannelId;
 use crate::rq_lock::Under;
 use crate::wait_lock::Held;
@@ -185,8 +186,8 @@ pub struct CpuSim {
     pub idle_state: u8,
     /// Woken from idle by a store, not by an interrupt.
     pub polling: bool,
-    /// Moving average of idle periods, for the choice of the idle state.
-    pub idle_avg: Ns,
+    /// What the choice of the idle state is made by.
+    pub menu: Menu,
     /// How long the interrupted operation will still hold it.
     pub mutex_left: Ns,
     /// By level: what balancing does next.
@@ -250,7 +251,7 @@ impl CpuSim {
             idle_booked: Ns::ZERO,
             idle_state: 0,
             polling: true,
-            idle_avg: Ns::from_ms(10),
+            menu: Menu::default(),
             slowdown: 1024,
             pace: 0,
             mutex: ChannelId::NONE,

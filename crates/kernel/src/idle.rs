@@ -1,21 +1,19 @@
 //! The idle loop: how deep a CPU stops and how it comes back.
 //!
-//! *What.* A CPU with nothing to run stops in an idle state chosen by how long it expects to be
-//! idle, perhaps stops its tick, and leaves by a store to its flags (while polling or in mwait) or
-//! by an interrupt.
+//! *What.* A CPU with nothing to run stops in the idle state that the governor chooses (`menu`),
+//! perhaps stops its tick, and leaves by a store to its flags (while polling or in mwait) or by an
+//! interrupt.
 //! *Source.* Linux 6.1.192 and 6.12.117, kernel/sched/idle.c `do_idle`, kernel/time/tick-sched.c;
 //! the machine file for latencies.
-//! *Equations.* Expected idle time: moving average of past idle periods, weight 1/8; the deepest
-//! state whose target residency does not exceed it; the tick stops if it exceeds a tick.
-//! *Departures.* D1: the menu governor's correction factors and timers are replaced by the average.
-//! D2: a CPU that was interrupted only to balance goes straight back.
+//! *Equations.* None.
+//! *Departures.* D1: a CPU that was interrupted only to balance goes straight back.
 //! *Example.* A CPU idle for 2 µs again and again expects 2 µs: it stops in C1 with its tick on and
 //! comes back within C1's exit latency.
 
 use crate::frame::Frame;
+use crate::menu::Choice;
 use crate::sim::Sim;
 use vruntime_base::{Cpu, Func, Ns, Resource};
-use vruntime_machine::idle;
 
 impl Sim {
     /// The idle task is current; the CPU is about to stop.
@@ -26,10 +24,12 @@ impl Sim {
             return;
         }
         let mut at = self.now + self.work(c, Func::Idle, self.machine.costs.idle_enter);
-        let expected = self.cpus[c.ix()].idle_avg;
-        let state = idle::deepest_for(&self.machine.idle, expected);
         let tick = Ns(self.sh.release.tick_ns());
-        if expected >= tick && !self.sh.rqs[c.ix()].tick_stopped {
+        let cpu = &mut self.cpus[c.ix()];
+        let timer = cpu.timer_at.saturating_sub(self.now);
+        let to_tick = (cpu.tick_at < Ns::NEVER).then(|| cpu.tick_at.saturating_sub(self.now));
+        let Choice { state, stop_tick } = cpu.menu.choose(&self.machine.idle, timer, to_tick, tick);
+        if stop_tick && !self.sh.rqs[c.ix()].tick_stopped {
             let ((), cost) = self.hook(c, at, |s, cx| s.tick_stopped(cx, c, true));
             at += cost;
             self.sh.rqs[c.ix()].tick_stopped = true;
@@ -53,11 +53,13 @@ impl Sim {
         // Woken while still entering: idle time is zero, not negative.
         let begin = cpu.idle_since.max(at);
         let idle = begin - cpu.idle_since;
-        cpu.idle_avg = Ns((cpu.idle_avg.0 * 7 + idle.0) / 8);
         let unbooked = begin - cpu.idle_booked;
         cpu.idle_since = begin;
         cpu.idle_booked = begin;
-        let latency = Ns(u64::from(self.machine.idle[cpu.idle_state as usize].exit_latency_ns));
+        let state = &self.machine.idle[cpu.idle_state as usize];
+        let latency = Ns(u64::from(state.exit_latency_ns));
+        let by_tick = cpu.tick_at <= at;
+        cpu.menu.note(idle + latency, state, by_tick, Ns(self.sh.release.tick_ns()));
         self.sh.ledger.book(c, Func::Idle, Resource::None, unbooked);
         self.sh.ledger.book(c, Func::IdleExit, Resource::None, latency);
         begin - at + latency

@@ -19,6 +19,7 @@ mod hot;
 mod idle;
 mod irq;
 mod lazy_tlb;
+mod menu;
 mod path;
 pub mod pipe;
 mod pipe_lines;

@@ -228,8 +228,8 @@ impl Sim {
     /// Work whose cost varies by up to an eighth either way, by the seed.
     pub(crate) fn jittered(&mut self, c: Cpu, func: Func, ns: u32) -> Ns {
         let n = self.stats.switches_of[c.ix()];
-        let r = self.sh.noise.below(Stream::Jitter, u64::from(c.0), n, 257) as u32;
-        self.work(c, func, ns - ns / 8 + (ns / 4 * r) / 256)
+        let r = self.sh.noise.below(Stream::Jitter, u64::from(c.0), n, 257);
+        self.work(c, func, ns - ns / 8 + (u64::from(ns / 4) * r / 256) as u32)
     }
 
     /// Counters and causes of a switch.

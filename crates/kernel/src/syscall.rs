@@ -196,7 +196,7 @@ impl Sim {
     }
 
     fn sched_yield(&mut self, c: Cpu, p: TaskId) {
-        self.tasks[p.ix()].step = Step::NextOp;
+        self.tasks[p.ix()].step = Step::Woken;
         let at = self.now + self.work(c, Func::Yield, self.machine.costs.sched_yield);
         self.lock_rq(c, c, at, Under::Yield);
     }

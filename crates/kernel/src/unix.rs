@@ -25,7 +25,7 @@ use crate::sim::{Channel, Sim};
 use crate::task::{Step, WaitsFor};
 use crate::wait::WaitQueue;
 use std::collections::VecDeque;
-use vruntime_base::{Cpu, Func, Resource, TaskId};
+use vruntime_base::{Cpu, Func, Ns, Resource, TaskId};
 use vruntime_machine::Costs;
 use vruntime_sched::task::TaskState;
 
@@ -169,19 +169,20 @@ impl Sim {
         self.sock(ch).last_cpu = c;
         match self.tasks[p.ix()].op {
             Op::Write { .. } => {
+                let at = self.now + self.waited(c, Func::UnixSend, Resource::Socket, move_line);
                 if self.sock(ch).is_full() {
-                    self.socket_wait(c, p, ch, false);
+                    self.socket_wait(c, p, ch, at, false);
                     return;
                 }
-                let at = self.now + self.waited(c, Func::UnixSend, Resource::Socket, move_line);
                 let at = at + self.work(c, Func::UnixSend, self.machine.costs.unix_send);
                 self.tasks[p.ix()].step = Step::SocketSent;
                 self.cpus[c.ix()].func = Func::UnixSend;
                 self.plan(c, at, Frame::Task);
             }
             _ => {
+                let at = self.now + self.waited(c, Func::UnixRecv, Resource::Socket, move_line);
                 if self.sock(ch).is_empty() {
-                    self.socket_wait(c, p, ch, true);
+                    self.socket_wait(c, p, ch, at, true);
                     return;
                 }
                 let costs = &self.machine.costs;
@@ -189,7 +190,6 @@ impl Sim {
                 let sock = unix_sock(&mut self.channels, ch);
                 let since = sock.kib_since(|by| cpus[by.ix()].passed);
                 let ns = costs.unix_recv + cold(costs, l2_kib, since);
-                let at = self.now + self.waited(c, Func::UnixRecv, Resource::Socket, move_line);
                 let at = at + self.work(c, Func::UnixRecv, ns);
                 self.tasks[p.ix()].step = Step::SocketReceived;
                 self.cpus[c.ix()].func = Func::UnixRecv;
@@ -198,8 +198,8 @@ impl Sim {
         }
     }
 
-    fn socket_wait(&mut self, c: Cpu, p: TaskId, ch: ChannelId, reader: bool) {
-        let at = self.now + self.work(c, Func::WaitQueue, self.machine.costs.pipe_wait);
+    fn socket_wait(&mut self, c: Cpu, p: TaskId, ch: ChannelId, at: Ns, reader: bool) {
+        let at = at + self.work(c, Func::WaitQueue, self.machine.costs.pipe_wait);
         let tasks = &mut self.tasks;
         let Channel::Unix(s) = &mut self.channels[ch.ix()] else { return };
         let queue = if reader { &mut s.rd_wait } else { &mut s.wr_wait };
@@ -232,7 +232,7 @@ impl Sim {
         let (n, freed) = unix_sock(&mut self.channels, ch).receive(want, passed);
         if n == 0 {
             // Somebody else took it while this call was on its way.
-            self.socket_wait(c, p, ch, true);
+            self.socket_wait(c, p, ch, self.now, true);
             return;
         }
         let k = &mut self.tasks[p.ix()];
@@ -266,6 +266,24 @@ impl Sim {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sample::{PIPE, sim};
+
+    /// A reader that finds nothing has looked: the line that it looked at has come to its CPU.
+    #[test]
+    fn who_blocks_has_fetched_the_line_too() {
+        let blocks_at = |last: Cpu| {
+            let mut s = sim("v6.1");
+            let (c, p) = (Cpu(0), TaskId(s.tasks.len() as u32 - 1));
+            s.channels[PIPE.ix()] = Channel::Unix(UnixSock { last_cpu: last, ..UnixSock::new(0) });
+            s.sh.rqs[c.ix()].curr = p;
+            s.tasks[p.ix()].op = Op::Read { from: PIPE, bytes: 100 };
+            s.socket_begin(c, p, PIPE);
+            assert_eq!((s.cpus[c.ix()].frames[0], s.sock(PIPE).last_cpu), (Frame::Schedule, c));
+            (s.cpus[c.ix()].op_end, s.transfer(Cpu(1), c))
+        };
+        let ((here, way), (away, _)) = (blocks_at(Cpu(0)), blocks_at(Cpu(1)));
+        assert!(way > Ns::ZERO && away == here + way, "{here:?} {away:?}");
+    }
 
     #[test]
     fn blocks_after_278_messages_resumes_at_69() {

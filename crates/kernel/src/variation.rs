@@ -121,8 +121,7 @@ impl Variation {
         }
         .map_err(SetupError::Machine)?;
         for (name, ns) in &self.extra {
-            let unknown =
-                || SetupError::Cost { name: name.clone(), nearest: Costs::nearest_plain(name) };
+            let unknown = || SetupError::Cost { name: name.clone(), nearest: Costs::nearest(name) };
             let cost = m.costs.by_name_mut(name).ok_or_else(unknown)?;
             *cost = cost.saturating_add(*ns).min(Cost::MAX);
         }

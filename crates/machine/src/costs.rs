@@ -105,6 +105,12 @@ macro_rules! cost_table {
                 $($p: 0,)+ $($s: 0,)+ $($h: 0,)+ $($d: [0; 6],)+
             };
 
+            /// Names of all values: one by one, then by distance.
+            const ALL_NAMES: &[&[&str]] = &[
+                &[$(stringify!($p),)+ $(stringify!($s),)+ $(stringify!($h),)+],
+                $(&by_distance!($d),)+
+            ];
+
             /// The table with each value chosen by `f`, which gets its name.
             fn choose(spec: &CostSpec, mut f: impl FnMut(&str, &Cost) -> u32) -> Costs {
                 Costs {
@@ -119,8 +125,12 @@ macro_rules! cost_table {
             pub fn scale_paths(&mut self, permille: u32) {
                 $(self.$p = scaled(self.$p, permille);)+
             }
-            /// The value of a cost that has no distance class, for knock-outs and overrides.
+            /// The value of the cost of this name (those by distance end with their class), for
+            /// knock-outs and overrides.
             pub fn by_name_mut(&mut self, name: &str) -> Option<&mut u32> {
+                $(if let Some(class) = by_distance!($d).iter().position(|n| *n == name) {
+                    return Some(&mut self.$d[class]);
+                })+
                 match name {
                     $(stringify!($p) => Some(&mut self.$p),)+
                     $(stringify!($s) => Some(&mut self.$s),)+
@@ -326,9 +336,8 @@ impl CostSpec {
 
 impl Costs {
     /// The name nearest to `name` among those that [`Costs::by_name_mut`] knows.
-    pub fn nearest_plain(name: &str) -> Option<&'static str> {
-        let mut any = Costs::FREE;
-        nearest_name(name, CostSpec::NAMES.iter().copied().filter(|n| any.by_name_mut(n).is_some()))
+    pub fn nearest(name: &str) -> Option<&'static str> {
+        nearest_name(name, Costs::ALL_NAMES.iter().copied().flatten().copied())
     }
     /// The middle values.
     pub fn mid(spec: &CostSpec) -> Costs {

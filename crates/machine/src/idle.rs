@@ -5,12 +5,11 @@
 //! by a store from another CPU; the others need an interrupt.
 //! **Source.** Tables of `drivers/idle/intel_idle.c`, `cpuidle-pseries.c` and ACPI; measured wake
 //! times where they differ. Values per machine in its file.
-//! **Equations.** Chosen state: the deepest whose target residency is at most the predicted idle
-//! time. Wake by store: line transfer + exit latency. Wake by interrupt: delivery + exit latency.
+//! **Equations.** Wake by store: line transfer + exit latency. Wake by interrupt: delivery + exit
+//! latency.
 //! **Departures.** D1: entering is not interruptible and costs `idle_enter` alone. D2: the state
 //! of an SMT sibling does not limit the depth.
-//! **Example.** States POLL 0 µs, C1 2 µs, C6 600 µs: 1 µs predicted → POLL, 50 µs → C1,
-//! 1 ms → C6.
+//! **Example.** A store over 93 ns to a CPU in C1 with 1 µs: 1,093 ns until it looks.
 
 use crate::cost::Cost;
 use serde::{Deserialize, Serialize};
@@ -47,13 +46,6 @@ pub struct IdleState {
     pub exit_latency_ns: u32,
 }
 
-/// Index of the deepest state whose target residency is at most `predicted`. States are ordered
-/// shallow to deep; the first is taken if none fits.
-pub fn deepest_for(states: &[IdleState], predicted: Ns) -> usize {
-    let fits = |s: &IdleState| u64::from(s.target_residency_ns) <= predicted.0;
-    states.iter().rposition(fits).unwrap_or(0)
-}
-
 /// Leaves only the states that cpuidle may enter if nobody is to wait longer than `limit` for a
 /// CPU; the shallowest always stays.
 pub fn keep_within(states: &mut Vec<IdleState>, limit: Ns) {
@@ -62,26 +54,4 @@ pub fn keep_within(states: &mut Vec<IdleState>, limit: Ns) {
         index += 1;
         index == 1 || u64::from(s.table_latency_ns) <= limit.0
     });
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn state(name: &str, target_residency_ns: u32) -> IdleState {
-        IdleState {
-            name: name.into(),
-            table_latency_ns: 0,
-            target_residency_ns,
-            polling: true,
-            exit_latency_ns: 0,
-        }
-    }
-
-    #[test]
-    fn example() {
-        let s = [state("POLL", 0), state("C1", 2_000), state("C6", 600_000)];
-        let names = [Ns(1_000), Ns(50_000), Ns(1_000_000)].map(|t| &s[deepest_for(&s, t)].name);
-        assert_eq!(names, ["POLL", "C1", "C6"]);
-    }
 }

@@ -171,6 +171,13 @@ impl Cx<'_> {
     pub fn need_resched(&self, cpu: Cpu) -> bool {
         self.sh.rqs[cpu.ix()].need_resched || self.resched.iter().any(|r| r.0 == cpu)
     }
+    /// The last act of `wakeup_preempt` on `cpu`: if it is to reschedule, the time from here on is
+    /// the next task's, not that of whoever runs now.
+    #[inline]
+    pub fn preempt_check_done(&mut self, cpu: Cpu) {
+        let queued = self.sh.curr_is_idle(cpu) || self.sh.tasks[self.sh.rq(cpu).curr.ix()].on_rq;
+        self.sh.rqs[cpu.ix()].skip_clock_update |= queued && self.need_resched(cpu);
+    }
     /// `jiffies`.
     #[inline(always)]
     pub fn jiffies(&self) -> u64 {

@@ -235,9 +235,7 @@ impl Scheduler for Linux {
                 Class::Stop | Class::Idle => {}
             }
         }
-        // From here on `schedule()` is somebody else's time: the next task's.
-        let queued = theirs == Class::Idle || cx.sh.tasks[curr.ix()].on_rq;
-        cx.sh.rqs[cpu.ix()].skip_clock_update |= queued && cx.need_resched(cpu);
+        cx.preempt_check_done(cpu);
     }
 
     fn pick_next_task(&mut self, cx: &mut Cx, cpu: Cpu) -> Pick {

@@ -1,15 +1,21 @@
 //! ^C, SIGTERM and SIGHUP: the first one ends the runs under way, so that what is complete can be
-//! reported; the second ends the program.
+//! reported; the second ends the program, unless it comes with the first (`timeout` signals its
+//! child and then the group that the child is in).
 
 use crate::failure::INTERRUPTED;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use std::sync::atomic::{AtomicI32, Ordering};
-use std::sync::{Arc, Mutex, Once, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Once, OnceLock, PoisonError, Weak};
+use std::time::{Duration, Instant};
 use vruntime_kernel::simulate::Progress;
 
 /// The first signal, or 0.
 static SEEN: AtomicI32 = AtomicI32::new(0);
+/// When it came.
+static AT: OnceLock<Instant> = OnceLock::new();
+/// What comes so soon after the first comes with it.
+const WITH_IT: Duration = Duration::from_millis(500);
 static RUNS: Mutex<Vec<Weak<Progress>>> = Mutex::new(Vec::new());
 static INSTALL: Once = Once::new();
 
@@ -49,7 +55,12 @@ pub fn watch(progress: &Arc<Progress>) {
 }
 
 fn on_signal(signal: i32) {
+    let first = *AT.get_or_init(Instant::now);
     if SEEN.swap(signal, Ordering::SeqCst) != 0 {
+        if first.elapsed() < WITH_IT {
+            return;
+        }
+        eprintln!("vruntime: ended by a second signal: nothing more is reported");
         std::process::exit(i32::from(INTERRUPTED));
     }
     for run in RUNS.lock().unwrap_or_else(PoisonError::into_inner).iter() {

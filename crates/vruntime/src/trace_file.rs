@@ -12,6 +12,11 @@ use vruntime_kernel::record::RunRecord;
 use vruntime_machine::Arch;
 use vruntime_report::numbers::duration;
 
+/// The command line of this program, for the origin of what it writes.
+pub fn command_line() -> Vec<String> {
+    std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect()
+}
+
 /// A trace that will be written.
 pub struct TraceFile {
     path: PathBuf,
@@ -54,7 +59,7 @@ impl TraceFile {
                 Arch::Powerpc => "ppc64le".into(),
             },
             nr_cpus: run.nr_cpus,
-            command: std::env::args().collect(),
+            command: command_line(),
             lost: Lost::default(),
         };
         self.write(timeline, &origin)?;

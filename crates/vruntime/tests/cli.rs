@@ -270,6 +270,21 @@ fn a_signal_has_its_name() {
     assert!(text.contains("ended by SIGTERM before all seeds"), "{text}");
 }
 
+/// `timeout` signals its child, and then the group that the child is in.
+#[test]
+fn two_signals_at_once_are_one() {
+    let child = std::process::Command::new(assert_cmd::cargo::cargo_bin("vruntime"))
+        .args(["run", "-m", "uma-2", "-k", "v6.1", "-w", HACKBENCH, "--json", "--seeds", "100000"])
+        .args(["-j", "1", "-q", "--warmup", "1ms", "--window", "2ms"])
+        .stdout(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    has_worked(&child, 100);
+    let pid = nix::unistd::Pid::from_raw(child.id() as i32);
+    nix::sys::signal::kill(pid, Signal::SIGTERM).unwrap();
+    interrupted(child);
+}
+
 #[test]
 fn an_interrupted_study_keeps_its_rows_and_the_draws_that_are_complete() {
     let dir = tempfile::tempdir().unwrap();

@@ -106,44 +106,72 @@ fn a_planted_cost_needs_a_name() {
     assert!(matches!(e, Some(SetupError::Cost { nearest: Some("ttwu"), .. })), "{e:?}");
 }
 
+/// Those by distance end with their class, as `show machine` lists them.
+#[test]
+fn a_cost_by_distance_can_be_planted() {
+    let wait = |name: &str| {
+        let extra = vec![(name.to_string(), 500)];
+        let variation = Variation { extra, ..Variation::default() };
+        run(&spec("uma-2", "v6.1", HACKBENCH, variation)).map(|r| r.hash)
+    };
+    let hashes = ["line_transfer.llc", "line_transfer.remote"].map(|name| wait(name).unwrap());
+    assert_ne!(hashes[0], hashes[1], "there is no other package");
+    assert_eq!(
+        hashes[1],
+        run(&spec("uma-2", "v6.1", HACKBENCH, Variation::default())).unwrap().hash
+    );
+    let e = wait("line_transfr.llc").err();
+    assert!(
+        matches!(e, Some(SetupError::Cost { nearest: Some("line_transfer.llc"), .. })),
+        "{e:?}"
+    );
+}
+
 /// The positive control: one byte to and fro, every wakeup 2 us dearer, on the critical path of
 /// both tasks: the benchmark takes as much longer as the ledger has more under try_to_wake_up.
 /// Beside another difference `explain` finds 90 to 110 % of it. (While one task wakes, the other's
 /// CPU is idle for longer and so in a deeper state: without idle_exit that stays out of the way.)
 #[test]
 fn explain_finds_a_planted_cost() {
-    let planted = booked(2000) - booked(0);
+    let [with, without] = [2000, 0].map(|ns| booked("ttwu", ns, Func::TryToWakeUp));
+    let planted = with - without;
     assert!(planted > 0.01, "{planted} s");
-    let json = explained("--without idle_exit --try rq_lock,ipi");
+    let json = explained("ttwu=2000", "--without idle_exit --try rq_lock,ipi");
     let found = amount(&json, "ttwu + 2000 ns") / planted;
     assert!((0.9..=1.1).contains(&found), "found {found} of it: {json}");
     assert!(amount(&json, "hz").abs() < 0.1 * planted, "{json}");
     assert!(json["conclusion"].as_str().unwrap().contains("ttwu + 2000 ns"), "{json}");
 }
 
-/// The same with its consequence: explain divides the difference into what was planted and what
-/// deeper idle states add to it.
+/// The same with its consequence: with writes that take 300 us longer the other CPU is idle for so
+/// long that it stops in C6, which takes 40 us to leave and not 1. Explain divides the difference
+/// into what was planted and what that adds: 39 for each 300, less where a tick has woken the CPU
+/// before.
 #[test]
 fn explain_tells_a_cost_from_its_consequence() {
-    let json = explained("--try rq_lock,idle_exit");
-    let found = amount(&json, "rest") / (booked(2000) - booked(0));
-    assert!((0.9..=1.1).contains(&found), "found {found} of it: {json}");
-    assert!(amount(&json, "idle_exit") > 0.2 * amount(&json, "rest"), "{json}");
+    let json = explained("pipe_write=300000", "--try rq_lock,idle_exit");
+    let planted = booked("pipe_write", 300_000, Func::PipeWrite);
+    let found = amount(&json, "rest") / (planted - booked("pipe_write", 0, Func::PipeWrite));
+    assert!((0.99..=1.01).contains(&found), "found {found} of it: {json}");
+    let adds = amount(&json, "idle_exit") / amount(&json, "rest");
+    assert!((0.65 * 39.0 / 300.0..=39.0 / 300.0).contains(&adds), "{adds}: {json}");
 }
 
 const PIPE: &str = "perf bench sched pipe -l 3000";
 
-/// Seconds under try_to_wake_up with `ns` more in each.
-fn booked(ns: u32) -> f64 {
-    let variation = Variation { extra: vec![("ttwu".into(), ns)], ..Variation::default() };
+/// Seconds in `func` with `ns` more of `cost` each time.
+fn booked(cost: &str, ns: u32, func: Func) -> f64 {
+    let variation = Variation { extra: vec![(cost.into(), ns)], ..Variation::default() };
     let r = run(&spec("uma-2", "v6.1", PIPE, variation)).unwrap();
-    let own = r.cpu_time.iter().find(|e| (e.0, e.1) == (Func::TryToWakeUp, Resource::None));
-    own.expect("there are wakeups").2.0 as f64 / 1e9
+    let own = r.cpu_time.iter().find(|e| (e.0, e.1) == (func, Resource::None));
+    own.expect("there are some").2.0 as f64 / 1e9
 }
 
-fn explained(options: &str) -> serde_json::Value {
-    let command = "explain -m uma-2 -k v6.1 -k v6.1+hz=1000 --plant ttwu=2000 --full --seeds 3 \
-                   --json -q --split 1";
+fn explained(planted: &str, options: &str) -> serde_json::Value {
+    let command = format!(
+        "explain -m uma-2 -k v6.1 -k v6.1+hz=1000 --plant {planted} --full --seeds 3 --json -q \
+         --split 1"
+    );
     let out = assert_cmd::Command::cargo_bin("vruntime")
         .unwrap()
         .args(command.split_whitespace().chain(options.split_whitespace()))

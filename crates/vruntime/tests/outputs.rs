@@ -26,6 +26,26 @@ fn repository(path: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(path)
 }
 
+/// Not every file name is UTF-8; the command line in a trace has what can be shown of it.
+#[test]
+fn a_name_may_be_any_bytes() {
+    use std::os::unix::ffi::OsStrExt;
+    let dir = tempfile::tempdir().unwrap();
+    let name =
+        |end: &str| std::ffi::OsStr::from_bytes(&[b"a\xff", end.as_bytes()].concat()).to_owned();
+    let [text, data] = [".txt", ".data"].map(name);
+    let made = spin(dir.path())
+        .args(["-m", "uma-2", "-k", "v6.1", "--trace"])
+        .arg(&text)
+        .output()
+        .unwrap();
+    assert!(made.status.success(), "{made:?}");
+    let mut convert = Command::new(env!("CARGO_BIN_EXE_vruntime"));
+    convert.current_dir(dir.path()).args(["trace", "convert"]).args([&text, &data]);
+    let made = convert.output().unwrap();
+    assert!(made.status.success() && dir.path().join(&data).exists(), "{made:?}");
+}
+
 #[test]
 fn what_describes_a_run_is_not_overwritten() {
     let dir = tempfile::tempdir().unwrap();

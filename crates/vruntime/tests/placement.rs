@@ -116,8 +116,8 @@ fn a_wakeup_is_moved_to_an_idle_cpu() {
                1.1 ms  cpu 1: C -> .: blocks: timer
                1.1 ms  cpu 0: A -> B: blocks: timer
                1.1 ms  cpu 0: B -> .: blocks: timer
-              10.1 ms  cpu 1: . -> C: idle: task woken
               10.1 ms  cpu 0: . -> B: idle: task woken
+              10.1 ms  cpu 1: . -> C: idle: task woken
               41.0 ms  A moved 0 -> 2: idle CPU in scan
               41.1 ms  cpu 2: . -> A: idle: task woken
               44.1 ms  cpu 2: A -> .: exits
@@ -319,8 +319,8 @@ fn the_cluster_is_searched_first() {
                1.1 ms  cpu 2: stopper -> .: blocks: stopper has no work
                1.2 ms  cpu 1: . -> C: idle: task woken
                1.2 ms  cpu 1: C -> .: blocks: timer
-              10.1 ms  cpu 5: . -> D: idle: task woken
               10.1 ms  cpu 0: . -> B: idle: task woken
+              10.1 ms  cpu 5: . -> D: idle: task woken
               31.0 ms  A moved 0 -> 1: idle CPU in cluster
               31.1 ms  cpu 1: . -> A: idle: task woken
               32.1 ms  cpu 1: A -> .: blocks: timer

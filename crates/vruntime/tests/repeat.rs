@@ -111,26 +111,25 @@ fn golden_hackbench_on_cfs() {
         "v6.1",
         "hackbench -g 2 -f 4 --pipe --threads -l 2000",
         expect![[r#"
-            time 7589 us
-            switches 1229, voluntary 655, involuntary 443; migrations 83
-            wakeups 661, local 155, queued 151; ipis 327; messages 64000
-                44 switch: blocks: no room to write
-               585 switch: blocks: nothing to read
-                 1 switch: blocks: pipe mutex
+            time 7915 us
+            switches 1274, voluntary 698, involuntary 184; migrations 59
+            wakeups 703, local 145, queued 415; ipis 136; messages 64000
+                62 switch: blocks: no room to write
+               611 switch: blocks: nothing to read
                  9 switch: blocks: waits for a child
                 16 switch: exits
-               131 switch: idle: task woken
-               443 switch: wakeup: vruntime beyond granularity
-                16 placement: idle CPU in scan
-                37 placement: prev idle
+               392 switch: idle: task woken
+               184 switch: wakeup: vruntime beyond granularity
+                25 placement: idle CPU in scan
+                94 placement: prev idle
                  1 placement: recent_used_cpu idle
-               513 placement: target (nothing idle)
+               296 placement: target (nothing idle)
                  1 placement: target (scan limit)
-                14 placement: target idle
-                16 migration: idle CPU in scan
-                11 migration: newidle balance, MC
+               124 placement: target idle
+                25 migration: idle CPU in scan
+                 9 migration: newidle balance, MC
                  1 migration: recent_used_cpu idle
-                63 migration: target (nothing idle)
+                33 migration: target (nothing idle)
         "#]],
     );
 }
@@ -142,25 +141,24 @@ fn golden_hackbench_on_eevdf() {
         "v6.12",
         "hackbench -g 2 -f 4 --pipe --threads -l 2000",
         expect![[r#"
-            time 6828 us
-            switches 267, voluntary 145, involuntary 24; migrations 13
-            wakeups 147, local 5, queued 109; ipis 26; messages 64000
-                32 switch: blocks: no room to write
-                89 switch: blocks: nothing to read
-                 8 switch: blocks: waits for a child
+            time 8126 us
+            switches 4548, voluntary 2287, involuntary 25; migrations 13
+            wakeups 2287, local 5, queued 2246; ipis 28; messages 64000
+                36 switch: blocks: no room to write
+              2225 switch: blocks: nothing to read
+                10 switch: blocks: waits for a child
                 16 switch: exits
-                98 switch: idle: task woken
+              2236 switch: idle: task woken
                  4 switch: slice ended
-                19 switch: wakeup: wakee is picked
-                 1 switch: woken before it slept
-                 7 placement: idle CPU in scan
-                58 placement: prev idle
-                 1 placement: recent_used_cpu idle
-                35 placement: target (nothing idle)
-                 7 placement: target idle
-                 7 migration: idle CPU in scan
+                21 switch: wakeup: wakee is picked
+                 6 placement: idle CPU in scan
+               189 placement: prev idle
+                 2 placement: recent_used_cpu idle
+                34 placement: target (nothing idle)
+              1140 placement: target idle
+                 6 migration: idle CPU in scan
                  3 migration: newidle balance, MC
-                 1 migration: recent_used_cpu idle
+                 2 migration: recent_used_cpu idle
                  3 migration: target (nothing idle)
         "#]],
     );

@@ -5,7 +5,7 @@
 mod scenario;
 
 use expect_test::expect;
-use scenario::check;
+use scenario::{Scenario, check};
 
 /// Groups of one and of nine tasks. Ten tasks make a period of 10 · 1.5 = 15 ms (scaled: 1.5 ms is
 /// twice 0.75), half of which is A's; eight ticks of 1 ms are the first that exceed 7.5 ms. With
@@ -166,6 +166,33 @@ fn a_group_is_as_idle_as_its_allowed_cpus() {
             placed 1 x slow path: local group idlest
         "#]],
     )
+}
+
+/// CPU 1 has been idle for 100 us again and again, which keeps its tick on – but not for the whole
+/// of a sleep of 100 ms.
+#[test]
+fn a_tick_that_finds_its_cpu_idle_again_and_again_stops() {
+    let short = "sleep 100us, ".repeat(30);
+    let text = format!("uma-2 v6.1+hz=1000, 110 ms\nA on 1: {short}sleep 100ms\nprint ticks");
+    let outcome = Scenario::parse(&text).outcome();
+    let ticks: u64 = figure(&outcome, "ticks");
+    assert!((3..20).contains(&ticks), "{outcome}");
+}
+
+/// The printed counter `name` of an outcome.
+fn figure(outcome: &str, name: &str) -> u64 {
+    let line = outcome.lines().find_map(|l| l.strip_prefix(name)?.strip_prefix(": "));
+    line.and_then(|n| n.parse().ok()).unwrap_or_else(|| panic!("{name}: {outcome}"))
+}
+
+/// A call of `sched_yield` goes back to user mode as any other.
+#[test]
+fn a_yield_is_a_system_call() {
+    let calls = |text: &str| {
+        figure(&Scenario::parse(&format!("{text}\nprint syscalls")).outcome(), "syscalls")
+    };
+    let none = calls("uma-2 v6.1, 4 ms\nA on 0: run 100us");
+    assert_eq!(calls("uma-2 v6.1, 4 ms\nA on 0: run 50us, yield, yield, run 50us"), none + 2);
 }
 
 /// No cache is shared, so B does not take the lock of A's queue but puts A on CPU 1's list.

@@ -228,6 +228,7 @@ pub(super) fn detach_task(
         if cx.sh.curr_is_idle(to) {
             cx.resched_curr(to, &PULLED_TO_IDLE);
         }
+        cx.preempt_check_done(to);
     } else {
         env.tasks.push(p);
     }
@@ -251,4 +252,5 @@ pub(super) fn attach_task(dst: Cpu, fair: &mut Fair, cx: &mut Cx, p: TaskId) {
     } else if cx.sh.task(cx.sh.rq(dst).curr).policy.is_fair() {
         fair.wakeup_preempt_fair(cx, dst, p, WakeFlags::default());
     }
+    cx.preempt_check_done(dst);
 }

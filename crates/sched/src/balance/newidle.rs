@@ -44,7 +44,7 @@ pub(super) fn begin(run: &mut Run, w: &mut World, cx: &mut Cx) -> bool {
     let first = cx.sh.domains.slots(cpu).start;
     let has_domain = !cx.sh.domains.of(cpu).is_empty();
     let avg_idle = cx.sh.rq(cpu).avg_idle.0;
-    run.newidle.next_balance = cx.jiffies() + 60 * u64::from(cx.sh.release.hz);
+    run.newidle.next_balance = cx.jiffies() + u64::from(cx.sh.release.hz);
     let worth = if cx.sh.release.newidle_fixed_guard || !has_domain {
         cx.sh.release.migration_cost_ns
     } else {

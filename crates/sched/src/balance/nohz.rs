@@ -168,14 +168,24 @@ pub(super) fn newly_idle(w: &mut World, cx: &mut Cx, cpu: Cpu) {
         return;
     }
     n.has_blocked = false;
+    let mut next_balance = far(cx);
     let idle = cx.sh.nohz_idle;
     for c in idle.iter() {
         if cx.sh.idle_cpu(c) {
             cx.charge(Func::Newidle, cx.machine.costs.balance_cpu);
             w.t.nohz.has_blocked |= w.fair.update_blocked_averages(cx, c);
+            next_balance = next_balance.min(cx.sh.rq(c).next_balance);
         }
     }
+    if next_balance < far(cx) {
+        w.t.nohz.next_balance = next_balance;
+    }
     w.t.nohz.next_blocked = next_blocked(cx);
+}
+
+/// Jiffies at which the next visit is due if no CPU wants it earlier.
+fn far(cx: &Cx) -> u64 {
+    cx.jiffies() + 60 * u64::from(cx.sh.release.hz)
 }
 
 /// Jiffies at which averages are to be looked after again.
@@ -200,7 +210,7 @@ pub(super) fn begin(run: &mut Run, w: &mut World, cx: &mut Cx) -> bool {
         flags,
         from: run.cpu.ix() + 1,
         wrapped: false,
-        next_balance: cx.jiffies() + 60 * u64::from(cx.sh.release.hz),
+        next_balance: far(cx),
         has_blocked: false,
         walking: false,
     };
@@ -278,8 +288,7 @@ fn abort(run: &mut Run, w: &mut World) {
 }
 
 fn finish(run: &mut Run, w: &mut World, cx: &Cx) {
-    let (now, hz) = (cx.jiffies(), u64::from(cx.sh.release.hz));
-    if run.nohz.next_balance < now + 60 * hz {
+    if run.nohz.next_balance < far(cx) {
         w.t.nohz.next_balance = run.nohz.next_balance;
     }
     if run.nohz.flags.stats {

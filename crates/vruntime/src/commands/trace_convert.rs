@@ -2,7 +2,7 @@
 
 use crate::cli::TraceConvertArgs;
 use crate::failure::{Done, Failure, same_file};
-use crate::trace_file::TraceFile;
+use crate::trace_file::{TraceFile, command_line};
 use std::io::{self, BufWriter, ErrorKind, Seek, SeekFrom, Write};
 use std::path::Path;
 use vruntime_base::EventKind;
@@ -116,7 +116,7 @@ fn origin(recorded: &Recorded) -> Origin {
         hostname: known(&recorded.hostname),
         arch: known(&recorded.arch),
         nr_cpus: seen.max(said).max(1) as usize,
-        command: std::env::args().collect(),
+        command: command_line(),
         lost: recorded.lost.clone(),
     }
 }

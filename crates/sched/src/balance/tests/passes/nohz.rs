@@ -128,6 +128,8 @@ fn a_single_task_alone_asks_for_no_balancing() {
     let mut lab = alone(2);
     assert_eq!(passes(&mut lab), 3);
     assert!(lab.moved()[0].ends_with(" 0→2 nohz idle balance, MC"));
+    // From here on the time of CPU 2 is the task's: its exit from idle, too.
+    assert!(lab.sh.rqs[2].skip_clock_update && !lab.sh.rqs[1].skip_clock_update);
     // A second CPU with its tick makes up for the second task.
     let mut lab = Lab::new(&no_dice(), 1, 4, 1, 0);
     lab.tasks(0, 1);
@@ -200,6 +202,27 @@ fn a_newly_idle_cpu_lets_others_decay() {
         assert_eq!(after(500_000, 26, overload), 511, "too early");
         assert_eq!(after(500_000, 34, overload), 245);
     }
+}
+
+/// Doing so, it finds out when the first of them wants to balance: no kick before.
+#[test]
+fn a_newly_idle_cpu_finds_out_when_the_next_visit_is_due() {
+    let mut lab = Lab::new(&no_dice(), 1, 4, 1, 0);
+    lab.tasks(0, 1);
+    (1..3).for_each(|c| stop_tick(&mut lab, c));
+    sleepers_left(&mut lab, 1024 * 47742);
+    assert_eq!(tick(&mut lab, 0).kick_ilb, Some(Cpu(1)));
+    lab.balance(1, BalanceKind::Nohz);
+    lab.tasks(0, 1);
+    (1..3).for_each(|c| lab.sh.rqs[c].next_balance = 263 + c as u64);
+    lab.sh.rqs[3].avg_idle = Ns::from_ms(1);
+    lab.now = Ns::from_ms(4 * 260);
+    lab.newidle(3);
+    let kicked = |lab: &mut Lab, jiffy: u64| {
+        lab.now = Ns::from_ms(4 * jiffy);
+        tick(lab, 0).kick_ilb.is_some()
+    };
+    assert_eq!([261, 263, 264].map(|jiffy| kicked(&mut lab, jiffy)), [false, false, true]);
 }
 
 /// At most one balancing a jiffy is asked for. CPU 1 has no time for the first.

@@ -1,0 +1,265 @@
+//! The menu governor: which idle state a CPU enters, and whether it stops its tick.
+//!
+//! *What.* Predicts how long the CPU will be idle: from the last eight idle periods, if they are
+//! alike, and from how much of the time to the next timer such periods have lasted.
+//! *Source.* Linux 6.1 and 6.12, drivers/cpuidle/governors/menu.c; drivers/cpuidle/cpuidle.c.
+//! *Equations.* Typical period: the mean of the eight, if its standard deviation is at most 20 us,
+//! or a sixth of it with six or more of them; if not, again without those as long as the longest;
+//! none with six or fewer left. Correction: six factors, by the decade of the time to the next
+//! timer, each a mean of (period / that time) of weight 1/8. Predicted: the smaller of typical
+//! period and time × factor. State: the deepest that pays within it. The tick is stopped if the
+//! prediction is at least a tick. A period that a tick has ended counts as 45 ms.
+//! *Departures.* D1: no task waits for I/O. D2: every CPU has a timer within 4 s, that of the
+//! watchdog. D3: also from 6.6 on, where the timers are not looked at if the typical period is at
+//! most 15 us. D4: the polling state ends only when somebody ends it.
+//! *Example.* Idle for 5 us again and again: C1, with the tick on. Then nothing comes: the first
+//! seven ticks count as 45 ms each and are left out as outliers; after the eighth the tick stops.
+
+use vruntime_base::Ns;
+use vruntime_machine::IdleState;
+
+const INTERVALS: usize = 8;
+const BUCKETS: usize = 6;
+/// One, of a factor.
+const UNITY: u64 = 1024 * DECAY;
+const DECAY: u64 = 8;
+/// Longer periods count as perfectly predicted.
+const MAX_INTERESTING: Ns = Ns::from_ms(50);
+/// What a period counts as that a tick has ended.
+const ENDED_BY_TICK: Ns = Ns::from_ms(45);
+/// Between two looks of the watchdog.
+const WATCHDOG: Ns = Ns::from_ms(4_000);
+const US: u64 = 1_000;
+
+/// What the governor keeps of a CPU.
+#[derive(Clone, Copy, Debug)]
+pub struct Menu {
+    /// The last periods, us.
+    intervals: [u32; INTERVALS],
+    oldest: u8,
+    /// By decade of the time to the next timer.
+    factors: [u16; BUCKETS],
+    /// Time to the next timer when it chose last.
+    timer: Ns,
+}
+
+/// What a CPU does while it is idle.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Choice {
+    /// State that it enters.
+    pub state: usize,
+    /// Without ticks.
+    pub stop_tick: bool,
+}
+
+impl Default for Menu {
+    /// A CPU that has been idle for long.
+    fn default() -> Menu {
+        Menu {
+            intervals: [(ENDED_BY_TICK.0 / US) as u32; INTERVALS],
+            oldest: 0,
+            factors: [UNITY as u16; BUCKETS],
+            timer: WATCHDOG,
+        }
+    }
+}
+
+impl Menu {
+    /// The CPU is about to be idle: `timer` is the time to its next timer, `to_tick` that to its
+    /// next tick, none if the tick is stopped; `tick` the period of ticks.
+    pub fn choose(
+        &mut self,
+        states: &[IdleState],
+        timer: Ns,
+        to_tick: Option<Ns>,
+        tick: Ns,
+    ) -> Choice {
+        self.timer = timer.min(WATCHDOG);
+        let polls = |state: usize| state == 0 && states[0].target_residency_ns == 0;
+        let pays_at = |state: usize| Ns(u64::from(states[state].target_residency_ns));
+        if states.len() == 1 || self.timer < pays_at(1) {
+            return Choice { state: 0, stop_tick: !polls(0) };
+        }
+        let mut predicted = self.predicted();
+        if to_tick.is_none() && predicted < tick {
+            // A short stay is no longer to be expected where nothing would end a long one.
+            predicted = self.timer;
+        }
+        let wait_at_most = if to_tick.is_some() { predicted } else { Ns::NEVER };
+        let mut chosen = 0;
+        for (i, state) in states.iter().enumerate() {
+            if pays_at(i) > predicted {
+                if polls(chosen) && pays_at(i) <= self.timer {
+                    // Rather than burn power.
+                    (predicted, chosen) = (pays_at(i), i);
+                } else if predicted >= tick && to_tick.is_some() {
+                    // The tick stays on: there will be another choice.
+                    predicted = pays_at(chosen);
+                } else if predicted >= tick && pays_at(chosen) < tick && pays_at(i) <= self.timer {
+                    chosen = i;
+                }
+                break;
+            }
+            if i > 0 && Ns(u64::from(state.table_latency_ns)) > wait_at_most {
+                break;
+            }
+            chosen = i;
+        }
+        match to_tick {
+            Some(to_tick) if polls(chosen) || predicted < tick => {
+                while chosen > 0 && pays_at(chosen) > to_tick {
+                    chosen -= 1;
+                }
+                Choice { state: chosen, stop_tick: false }
+            }
+            _ => Choice { state: chosen, stop_tick: true },
+        }
+    }
+
+    /// It was idle for `idle`, until it was out of `state` again; a tick has ended that.
+    pub fn note(&mut self, idle: Ns, state: &IdleState, by_tick: bool, tick: Ns) {
+        let exit = Ns(u64::from(state.table_latency_ns));
+        let measured = match idle > Ns(2 * exit.0) {
+            _ if by_tick && self.timer > tick => ENDED_BY_TICK,
+            true => idle - exit,
+            false => Ns(idle.0 / 2),
+        };
+        let measured = measured.min(self.timer);
+        let share = match self.timer > Ns::ZERO && measured < MAX_INTERESTING {
+            true => 1024 * measured.0 / self.timer.0,
+            false => 1024,
+        };
+        let factor = &mut self.factors[bucket(self.timer)];
+        *factor = *factor - *factor / DECAY as u16 + share as u16;
+        self.intervals[usize::from(self.oldest)] = (measured.0 / US) as u32;
+        self.oldest = (self.oldest + 1) % INTERVALS as u8;
+    }
+
+    fn predicted(&self) -> Ns {
+        let factor = u64::from(self.factors[bucket(self.timer)]);
+        let corrected = (self.timer.0 * factor + UNITY * US / 2) / (UNITY * US);
+        Ns(corrected.min(self.typical().unwrap_or(u64::MAX / US)) * US)
+    }
+
+    /// The typical period, us.
+    fn typical(&self) -> Option<u64> {
+        let mut longest = u32::MAX;
+        loop {
+            let counted =
+                || self.intervals.iter().filter(|i| **i <= longest).map(|i| u64::from(*i));
+            let n = counted().count() as u64;
+            let mean = counted().sum::<u64>() / n;
+            let variance = counted().map(|i| i.abs_diff(mean).pow(2)).sum::<u64>() / n;
+            let most = 4 * n >= 3 * INTERVALS as u64;
+            if variance <= 400 || most && mean * mean > 36 * variance {
+                return Some(mean);
+            }
+            if 4 * n <= 3 * INTERVALS as u64 {
+                return None;
+            }
+            longest = counted().max()? as u32 - 1;
+        }
+    }
+}
+
+/// The decade of a time to the next timer: below 10 us, 100 us, 1, 10, 100 ms, beyond.
+fn bucket(timer: Ns) -> usize {
+    let decades = [10 * US, 100 * US, 1_000 * US, 10_000 * US, 100_000 * US];
+    decades.iter().take_while(|d| timer.0 >= **d).count()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TICK: Ns = Ns::from_ms(1);
+    const FAR: Ns = Ns::from_ms(3_000);
+
+    /// POLL, C1 from 2 us on, C6 from 600 us on.
+    fn states() -> Vec<IdleState> {
+        [(0, 0), (2_000, 1_000), (600_000, 290_000)]
+            .map(|(residency, latency)| IdleState {
+                name: String::new(),
+                table_latency_ns: latency,
+                target_residency_ns: residency,
+                polling: true,
+                exit_latency_ns: latency,
+            })
+            .to_vec()
+    }
+
+    /// One that has been idle for `us` each of the last eight times, with C1 and its tick on.
+    fn after(us: [u64; 8]) -> Menu {
+        let mut m = Menu::default();
+        for us in us {
+            m.timer = FAR;
+            m.note(Ns(us * US + 1_000), &states()[1], false, TICK);
+        }
+        m
+    }
+
+    fn choose(m: &mut Menu, timer: Ns, to_tick: Option<Ns>) -> (usize, bool) {
+        let Choice { state, stop_tick } = m.choose(&states(), timer, to_tick, TICK);
+        (state, stop_tick)
+    }
+
+    #[test]
+    fn long_idle_cpus_stop_deep_and_without_tick() {
+        assert_eq!(choose(&mut Menu::default(), FAR, Some(TICK)), (2, true));
+    }
+
+    #[test]
+    fn short_periods_keep_the_tick_until_the_eighth_has_come_in_idle() {
+        let mut m = after([5; 8]);
+        for _ in 0..8 {
+            assert_eq!(choose(&mut m, FAR, Some(TICK)), (1, false));
+            m.note(TICK - Ns(1_000), &states()[1], true, TICK);
+        }
+        assert_eq!(m.intervals, [45_000; 8]);
+        assert_eq!(m.typical(), Some(45_000));
+        // The factor has followed, too: 3 s × (1 - (7/8)^8 × …) is far more than a tick.
+        assert_eq!(choose(&mut m, FAR, Some(TICK)), (2, true));
+    }
+
+    #[test]
+    fn outliers_upwards_do_not_count() {
+        assert_eq!(after([5, 5, 5, 5, 5, 5, 5, 9_000]).typical(), Some(5));
+        assert_eq!(after([5, 5, 5, 5, 5, 5, 400, 9_000]).typical(), Some(5));
+        // Of 100, 200 … 800 the longest two are left out, and the rest is still no typical period.
+        assert_eq!(after([100, 200, 300, 400, 500, 600, 700, 800]).typical(), None);
+        // A sixth: 600 us and 20 of deviation.
+        assert_eq!(after([580, 620, 580, 620, 580, 620, 580, 620]).typical(), Some(600));
+        // All of the longest go at once, however many they are.
+        assert_eq!(after([400, 800, 800, 800, 800, 800, 800, 800]).typical(), Some(400));
+        assert_eq!(after([5, 800, 800, 800, 5, 800, 800, 800]).typical(), Some(5));
+    }
+
+    #[test]
+    fn a_timer_in_sight_limits_the_prediction() {
+        let mut m = Menu::default();
+        assert_eq!(choose(&mut m, Ns(1_000), Some(TICK)), (0, false));
+        assert_eq!(choose(&mut m, Ns(100_000), Some(TICK)), (1, false));
+        assert_eq!(choose(&mut m, Ns(700_000), Some(TICK)), (2, false));
+        // With the tick in 100 us C6 does not pay.
+        assert_eq!(choose(&mut m, Ns(700_000), Some(Ns(100_000))), (1, false));
+    }
+
+    /// C1 rather than polling, where it may pay; with the tick stopped nobody would end a long
+    /// stay in C1.
+    #[test]
+    fn a_short_prediction() {
+        let mut m = after([1; 8]);
+        assert_eq!(choose(&mut m, FAR, Some(TICK)), (1, false));
+        assert_eq!(choose(&mut m, FAR, None), (2, true));
+    }
+
+    #[test]
+    fn the_exit_is_no_idle_time() {
+        let mut m = after([5; 8]);
+        let measured = |m: &mut Menu, idle: u64| {
+            m.note(Ns(idle), &states()[1], false, TICK);
+            m.intervals[usize::from(m.oldest + 7) % 8]
+        };
+        assert_eq!([9_000, 2_000].map(|idle| measured(&mut m, idle)), [8, 1]);
+    }
+}
