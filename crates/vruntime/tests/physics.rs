@@ -61,9 +61,10 @@ fn waited(runs: &[RunRecord]) -> f64 {
 }
 
 /// One group fits the machine: every wakeup finds an idle CPU, whose wakees are queued anyway, and
-/// hardly anybody waits for a run queue (one of six runs did, once, 300 ns). What is left: who wakes a task that is just being dequeued finds
-/// its CPU busy still, and spins until it has left where it might have queued it. Without that the
-/// two kernels do the same, to the message, whatever the seed.
+/// hardly anybody waits for a run queue (in one of six runs somebody does, once, for 300 ns). What
+/// is left: who wakes a task that is just being dequeued finds its CPU busy still, and spins until
+/// it has left where it might have queued it. Without that the two kernels do the same, to the
+/// message, whatever the seed.
 #[test]
 fn one_group_sees_no_difference_but_of_who_is_just_leaving() {
     let machine = scenario::machine("1x16x2");
