@@ -10,8 +10,9 @@
 
 use crate::frame::{CpuSim, Frame};
 use crate::path::{Pace, Path};
+use crate::pipe::Pipe;
 use crate::pipe_ops::Rules;
-use crate::program::{Op, Program};
+use crate::program::{ChannelId, Op, Program};
 use crate::sim::{Channel, Sim};
 use crate::stats::Stats;
 use crate::task::{KTask, Step};
@@ -56,6 +57,14 @@ impl Sim {
             rules: self.pipe_rules,
         };
         (hot, &mut self.channels)
+    }
+
+    /// The same, and the pipe `ch`.
+    #[inline(always)]
+    pub(crate) fn split_pipe(&mut self, c: Cpu, ch: ChannelId) -> (Hot<'_>, &mut Pipe) {
+        let (hot, channels) = self.split(c);
+        let Channel::Pipe(pipe) = &mut channels[ch.ix()] else { unreachable!("not a pipe") };
+        (hot, pipe)
     }
 }
 

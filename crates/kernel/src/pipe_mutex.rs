@@ -297,8 +297,7 @@ impl Sim {
     /// A spinner gets the mutex at `at`.
     fn pipe_granted(&mut self, c: Cpu, p: TaskId, ch: ChannelId, at: Ns) {
         debug_assert_eq!(p, self.curr(c));
-        let (mut hot, channels) = self.split(c);
-        let Channel::Pipe(pipe) = &mut channels[ch.ix()] else { unreachable!("not a pipe") };
+        let (mut hot, pipe) = self.split_pipe(c, ch);
         hot.pipe_locked(pipe, ch, at);
         let (next, free_at) = (pipe.mutex.spin_head, pipe.mutex.free_at);
         if next.is_some() {

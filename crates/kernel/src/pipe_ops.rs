@@ -39,8 +39,7 @@ impl Sim {
     pub(crate) fn pipe_lock(&mut self, c: Cpu, p: TaskId, at: Ns) {
         debug_assert_eq!(p, self.curr(c));
         let ch = self.channel_of(p);
-        let (mut hot, channels) = self.split(c);
-        let Channel::Pipe(pipe) = &mut channels[ch.ix()] else { unreachable!("not a pipe") };
+        let (mut hot, pipe) = self.split_pipe(c, ch);
         if let Err(at) = hot.pipe_call(pipe, ch, at, false) {
             self.pipe_contended(c, p, ch, at);
         }
@@ -120,8 +119,7 @@ impl Sim {
     pub(crate) fn pipe_end(&mut self, c: Cpu, p: TaskId) {
         let ch = self.channel_of(p);
         let at = self.now;
-        let (mut hot, channels) = self.split(c);
-        let Channel::Pipe(pipe) = &mut channels[ch.ix()] else { unreachable!("not a pipe") };
+        let (mut hot, pipe) = self.split_pipe(c, ch);
         hot.end_call(pipe, at);
     }
 

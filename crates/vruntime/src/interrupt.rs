@@ -5,15 +5,13 @@
 use crate::failure::INTERRUPTED;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
-use std::sync::atomic::{AtomicI32, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, Once, OnceLock, PoisonError, Weak};
 use std::time::{Duration, Instant};
 use vruntime_kernel::simulate::Progress;
 
-/// The first signal, or 0.
-static SEEN: AtomicI32 = AtomicI32::new(0);
-/// When it came.
-static AT: OnceLock<Instant> = OnceLock::new();
+/// The first signal, and when it came.
+static FIRST: OnceLock<(i32, Instant)> = OnceLock::new();
 /// What comes so soon after the first comes with it.
 const WITH_IT: Duration = Duration::from_millis(500);
 static RUNS: Mutex<Vec<Weak<Progress>>> = Mutex::new(Vec::new());
@@ -21,14 +19,14 @@ static INSTALL: Once = Once::new();
 
 /// True after the first signal.
 pub fn seen() -> bool {
-    SEEN.load(Ordering::SeqCst) != 0
+    FIRST.get().is_some()
 }
 
 /// What the first signal is called.
 pub fn name() -> &'static str {
-    match SEEN.load(Ordering::SeqCst) {
-        SIGTERM => "SIGTERM",
-        SIGHUP => "SIGHUP",
+    match FIRST.get() {
+        Some((SIGTERM, _)) => "SIGTERM",
+        Some((SIGHUP, _)) => "SIGHUP",
         _ => "^C",
     }
 }
@@ -55,9 +53,8 @@ pub fn watch(progress: &Arc<Progress>) {
 }
 
 fn on_signal(signal: i32) {
-    let first = *AT.get_or_init(Instant::now);
-    if SEEN.swap(signal, Ordering::SeqCst) != 0 {
-        if first.elapsed() < WITH_IT {
+    if FIRST.set((signal, Instant::now())).is_err() {
+        if FIRST.get().is_some_and(|(_, at)| at.elapsed() < WITH_IT) {
             return;
         }
         eprintln!("vruntime: ended by a second signal: nothing more is reported");
