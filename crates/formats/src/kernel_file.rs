@@ -17,6 +17,7 @@ use std::path::Path;
 use toml::{Table, Value};
 use vruntime_machine::{hint, nearest_name};
 use vruntime_sched::limits;
+use vruntime_sched::registry;
 use vruntime_sched::release::{FairKind, Release};
 
 include!(concat!(env!("OUT_DIR"), "/kernels.rs"));
@@ -126,6 +127,10 @@ pub fn kernel_str(
         let message = format!("{} = `{}`, expected {}", e.name, e.found, e.expected());
         FileError::content(origin, line, message)
     })?;
+    registry::check(&release.scheduler).map_err(|e| {
+        let line = text.lines().position(|l| l.starts_with("scheduler")).map(|at| at + 1);
+        FileError::content(origin, line, e)
+    })?;
     // Written out again, every field has its canonical type.
     let mut table = Table::try_from(&release).map_err(|e| FileError::content(origin, None, e))?;
     let mut seed_offset = 0;
@@ -157,6 +162,7 @@ pub fn kernel_str(
         release = Release::deserialize(Value::Table(table.clone()))
             .map_err(|e| expected(expected_of(e.message())))?;
         limits::check(&release).map_err(|e| wrong(word, e.expected()))?;
+        registry::check(&release.scheduler).map_err(&malformed)?;
     }
     let notes = items.iter().filter_map(|&(name, _)| unread(&release, name));
     let notes = notes.map(|why| format!("kernel `{expression}`: {why}")).collect();
@@ -181,10 +187,16 @@ fn unread(release: &Release, name: &str) -> Option<String> {
     (of == other).then(why)
 }
 
+/// What an override may set, each with a line about it.
+pub fn features() -> impl Iterator<Item = (&'static str, &'static str)> {
+    let fields = Release::FIELDS.iter().map(|&(name, text)| (name, text.trim()));
+    let moved = "added to every seed of this kernel, so that it has noise of its own";
+    fields.filter(|(name, _)| !IDENTITY.contains(name)).chain([(SEED_OFFSET, moved)])
+}
+
 /// Names that an override may set.
 fn field_names() -> impl Iterator<Item = &'static str> {
-    let fields = Release::FIELDS.iter().map(|&(name, _)| name);
-    fields.filter(|name| !IDENTITY.contains(name)).chain([SEED_OFFSET])
+    features().map(|(name, _)| name)
 }
 
 /// Base kernel and the rest of an expression. A path ends with its `.toml`, a name with the first
@@ -313,6 +325,18 @@ mod tests {
         let said = notes("v6.12+scheduler=rr,sis_util=off,run_to_parity");
         assert_eq!(said.len(), 2, "{said:?}");
         assert!(said[0].ends_with(": with scheduler = rr sis_util changes nothing"), "{said:?}");
+    }
+
+    #[test]
+    fn a_scheduler_that_there_is_not_has_its_line() {
+        let (_, text) = builtin_kernels()[0];
+        let wrong = text.replacen("scheduler = \"linux\"", "scheduler = \"linus\"", 1);
+        let line = wrong.lines().position(|l| l.starts_with("scheduler")).unwrap() + 1;
+        let e = kernel_str(&wrong, "my.toml", "my.toml", "").unwrap_err();
+        assert!(!e.is_usage());
+        let told = format!("my.toml:{line}: no scheduler `linus`, nearest is `linux`");
+        assert!(e.to_string().starts_with(&told), "{e}");
+        assert!(kernel("v6.1+scheduler=r").unwrap_err().is_usage());
     }
 
     #[test]

@@ -4,8 +4,10 @@
 //! A study names its cases (machine, workload, the kernels before and after), the published rows of
 //! each, how much to simulate, at most one fitted number a machine, and questions.
 
+mod check;
+
 use crate::error::FileError;
-use crate::kernel_file::{builtin_kernels, split_base};
+use crate::kernel_file::split_base;
 use crate::text_file::{self, key_before, line_of, unknown_key};
 use serde::Deserialize;
 use std::collections::BTreeMap;
@@ -63,6 +65,12 @@ pub struct Study {
     /// What shall be explained.
     #[serde(default, rename = "question")]
     pub questions: Vec<StudyQuestion>,
+    /// Where it was read from.
+    #[serde(skip)]
+    origin: String,
+    /// What was read.
+    #[serde(skip)]
+    text: String,
 }
 
 /// Seeds of an effort at the most.
@@ -265,6 +273,12 @@ impl Study {
     pub fn of_draws(&self) -> &Effort {
         self.draw.as_ref().unwrap_or(&self.quick)
     }
+    /// What is wrong with the table that has this `id`, or with a key (`table.key`), with its line.
+    pub fn wrong(&self, id: &str, what: impl std::fmt::Display) -> FileError {
+        let key = id.rsplit('.').next().unwrap_or(id);
+        let line = line_with(&self.text, &format!("\"{id}\"")).or(line_with(&self.text, key));
+        FileError::content(&self.origin, line, format!("`{id}`: {what}"))
+    }
     /// What was fitted of `machine`, if anything was.
     pub fn fit_of(&self, machine: &str) -> Option<&Fit> {
         self.fits.iter().find(|f| f.machine == machine)
@@ -298,6 +312,7 @@ pub fn study_str(text: &str, origin: &str) -> Result<Study, FileError> {
         let at = e.span().map(|span| span.start);
         wrong(at.map(|at| line_of(text, at)), message_of(text, at, e.message()))
     })?;
+    (s.origin, s.text) = (origin.into(), text.into());
     if s.schema != STUDY_SCHEMA {
         let message = format!("schema = `{}`, expected {STUDY_SCHEMA}", s.schema);
         return Err(wrong(line_with("schema"), message));
@@ -315,7 +330,7 @@ pub fn study_str(text: &str, origin: &str) -> Result<Study, FileError> {
             }
         }
     }
-    check_names(&s).map_err(|(place, message)| wrong(line_with(&place), message))?;
+    check::check(&s).map_err(|(place, message)| wrong(line_with(&place), message))?;
     let (low, high) = s.fitted.as_ref().map_or((0, 0), |f| (f.low, f.high));
     if s.fitted.is_some() && (low == 0 || low > high) {
         let message = format!("factors from {low} to {high}: expected 1 or more, ascending");
@@ -364,116 +379,6 @@ fn message_of(text: &str, at: Option<usize>, message: &str) -> String {
     }
 }
 
-/// A place in the text, and what is wrong there.
-type Wrong = (String, String);
-
-/// Every name that one table has of another is one, and none is given twice.
-fn check_names(s: &Study) -> Result<(), Wrong> {
-    let quoted = |word: &str| format!("\"{word}\"");
-    let one_of = |known: &[&str], what: &str, by: &str, name: &str| {
-        if known.contains(&name) {
-            return Ok(());
-        }
-        let near = nearest_name(name, known.iter().copied());
-        Err((quoted(name), format!("`{by}`: no {what} `{name}`{}", hint(near))))
-    };
-    let cases: Vec<&str> = s.cases.iter().map(|c| c.id.as_str()).collect();
-    let rows: Vec<&str> = s.rows.iter().map(|r| r.id.as_str()).collect();
-    let questions: Vec<&str> = s.questions.iter().map(|q| q.id.as_str()).collect();
-    for (what, ids) in [("case", &cases), ("row", &rows), ("question", &questions)] {
-        if let Some((_, twice)) = ids.iter().enumerate().find(|(i, id)| ids[..*i].contains(id)) {
-            return Err((quoted(twice), format!("two {what}s have the id `{twice}`")));
-        }
-    }
-    for (metric, &percent) in &s.neutral_pct {
-        if !(0.0..=100.0).contains(&percent) {
-            let message = format!("neutral_pct: {metric} = {percent}: expected 0 to 100");
-            return Err((metric.clone(), message));
-        }
-    }
-    if cases.is_empty() {
-        return Err(("case".into(), "no [[case]]: expected what is run".into()));
-    }
-    for name in s.kernels.keys() {
-        if name.contains(['+', '-', ',']) {
-            let message = format!("kernels: `{name}`: expected a name without `+`, `-` and `,`");
-            return Err((name.clone(), message));
-        }
-    }
-    let seeds = |id: &str, n: Option<u64>| match n {
-        Some(n) if !(1..=MOST_SEEDS).contains(&n) => {
-            Err((quoted(id), format!("`{id}`: seeds = {n}: expected 1 to {MOST_SEEDS}")))
-        }
-        _ => Ok(()),
-    };
-    for c in &s.cases {
-        seeds(&c.id, c.seeds)?;
-        for expression in [&c.before, &c.after] {
-            let (base, _) = split_base(expression);
-            let builtin = builtin_kernels().iter().any(|(name, _)| *name == base);
-            let near = nearest_name(base, s.kernels.keys().map(String::as_str));
-            if let (false, false, Some(near)) = (builtin, base.ends_with(".toml"), near) {
-                let message = format!("`{}`: no kernel named `{base}`, nearest is `{near}`", c.id);
-                return Err((quoted(expression), message));
-            }
-        }
-    }
-    for row in &s.rows {
-        one_of(&cases, "case", &row.id, &row.case)?;
-        if let Some(x) = row.before_spread_pct.filter(|x| !(0.0..=100.0).contains(x)) {
-            let message = format!("`{}`: before_spread_pct = {x}: expected 0 to 100", row.id);
-            return Err((quoted(&row.id), message));
-        }
-        for (name, value, from) in
-            [("before", row.before, "more than"), ("after", row.after, "at least")]
-        {
-            let fits = value.is_finite() && (value > 0.0 || value == 0.0 && name == "after");
-            if !fits {
-                let message = format!("`{}`: {name} = {value}: expected {from} 0", row.id);
-                return Err((quoted(&row.id), message));
-            }
-        }
-    }
-    for case in &s.message_time {
-        one_of(&cases, "case", "message_time", case)?;
-    }
-    for q in &s.questions {
-        one_of(&cases, "case", &q.id, &q.case)?;
-        let twice = q.knockouts.iter().enumerate().find(|(i, k)| q.knockouts[..*i].contains(k));
-        if let Some((_, twice)) = twice {
-            return Err((quoted(&q.id), format!("`{}`: knockouts name `{twice}` twice", q.id)));
-        }
-        if !(1..=MOST_SPLIT).contains(&q.split) {
-            let message = format!("`{}`: split = {}: expected 1 to {MOST_SPLIT}", q.id, q.split);
-            return Err((quoted(&q.id), message));
-        }
-        if q.knockouts.is_empty() {
-            let message = format!("`{}`: knockouts = []: expected at least one", q.id);
-            return Err((quoted(&q.id), message));
-        }
-        seeds(&q.id, q.seeds)?;
-    }
-    let machines: Vec<&str> = s.cases.iter().map(|c| c.machine.as_str()).collect();
-    for fit in &s.fits {
-        one_of(&machines, "case on machine", "[[fit]]", &fit.machine)?;
-        let on_machine = |row: &&PublishedRow| {
-            s.cases.iter().any(|c| c.id == row.case && c.machine == fit.machine)
-        };
-        let of_machine: Vec<&str> =
-            s.rows.iter().filter(on_machine).map(|r| r.id.as_str()).collect();
-        for row in &fit.rows {
-            one_of(&rows, "row", "[[fit]]", row)?;
-            one_of(&of_machine, &format!("row on {}", fit.machine), "[[fit]]", row)?;
-        }
-        if fit.rows.is_empty() || !(fit.residual_pct.is_finite() && fit.residual_pct >= 0.0) {
-            let found = format!("{} rows, residual_pct = {}", fit.rows.len(), fit.residual_pct);
-            let message = format!("{found}: expected at least one, and 0 or more");
-            return Err(("[[fit]]".into(), message));
-        }
-    }
-    Ok(())
-}
-
 /// `kernel` with the name that it begins with written out.
 fn expanded(kernel: &str, names: &BTreeMap<String, String>) -> Option<String> {
     let (base, overrides) = split_base(kernel);
@@ -481,107 +386,4 @@ fn expanded(kernel: &str, names: &BTreeMap<String, String>) -> Option<String> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn every_study_inside_the_program_reads_under_its_name() {
-        for (name, _) in builtin_studies() {
-            let s = study(name).unwrap_or_else(|e| panic!("{e}"));
-            assert_eq!(s.name, *name);
-            assert!(!s.rows.is_empty());
-            let ids: std::collections::BTreeSet<&str> =
-                s.rows.iter().map(|r| r.id.as_str()).collect();
-            assert_eq!(ids.len(), s.rows.len(), "ids are unique");
-        }
-    }
-
-    #[test]
-    fn mistakes_name_file_and_line() {
-        let e = study("l2-queued-wakeup").unwrap_err();
-        assert!(e.is_usage() && e.to_string().contains("nearest is `l2-queued-wakeups`"), "{e}");
-        let named = |(name, _): &&(&str, &str)| *name == "l2-queued-wakeups";
-        let (_, text) = builtin_studies().iter().find(named).unwrap();
-        let wrong = text.replacen("loops_divided_by", "loops_divided", 1);
-        let e = study_str(&wrong, "my.toml").unwrap_err();
-        assert!(e.to_string().starts_with("my.toml:"), "{e}");
-        assert!(e.to_string().contains("loops_divided"), "{e}");
-        let fit = |machine: &str, row: &str| {
-            let row = format!("rows = [\"l2-queued-wakeups.{row}\"]");
-            format!(
-                "[[fit]]\nmachine = \"{machine}\"\n{row}\npermille = 1100\nresidual_pct = 9.0\n\n"
-            )
-        };
-        let fits = fit("spr-2s", "spr-nolimit.g10.time") + &fit("genoa-2s", "group-size.16-to-8");
-        let text = &text.replacen("[explain]", &format!("{fits}[explain]"), 1);
-        let s = study_str(text, "fitted").unwrap();
-        assert_eq!(s.fits.len(), 2);
-        // Windows but for a quick look, which is of short runs.
-        assert!([&s.full, &s.explain].iter().all(|e| matches!(e.span(), Span::Window { .. })));
-        assert!(matches!(s.quick.span(), Span::Shortened(50)));
-        for (old, new, what) in [
-            ("seeds = ", "seeds = 0 #", "[full]: seeds = 0: expected 1 to 1000"),
-            ("seeds = ", "seeds = 99999999999 #", "[full]: seeds = 99999999999: expected 1 to"),
-            ("warmup_ms = ", "warmup_ms = 18446744073710 #", "[full]: warmup_ms = 18446744"),
-            (
-                "machine = \"genoa-2s\"\nrows",
-                "machine = \"genoa\"\nrows",
-                "no case on machine `genoa`",
-            ),
-            ("nolimit.g10.time\"]", "nolimit.g11.time\"]", "no row `l2-queued-wakeups.spr-no"),
-            ("message_time = [\"spr", "message_time = [\"srp", "`message_time`: no case `srp-no"),
-            ("split = ", "split = 7 #", "split = 7: expected 1 to 6"),
-            ("id = \"spr-nolimit.g20\"", "id = \"spr-nolimit.g10\"", "two cases have the id"),
-            ("warmup_ms = ", "#", "[full]: expected loops_divided_by, or else warmup_ms"),
-            ("loops_divided_by = ", "#", "[quick]: expected loops_divided_by, or else warmup_ms"),
-            ("loops_divided_by = ", "loops_divided_by = 0 #", "[quick]: loops_divided_by = 0"),
-            ("[draw]\nwarmup_ms = ", "[draw]\n#", "[draw]: expected loops_divided_by, or else"),
-            ("window_ms = ", "window_ms = 0 #", "[full]: window_ms = 0"),
-            ("\nseeds = 4", "\nseeds = 0", "`spr-nolimit.g32`: seeds = 0: expected 1 to 1000"),
-            (
-                "\nseeds = 4",
-                "\nseeds = \"4\"",
-                "seeds: invalid type: string \"4\", expected a whole",
-            ),
-            ("\nseeds = 4", "\nseedz = 4", "unknown key `seedz`, nearest is `seeds`"),
-            ("spread_pct = ", "spread_pct = 1", "before_spread_pct = 125: expected 0 to 100"),
-            (
-                "before = \"base\"",
-                "before = \"bsae+ttwu_queue=l2\"",
-                "kernel named `bsae`, nearest is `base`",
-            ),
-            ("\nbase = ", "\n\"my-base\" = ", "kernels: `my-base`: expected a name without"),
-            (
-                "knockouts = [",
-                "knockouts = [] # ",
-                "`fewer-migrations`: knockouts = []: expected at",
-            ),
-            ("rows = [\"l2", "rows = [] # [", "0 rows, residual_pct = 9: expected at least one"),
-            ("residual_pct = 9.0", "residual_pct = nan", "1 rows, residual_pct = NaN: expected"),
-            (
-                "spr-nolimit.g10.time\"]",
-                "group-size.16-to-8\"]",
-                "no row on spr-2s `l2-queued-wakeups.gr",
-            ),
-        ] {
-            let e = study_str(&text.replacen(old, new, 1), "my.toml").unwrap_err();
-            assert!(e.to_string().contains(what), "{e}");
-        }
-        let line_of = |key: &str| text.lines().position(|l| l.starts_with(key)).unwrap() + 1;
-        for (old, new, key) in [
-            ("\nseeds = 4", "\nseeds = 0", "id = \"spr-nolimit.g32\""),
-            ("\ntime = 2.5", "\ntime = -2.5", "time = 2.5"),
-        ] {
-            let e = study_str(&text.replacen(old, new, 1), "my.toml").unwrap_err();
-            assert!(e.to_string().starts_with(&format!("my.toml:{}: ", line_of(key))), "{e}");
-        }
-        let none = text.split("[[case]]").next().unwrap();
-        let e =
-            study_str(&none.replacen("[kernels]", "case = []\nrow = []\n[kernels]", 1), "my.toml");
-        assert!(e.unwrap_err().to_string().contains("no [[case]]: expected what is run"));
-        let wrong = text.replacen("case = \"epyc.8\"", "case = \"epic.8\"", 1);
-        let e = study_str(&wrong, "my.toml").unwrap_err();
-        assert!(e.to_string().contains("no case `epic.8`, nearest is `epyc.8`"), "{e}");
-        assert!(!study("no/such.toml").unwrap_err().is_usage());
-    }
-}
+mod tests;

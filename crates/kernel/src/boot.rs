@@ -27,7 +27,7 @@ use crate::task::{Step, WaitsFor};
 use crate::unix::UnixSock;
 use crate::wait::WaitQueue;
 use vruntime_base::{Cpu, CpuMask, Ledger, Noise, Ns, Stream, TaskId};
-use vruntime_machine::{Lock, LockQueue, SpecError, Topology, hint, idle, nearest_name};
+use vruntime_machine::{Lock, LockQueue, SpecError, Topology, hint, idle};
 use vruntime_sched::cx::{Shared, WakeStats};
 use vruntime_sched::domains::Domains;
 use vruntime_sched::registry;
@@ -78,8 +78,7 @@ impl std::fmt::Display for SetupError {
                 write!(f, "no cost named `{name}`{near}; `vruntime show machine NAME` has all")
             }
             SetupError::Scheduler(name) => {
-                let near = hint(nearest_name(name, registry::SCHEDULERS.iter().map(|s| s.name)));
-                write!(f, "no scheduler `{name}`{near}; there are: {}", registry::names())
+                f.write_str(&registry::check(name).err().unwrap_or_default())
             }
             SetupError::NoCpu => write!(f, "a task is bound to no CPU"),
             SetupError::Pin { cpu, nr_cpus } => {
@@ -115,8 +114,7 @@ impl Sim {
         machine.lines.grow_groups(2);
         let Some(sched) = make(&machine.topo, &domains, &release) else { return Ok(None) };
 
-        let mut b = Builder { nr_cpus, ..Builder::default() };
-        spec.workload.build(&mut b);
+        let mut b = Builder::of(spec.workload.as_ref(), nr_cpus);
         if let Some(cpu) = b.bound_to.next(nr_cpus) {
             return Err(SetupError::Pin { cpu, nr_cpus });
         }

@@ -127,12 +127,7 @@ impl Sim {
             self.cpus[c.ix()].softirq = true;
         }
         if let Some(ilb) = work.kick_ilb {
-            if ilb == c {
-                self.cpus[c.ix()].nohz_kick = true;
-                self.cpus[c.ix()].softirq = true;
-            } else {
-                at = self.kick(c, ilb, at);
-            }
+            at = self.kick(c, ilb, at);
         }
         self.irq_exit(c, at);
     }

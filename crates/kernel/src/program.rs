@@ -163,6 +163,8 @@ pub struct Builder {
     pub(crate) goals: Vec<u64>,
     pub(crate) nr_latencies: u32,
     pub(crate) bound_to: CpuMask,
+    /// Programs change their tasks' policies ([`Op::SetPolicy`]).
+    pub sets_policies: bool,
     /// Parents of the task groups 1, 2, …
     pub(crate) groups: Vec<u16>,
     /// CPUs of the machine.
@@ -209,6 +211,12 @@ impl Default for RootTask {
 }
 
 impl Builder {
+    /// What `workload` wants on a machine with so many CPUs.
+    pub fn of(workload: &dyn Workload, nr_cpus: usize) -> Builder {
+        let mut b = Builder { nr_cpus, ..Builder::default() };
+        workload.build(&mut b);
+        b
+    }
     /// Adds code.
     pub fn program(&mut self, p: impl Program + 'static) -> ProgramId {
         self.programs.push(Box::new(p));
@@ -227,6 +235,11 @@ impl Builder {
     /// Says that programs bind tasks to these CPUs.
     pub fn binds(&mut self, cpus: impl Iterator<Item = Cpu>) {
         cpus.for_each(|c| self.bound_to.set(c));
+    }
+    /// Some task is not to run under SCHED_NORMAL at nice 0.
+    pub fn asks_for_policies(&self) -> bool {
+        let asks = |how: &RootTask| how.policy != Policy::Normal || how.nice != 0;
+        self.sets_policies || self.roots.iter().any(|(_, _, how)| asks(how))
     }
     /// Adds a list of latencies.
     pub fn latency(&mut self) -> LatencyId {

@@ -146,7 +146,7 @@ impl Sim {
                 k.last_cpu = c;
                 k.passed_stamp = self.cpus[c.ix()].passed.kib();
                 if self.sh.tasks[prev.ix()].state == TaskState::Running {
-                    k.runnable_since = at;
+                    k.runnable_since = chosen;
                 }
             }
             self.sh.rqs[c.ix()].curr = next;
@@ -165,7 +165,7 @@ impl Sim {
         }
         self.hold_rq(c, c, at);
         if prev != next && !next_idle {
-            at = self.start_running(c, next, at);
+            at = self.start_running(c, next, chosen, at);
         }
         at += self.return_mm(c, next);
         let cpu = &mut self.cpus[c.ix()];
@@ -186,15 +186,16 @@ impl Sim {
         self.carry_out_resched(c, at + cost)
     }
 
-    /// Books and counts that `next` begins to run; returns when what it needs first is there.
-    fn start_running(&mut self, c: Cpu, next: TaskId, at: Ns) -> Ns {
+    /// Books and counts that `next`, chosen at `chosen`, begins to run at `at`; returns when what
+    /// it needs first is there. Its sched delay is the tracepoints': until the switch begins.
+    fn start_running(&mut self, c: Cpu, next: TaskId, chosen: Ns, at: Ns) -> Ns {
         let k = &mut self.tasks[next.ix()];
         if k.woken_at.0 != 0 {
             self.stats.wakeup_latency.record(at.saturating_sub(k.woken_at));
             k.woken_at = Ns::ZERO;
         }
         self.stats.count.cpu_migrations += u64::from(std::mem::take(&mut k.sched_migrated));
-        let waited = at.saturating_sub(k.runnable_since);
+        let waited = chosen.saturating_sub(k.runnable_since);
         self.stats.sched_delay.record(waited);
         let cpu = &mut self.stats.cpus[c.ix()];
         cpu.run_delay += waited.0;

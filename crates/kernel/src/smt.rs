@@ -7,8 +7,9 @@
 //! *Equations.* Speed in 1/1024 of full speed for `k` busy threads; slowdown = 1024² / speed; what
 //! is left of an operation becomes left × new slowdown / old slowdown.
 //! *Departures.* D1: all programs suffer alike. D2: a polling idle thread counts as idle. D3: what
-//! is done with interrupts off (a switch under the run queue lock) keeps the time that it was begun
-//! with; of any other operation all that is left changes, its waits for lines included.
+//! is done with interrupts off (a switch under the run queue lock), in an interrupt or in a softirq
+//! keeps the time that it was begun with, and so do waits for a lock; of any other operation all
+//! that is left changes, its waits for lines included.
 //! *Example.* At speed 640, 100 ns of work take 160 ns. If the sibling goes idle after half of
 //! them, the other half takes 50 ns.
 

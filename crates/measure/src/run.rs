@@ -4,7 +4,7 @@ use crate::causes::place_name;
 use crate::metrics::{Counting, GroupRates, Metric, group_rates, metrics, window};
 use serde::Serialize;
 use std::collections::BTreeMap;
-use vruntime_base::Histogram;
+use vruntime_base::{Histogram, Ns};
 use vruntime_kernel::program::Latency;
 use vruntime_kernel::record::{Counters, RunRecord};
 
@@ -35,27 +35,28 @@ impl From<&Histogram> for Percentiles {
     }
 }
 
-/// How late a thread was after its timers; all zero if it never was.
+/// How late a thread was after its timers; null if no timer of it ran out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[allow(missing_docs)]
 pub struct MeasuredLatency {
     pub pid: u32,
     pub count: u64,
-    pub min_ns: u64,
-    pub last_ns: u64,
-    pub mean_ns: u64,
-    pub max_ns: u64,
+    pub min_ns: Option<u64>,
+    pub last_ns: Option<u64>,
+    pub mean_ns: Option<u64>,
+    pub max_ns: Option<u64>,
 }
 
 impl From<&Latency> for MeasuredLatency {
     fn from(l: &Latency) -> MeasuredLatency {
+        let known = |t: Ns| (l.count > 0).then_some(t.0);
         MeasuredLatency {
             pid: l.pid,
             count: l.count,
-            min_ns: l.min.0,
-            last_ns: l.last.0,
-            mean_ns: l.mean().0,
-            max_ns: l.max.0,
+            min_ns: known(l.min),
+            last_ns: known(l.last),
+            mean_ns: known(l.mean()),
+            max_ns: known(l.max),
         }
     }
 }
@@ -130,7 +131,7 @@ pub struct RunJson {
     pub cpu_time: BTreeMap<String, u64>,
     /// From the wakeup's start until the wakee runs.
     pub wakeup_latency: Percentiles,
-    /// From becoming runnable until running.
+    /// From becoming runnable until the switch begins.
     pub sched_delay: Percentiles,
     /// What the benchmark's own threads measured, in their order.
     pub latencies: Vec<MeasuredLatency>,

@@ -29,6 +29,7 @@ use vruntime_machine::Topology;
 pub(crate) const ENTRY: Entry = Entry {
     name: "linux",
     description: "the class stack: stop, RT, fair, idle",
+    heeds_policies: true,
     make: |topo, domains, release| Box::new(Linux::new(topo, domains, release)),
 };
 

@@ -3,7 +3,7 @@
 use crate::domains::Domains;
 use crate::release::Release;
 use crate::scheduler::Scheduler;
-use vruntime_machine::Topology;
+use vruntime_machine::{Topology, hint, nearest_name};
 
 /// A scheduler in the registry.
 pub struct Entry {
@@ -11,6 +11,8 @@ pub struct Entry {
     pub name: &'static str,
     /// One line for `vruntime list schedulers`.
     pub description: &'static str,
+    /// Policies and nice values of tasks make a difference.
+    pub heeds_policies: bool,
     /// Makes one.
     pub make: fn(&Topology, &Domains, &Release) -> Box<dyn Scheduler>,
 }
@@ -18,9 +20,14 @@ pub struct Entry {
 /// Every scheduler.
 pub const SCHEDULERS: &[Entry] = crate::SCHEDULERS;
 
-/// All names, for a message.
-pub fn names() -> String {
-    SCHEDULERS.iter().map(|s| s.name).collect::<Vec<_>>().join(", ")
+/// Fails with a message if there is no scheduler `name`.
+pub fn check(name: &str) -> Result<(), String> {
+    let names: Vec<&str> = SCHEDULERS.iter().map(|s| s.name).collect();
+    if names.contains(&name) {
+        return Ok(());
+    }
+    let near = hint(nearest_name(name, names.iter().copied()));
+    Err(format!("no scheduler `{name}`{near}; there are: {}", names.join(", ")))
 }
 
 /// The scheduler `name` for a machine and a release; `None` if there is no such scheduler.

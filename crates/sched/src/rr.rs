@@ -22,6 +22,7 @@ use vruntime_machine::Topology;
 pub(crate) const ENTRY: Entry = Entry {
     name: "rr",
     description: "round robin, the template for a new scheduler",
+    heeds_policies: false,
     make: |topo, _, _| Box::new(Rr::new(topo)),
 };
 

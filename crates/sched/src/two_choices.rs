@@ -22,6 +22,7 @@ use vruntime_machine::{Line, Topology};
 pub(crate) const ENTRY: Entry = Entry {
     name: "two_choices",
     description: "round robin with wakeups to the shorter of two queues, prev's and a drawn one",
+    heeds_policies: false,
     make: |topo, _, _| Box::new(TwoChoices::new(topo)),
 };
 

@@ -19,8 +19,8 @@ use vruntime_sched::release::Release;
 
 /// Differing mechanisms that are taken apart exactly; more are ranked and the least become one.
 const MECHANISMS_MAX: usize = 4;
-/// Fields that only name a release.
-const IDENTITY: [&str; 3] = ["name", "version", "description"];
+/// Fields that only name a release or what it prints.
+const IDENTITY: [&str; 4] = ["name", "version", "description", "schedstat_version"];
 
 /// One run to make.
 #[derive(Clone, Debug)]

@@ -60,9 +60,7 @@ impl Lab<'_> {
             if machines.contains_key(&case.machine) {
                 continue;
             }
-            let mut spec = machine(&case.machine).map_err(|e| {
-                Failure::Input(format!("study `{}`, `{}`: {e}", study.name, case.id))
-            })?;
+            let mut spec = machine(&case.machine).map_err(|e| study.wrong(&case.id, e))?;
             if let (Some(fitted), Some(fit), false) =
                 (&study.fitted, study.fit_of(&case.machine), args.fit)
             {

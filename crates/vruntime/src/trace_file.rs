@@ -2,7 +2,7 @@
 
 use crate::batch::Batch;
 use crate::failure::{Failure, writable};
-use std::fs::File;
+use std::fs::{File, remove_file};
 use std::io::BufWriter;
 use std::path::{Path, PathBuf};
 use vruntime_base::Timeline;
@@ -41,11 +41,18 @@ impl TraceFile {
         &self.path
     }
 
-    /// Writes `timeline`.
+    /// Writes `timeline`. Of a trace that did not fit, nothing is left: its readers would take it
+    /// for a damaged one.
     pub fn write(&self, timeline: &Timeline, origin: &Origin) -> Result<(), Failure> {
         let failed = |e| Failure::Input(format!("{}: {e}", self.path.display()));
-        let mut out = BufWriter::with_capacity(1 << 20, File::create(&self.path).map_err(failed)?);
-        write_trace(self.format, timeline, origin, &mut out).map_err(failed)
+        let file = File::create(&self.path).map_err(failed)?;
+        let mut out = BufWriter::with_capacity(1 << 20, file);
+        write_trace(self.format, timeline, origin, &mut out).map_err(|e| {
+            if self.path.is_file() {
+                let _ = remove_file(&self.path);
+            }
+            failed(e)
+        })
     }
 
     /// Writes the events of `run`, and says on stderr if it has more than were kept.

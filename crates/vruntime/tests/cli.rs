@@ -184,6 +184,9 @@ fn lists_and_details_have_text_and_json() {
         assert_eq!(value["kind"], what);
         assert!(!value["items"].as_array().unwrap().is_empty());
     }
+    let features = stdout(&["list", "features"]);
+    let has = |name: &str| features.lines().any(|l| l.split(' ').next() == Some(name));
+    assert!(has("seed_offset") && has("sis_util") && !has("version"), "{features}");
     for (what, name) in
         [("machine", "milan-2s"), ("kernel", "v6.1-sis_util"), ("workload", HACKBENCH)]
     {
@@ -398,7 +401,7 @@ fn a_study_sets_published_and_modelled_figures_side_by_side() {
 
     // Wrong names are known before anything runs.
     for (right, wrong, words) in [
-        ("machine = \"uma-8\"", "machine = \"uma-9\"", ["`c`", "no machine named `uma-9`"]),
+        ("machine = \"uma-8\"", "machine = \"uma-9\"", ["my.toml:12: `c`", "named `uma-9`"]),
         ("old+ttwu_queue=l2", "old+ttwu_queu=l2", ["`c`", "ttwu_queue"]),
         ("hackbench -g", "hackbensh -g", ["`c`", "hackbench"]),
         ("\"rq_lock\"", "\"rq_lok\"", ["`q`", "rq_lock"]),
@@ -412,7 +415,7 @@ fn a_study_sets_published_and_modelled_figures_side_by_side() {
         ("after = 1", "after = nan", ["`c.time`", "after = NaN: expected at least 0"]),
         ("time = 2.5", "time = -2", ["my.toml:6", "time = -2: expected 0 to 100"]),
         ("[\"rq_lock\"]", "[\"ipi\", \"ipi\"]", ["`q`", "name `ipi` twice"]),
-        ("kernels = {", "kernels = { unused = \"v9\",", ["`kernels.unused`", "`v9`"]),
+        ("kernels = {", "kernels = { unused = \"v9\",", ["my.toml:5: `kernels.unused`", "`v9`"]),
     ] {
         std::fs::write(&path, small_study().replace(right, wrong)).unwrap();
         fails(&["study", file, "-q"], 3, &words);

@@ -51,6 +51,19 @@ fn costs_that_leave_no_time() {
 }
 
 #[test]
+fn policies_that_a_scheduler_does_not_heed_are_noted() {
+    let noted = |kernel: &str, workload: &str| {
+        let (_, _, said) = vruntime(&run("uma-2", kernel, workload));
+        said.contains("with scheduler = rr policies and nice values change nothing")
+    };
+    let rr = "v6.1+scheduler=rr";
+    let nice = format!("nice -n 5 {PIPE}");
+    assert!(noted(rr, &nice) && noted(rr, &format!("chrt -f 5 {PIPE}")));
+    assert!(noted(rr, "cyclictest -p 80 -l 2"));
+    assert!(!noted(rr, PIPE) && !noted("v6.1", &nice));
+}
+
+#[test]
 fn kernel_expressions() {
     kernel("v6.1+hz=0", &["hz = `0`", "from 24 to 10000"]);
     kernel("v6.1+hz=4294967295", &["from 24 to 10000"]);
@@ -142,6 +155,8 @@ fn a_benchmark_that_ends_soon_after_its_warm_up_is_noted_once() {
     let two = ["-k", "v6.1+seed_offset=7", "--seeds", "2", "--warmup", &warmup];
     let notes = said("compare", &two).1;
     assert!(notes.len() == 1 && notes[0].contains(" in 4 of 4 runs the benchmark"), "{notes:?}");
+    let explained = [&two[..], &["--metric", "time", "--try", "ipi"]].concat();
+    assert_eq!(said("explain", &explained).1.len(), 1);
     let (out, notes) = said("run", &["--warmup", "0", "--json"]);
     assert!(notes.is_empty() && time(&out) == (ns, messages), "{notes:?}");
     let early = format!("{}ns", ns / 4);

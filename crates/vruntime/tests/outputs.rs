@@ -125,3 +125,21 @@ fn a_conversion_counts_what_it_has_written() {
     let left_out = format!("left out: {} sched_stat_runtime", runtimes.len());
     assert!(said.contains(&left_out) && !runtimes.is_empty(), "{said}");
 }
+
+/// A report and the trace of the same run tell the same sched delay, to the nanosecond.
+#[test]
+fn a_delay_is_the_same_in_report_and_trace() {
+    let dir = tempfile::tempdir().unwrap();
+    let mean = |args: &[&str], at: &str| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_vruntime"));
+        let output = command.current_dir(dir.path()).args(args).output().unwrap();
+        let value: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        value.pointer(at).unwrap().as_u64().unwrap()
+    };
+    let run = ["run", "-m", "uma-2", "-k", "v6.12", "-w", "perf bench sched pipe -l 2000", "-q"];
+    let run = [&run[..], &["--full", "--json", "--trace", "t.data"]].concat();
+    let told = mean(&run, "/sched_delay/mean_ns");
+    let stat = ["trace", "stat", "t.data", "--json"];
+    assert_eq!(told, mean(&stat, "/stats/sched_delay/mean_ns"));
+    assert!((50..5_000).contains(&told), "{told}");
+}

@@ -124,6 +124,28 @@ fn a_trace_of_another_machine_is_refused() {
     assert!(vruntime(&["trace", "stat", "-m", "uma-8"]).status.success());
 }
 
+/// A task may be called what it likes; a terminal that obeyed it would show another report.
+#[test]
+fn names_do_not_command_the_terminal() {
+    let dir = tempfile::tempdir().unwrap();
+    let switch = |at: &str, prev: &str, next: &str| {
+        format!(
+            "  <idle>-0     [000] d..2.   {at}: sched_switch: prev_comm={prev} prev_prio=120 \
+             prev_state=S ==> next_comm={next} next_prio=120\n"
+        )
+    };
+    let (idle, evil) = ("swapper/0 prev_pid=0", "e\x1b[2Jl next_pid=7");
+    let back = switch("1.000009", "e\x1b[2Jl prev_pid=7", "swapper/0 next_pid=0");
+    let text = "# tracer: nop\n".to_string() + &switch("1.000001", idle, evil) + &back;
+    let file = written(&dir, "t.txt", text.as_bytes());
+    let output = Command::new(env!("CARGO_BIN_EXE_vruntime"))
+        .args(["trace", "stat", &file])
+        .output()
+        .unwrap();
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(text.contains("e\u{fffd}[2Jl:7") && !text.contains('\x1b'), "{text}");
+}
+
 #[test]
 fn a_task_that_is_not_there_has_a_nearest_name() {
     let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/data");

@@ -32,6 +32,9 @@ const CYCLICTEST: Entry = Entry {
     parse: |words, launch| Ok(Arc::new(read(words, launch)?)),
 };
 
+/// What the tool shows as the shortest latency until there is one, in either unit.
+const MIN_AT_FIRST: u64 = 1_000_000;
+
 /// Options that take a value or change what is simulated, then those that do not.
 const KNOWN: &[&str] = &[
     "-t",
@@ -430,6 +433,7 @@ impl Workload for Cyclictest {
             }));
         }
         let main = b.program(Main { threads });
+        b.sets_policies |= self.policy != Policy::Normal;
         b.root(main, Regs::default(), self.launch.root(FOOTPRINT_KIB));
     }
 
@@ -445,6 +449,7 @@ impl Workload for Cyclictest {
         let (unit, width) = if self.in_ns { (1, 8) } else { (1_000, 5) };
         for (n, l) in (0..).zip(measured) {
             let of = |t: Ns| t.0 / unit;
+            let min = if l.count == 0 { MIN_AT_FIRST } else { of(l.min) };
             writeln!(
                 s,
                 "T:{n:2} ({:5}) P:{:2} I:{} C:{:7} Min:{:7} Act:{:width$} Avg:{:width$} Max:{:8}",
@@ -452,7 +457,7 @@ impl Workload for Cyclictest {
                 self.priority_of(n),
                 self.interval_of(n),
                 l.count,
-                of(l.min),
+                min,
                 of(l.last),
                 of(l.mean()),
                 of(l.max),
@@ -542,5 +547,8 @@ mod tests {
             "# /dev/cpu_dma_latency set to 0us\n\
              T: 0 (19446) P:80 I:1000 C:   2000 Min:      5 Act:    8 Avg:   23 Max:   25916\n"
         );
+        let none = w.latency_lines(&[Latency::default()]);
+        let counts = none.split("C:").last();
+        assert_eq!(counts, Some("      0 Min:1000000 Act:    0 Avg:    0 Max:       0\n"));
     }
 }

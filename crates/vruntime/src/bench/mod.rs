@@ -61,8 +61,9 @@ pub fn bench(args: &BenchArgs) -> Result<Done, Failure> {
                 let metric = "instructions_per_message";
                 rows.push(Row { case: case.name, kernel, metric, value: instructions });
             }
-            // Each time: whoever stops a long measurement keeps what is complete.
-            write(&args.output, &to_json(&rows))?;
+            // Each time: whoever stops a long measurement keeps what is complete. If it fails, the
+            // last one says so, below the figures.
+            let _ = write(&args.output, &to_json(&rows));
         }
     }
     if reads {
@@ -70,11 +71,14 @@ pub fn bench(args: &BenchArgs) -> Result<Done, Failure> {
         read::measure(args.percent, &mut rows)?;
     }
     let values = to_json(&rows);
-    write(&args.output, &values)?;
-    if args.form.json {
-        return Ok(Done::json(&json!({"schema": "vruntime/bench/1", "rows": values})));
-    }
-    Ok(Done::new(table(&rows, &args.output)))
+    let written = write(&args.output, &values);
+    let done = if args.form.json {
+        Done::json(&json!({"schema": "vruntime/bench/1", "rows": values}))
+    } else {
+        let to = written.is_ok().then(|| format!("written to {}\n", args.output.display()));
+        Done::new(table(&rows) + &to.unwrap_or_default())
+    };
+    Ok(done.beside(written))
 }
 
 /// A run with what it cost.
@@ -206,7 +210,7 @@ fn write(path: &Path, values: &Value) -> Result<(), Failure> {
 }
 
 /// One line for each metric and case, one column for each kernel.
-fn table(rows: &[Row], path: &Path) -> String {
+fn table(rows: &[Row]) -> String {
     let mut out = format!("{:26} {:26}", "case", "metric");
     let mut line = |text: std::fmt::Arguments| out.write_fmt(text).expect("a string grows");
     KERNELS.iter().for_each(|kernel| line(format_args!("{kernel:>14}")));
@@ -223,6 +227,5 @@ fn table(rows: &[Row], path: &Path) -> String {
         }
         line(format_args!("\n"));
     }
-    line(format_args!("written to {}\n", path.display()));
     out
 }

@@ -27,7 +27,9 @@ pub fn explain(args: &ExplainArgs) -> Result<Done, Failure> {
     let batch = super::batch(s, &args.kernel, (1..=args.seeds).collect())?;
     let tries = if args.tries.is_empty() { Knockout::ALL } else { &args.tries };
     let split = usize::from(args.split);
-    let e = explanation(&batch, &args.metric, tries, split, &args.plant, &mut Known::new())?;
+    let mut known = Known::new();
+    let e = explanation(&batch, &args.metric, tries, split, &args.plant, &mut known)?;
+    super::note_tails(batch.sampling, known.values());
     if !s.form.json {
         return Ok(Done::new(explain_text(&e, "")).interrupted(e.interrupted));
     }

@@ -5,12 +5,11 @@ use crate::failure::{Done, Failure};
 use crate::machine_choice::HOST;
 use clap::ValueEnum;
 use serde_json::{Value, json};
-use vruntime_formats::kernel_file::{builtin_kernels, kernel};
+use vruntime_formats::kernel_file::{builtin_kernels, features, kernel};
 use vruntime_formats::machine_file::{builtin, builtin_machine};
 use vruntime_formats::study_file::{builtin_studies, study};
 use vruntime_kernel::record::Knockout;
 use vruntime_sched::registry;
-use vruntime_sched::release::Release;
 use vruntime_workload::workloads;
 
 /// What can be listed.
@@ -70,10 +69,9 @@ fn items(what: What) -> Result<Vec<Item>, Failure> {
         What::Workloads => workloads()
             .map(|e| (e.name.to_string(), format!("{}: {}", e.description, e.synopsis)))
             .collect(),
-        What::Features => Release::FIELDS
-            .iter()
-            .map(|&(name, text)| (name.to_string(), text.trim().to_string()))
-            .collect(),
+        What::Features => {
+            features().map(|(name, text)| (name.to_string(), text.to_string())).collect()
+        }
         What::Knockouts => {
             Knockout::ALL.iter().map(|k| (k.name().to_string(), k.doc().to_string())).collect()
         }

@@ -12,18 +12,18 @@ pub mod trace;
 pub mod trace_convert;
 pub mod trace_stat;
 
-use crate::batch::{Batch, Records};
+use crate::batch::Batch;
 use crate::cli::Simulation;
 use crate::failure::Failure;
 use crate::machine_choice::machine;
 use serde_json::{Value, json};
 use std::sync::Arc;
 use vruntime_base::Ns;
-use vruntime_formats::kernel_file::kernel;
-use vruntime_kernel::program::Workload;
+use vruntime_formats::kernel_file::{KernelChoice, kernel};
+use vruntime_kernel::program::{Builder, Workload};
 use vruntime_kernel::record::{FULL_LIMIT, RunRecord, Sampling, Variation};
-use vruntime_machine::MachineSpec;
 use vruntime_report::numbers::duration;
+use vruntime_sched::registry::SCHEDULERS;
 
 /// The workload that a command line names.
 pub(crate) fn workload(command: &str) -> Result<Arc<dyn Workload>, Failure> {
@@ -40,17 +40,20 @@ fn batch(s: &Simulation, kernels: &[String], seeds: Vec<u64>) -> Result<Batch, F
         return Err(Failure::Usage("--window and --limit must be longer than 0".into()));
     }
     let machine = machine(&s.machine)?;
-    if let Some(note) = short_window(s.window, &machine).filter(|_| !s.full) {
+    let nr_cpus = machine.build_topology().map_or(1, |topology| topology.nr_cpus());
+    if let Some(note) = short_window(s.window, nr_cpus as u64).filter(|_| !s.full) {
         eprintln!("vruntime: note: {note}");
     }
     let kernels: Vec<_> = kernels.iter().map(|k| kernel(k)).collect::<Result<_, _>>()?;
     for note in kernels.iter().flat_map(|k| &k.notes) {
         eprintln!("vruntime: note: {note}");
     }
+    let workload = workload(&s.workload)?;
+    note_policies(&kernels, workload.as_ref(), nr_cpus);
     Ok(Batch {
         machine: Arc::new(machine),
         kernels,
-        workload: workload(&s.workload)?,
+        workload,
         seeds,
         sampling: if s.full {
             Sampling::Full { limit }
@@ -66,11 +69,23 @@ fn batch(s: &Simulation, kernels: &[String], seeds: Vec<u64>) -> Result<Batch, F
     })
 }
 
+/// What to know of a scheduler that does not do what `nice`, `chrt` or the benchmark asks for.
+fn note_policies(kernels: &[KernelChoice], workload: &dyn Workload, nr_cpus: usize) {
+    let asks = Builder::of(workload, nr_cpus).asks_for_policies();
+    let heeds = |name: &str| SCHEDULERS.iter().any(|s| s.name == name && s.heeds_policies);
+    for k in kernels.iter().filter(|k| asks && !heeds(&k.release.scheduler)) {
+        let (kernel, scheduler) = (&k.release.name, &k.release.scheduler);
+        eprintln!(
+            "vruntime: note: kernel `{kernel}`: with scheduler = {scheduler} policies and nice \
+             values change nothing"
+        );
+    }
+}
+
 /// What to know of a window that is too short for the slowest balancing. The domain of all CPUs is
 /// balanced every as many ms as it has CPUs (`sd->balance_interval`), by a busy CPU 16 times as
 /// seldom (`sd->busy_factor`).
-fn short_window(window: Ns, machine: &MachineSpec) -> Option<String> {
-    let nr_cpus = machine.build_topology().ok()?.nr_cpus() as u64;
+fn short_window(window: Ns, nr_cpus: u64) -> Option<String> {
     (window < Ns::from_ms(nr_cpus)).then(|| {
         format!(
             "--window {} is shorter than the {nr_cpus} ms after which an idle CPU balances over \
@@ -82,9 +97,9 @@ fn short_window(window: Ns, machine: &MachineSpec) -> Option<String> {
 
 /// What to know of runs whose counts are of the benchmark's last moments, because it ended within a
 /// second warm-up.
-fn note_tails(batch: &Batch, records: &Records) {
-    let Sampling::Window { warmup, .. } = batch.sampling else { return };
-    let runs: Vec<&RunRecord> = records.by_kernel.iter().flatten().collect();
+fn note_tails<'a>(sampling: Sampling, runs: impl Iterator<Item = &'a RunRecord>) {
+    let Sampling::Window { warmup, .. } = sampling else { return };
+    let runs: Vec<&RunRecord> = runs.collect();
     let times = runs.iter().filter(|r| r.complete).filter_map(|r| r.time);
     let after = times.filter_map(|time| time.0.checked_sub(warmup.0));
     let short: Vec<u64> = after.filter(|&after| after < warmup.0).collect();

@@ -70,8 +70,7 @@ fn only(study: &mut Study, text: &str) -> Result<(), Failure> {
 /// Everything that the study names exists – of machines [`Lab::new`] says so; better known before
 /// hours of runs than after them.
 fn check(study: &Study, args: &StudyArgs) -> Result<(), Failure> {
-    let wrong =
-        |id: &str, what: String| Failure::Input(format!("study `{}`, `{id}`: {what}", study.name));
+    let wrong = |id: &str, what: String| Failure::from(study.wrong(id, what));
     let of_rows = study.rows.iter().map(|r| (r.id.as_str(), &r.metric));
     for (id, metric) in of_rows.chain(study.neutral_pct.keys().map(|m| ("neutral_pct", m))) {
         if !METRICS.contains(&metric.as_str()) {
@@ -122,6 +121,9 @@ fn report(lab: &Lab, args: &StudyArgs) -> Result<Done, Failure> {
     let records = lab.run(&lab.keys(), &lab.effort, &Variation::default())?;
     if records.is_empty() {
         return Err(Failure::Interrupted);
+    }
+    if let Span::Window { warmup_ms, window_ms, .. } = lab.effort.span() {
+        super::note_tails(window(warmup_ms, window_ms), records.values().flatten());
     }
     let mut rows = lab.rows(&records, &lab.effort);
     let (mut answers, mut known) = (Vec::new(), Known::new());
