@@ -23,6 +23,11 @@ impl Lost {
         }
     }
 
+    /// The one of two reports of the same losses that has more of them.
+    pub(crate) fn or_more(self, other: Lost) -> Lost {
+        if other.total() > self.total() { other } else { self }
+    }
+
     /// CPUs that lost some, and how many.
     pub fn by_cpu(&self) -> impl Iterator<Item = (u16, u64)> + '_ {
         self.0.iter().map(|(cpu, n)| (*cpu, *n))

@@ -303,6 +303,11 @@ cost_table! {
         pipe_far_read,
         /// Of a transfer, permille: the lines that an idle test reads of a CPU that has changed.
         idle_test,
+        /// The same where CPUs are tested one after the other: their loads overlap.
+        idle_scan,
+        /// Of a transfer, permille: each of the two lines that a look at the load of many CPUs
+        /// reads of one.
+        balance_scan,
         /// Of a transfer, permille: working on another CPU's run queue, its lock's line besides.
         queue_from_outside,
         /// Of a transfer, permille: working on the own run queue again after another CPU did.

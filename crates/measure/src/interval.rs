@@ -4,10 +4,11 @@
 //! both cancels in the differences d.
 //! *Equations.* delta = mean(d) / |mean(base)|; interval = delta ± t · sd(d) / √n / |mean(base)|
 //! with n − 1 degrees of freedom.
-//! *Departures.* D1: the quantile is that of a 97.5 % interval, [`LEVEL`]. It is given as a 95 %
-//! interval: the base mean in the divisor is itself a sample, and 3 to 10 seeds are too few to rely
-//! on the normality that exactly 95 % would need. D2: differences without any variance give an
-//! interval of length zero from three seeds on; with two it may be chance and there is none.
+//! *Departures.* D1: intervals are of 97.5 %, [`LEVEL`], so that of 100 rows without a difference
+//! no more than five have a star: the base mean in the divisor is itself a sample, and 3 to 10
+//! seeds are too few to rely on the normality that 95 % would need. D2: differences without any
+//! variance give an interval of length zero from three seeds on; with two it may be chance and
+//! there is none.
 //! *Example.* base 10 11 12, other 9 10.1 11: d = −1 −0.9 −1, so −8.8 %, between −10.7 and −6.9 %.
 
 use crate::stats::{mean, ratio, sd, t_quantile};

@@ -135,6 +135,9 @@ impl<'a> Judge<'a> {
         match e.b {
             0 => "blocks",
             2 => "exits",
+            // It may run and yet nothing does: a quota is used up (`throttle_cfs_rq`), or a
+            // sibling's cookie forbids it.
+            _ if self.is_idle(e.a) => "throttled or forced idle",
             _ if e.next_prio < MAX_RT_PRIO && e.next_prio < e.prio => {
                 "preempted by a higher priority"
             }

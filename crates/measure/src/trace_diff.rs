@@ -5,8 +5,10 @@
 //! stat` has them. Each trace is cut into slices of equal length, and a row's interval comes from
 //! what each figure would be without one of them ([`trace_parts`](crate::trace_parts)): the first
 //! slice of one is set against the first of the other, and so on.
-//! *Departures.* D1: slices of one recording are taken as independent. A workload with phases
-//! longer than a slice makes the interval too wide, never the difference wrong.
+//! *Departures.* D1: slices of one recording are taken as independent, and two recordings as if
+//! they were all there is: how far runs of one kernel differ from each other is not seen. Of 276
+//! pairs of equal short runs of the model a row of placements had a star in up to 19 %. D2: the
+//! longest delay has no interval, for which leaving out parts is no way.
 //! *Example.* Ten slices of A with 100 switches a second each, of B with 90: −10 %, interval of
 //! length zero.
 
@@ -90,14 +92,12 @@ fn figures(parts: &Parts) -> Vec<Figure> {
     put("migrations", "1/s", Better::None, parts.pseudo(rate(Sum::Migrations)));
     let mean = |s: &Sums| ratio(of(s, Sum::DelayNs), of(s, Sum::Delays));
     put("sched_delay_mean", "ns", Better::Lower, parts.pseudo(mean));
-    for (name, percent) in [
-        ("sched_delay_p50", 50),
-        ("sched_delay_p95", 95),
-        ("sched_delay_p99", 99),
-        ("sched_delay_max", 100),
-    ] {
+    for (name, percent) in
+        [("sched_delay_p50", 50), ("sched_delay_p95", 95), ("sched_delay_p99", 99)]
+    {
         put(name, "ns", Better::Lower, parts.pseudo_delay(percent));
     }
+    put("sched_delay_max", "ns", Better::Lower, vec![parts.longest_delay()]);
     let idle =
         |s: &Sums| ratio(100.0 * of(s, Sum::IdleNs), of(s, Sum::BusyNs) + of(s, Sum::IdleNs));
     put("idle", "%", Better::None, parts.pseudo(idle));

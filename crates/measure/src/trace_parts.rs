@@ -100,6 +100,10 @@ impl Parts {
         };
         jackknife(figure(&whole), self.list.iter().map(without).collect())
     }
+    /// The longest delay, ns.
+    pub fn longest_delay(&self) -> Option<f64> {
+        self.list.iter().flat_map(|p| &p.delays).max().map(|&ns| ns as f64)
+    }
     /// Pseudo-values of the delay at `percent` (nearest rank), ns.
     pub fn pseudo_delay(&self, percent: u64) -> Vec<Option<f64>> {
         let of_part = |(i, p): (usize, &Part)| p.delays.iter().map(|&ns| (ns, i)).collect();

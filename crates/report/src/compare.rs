@@ -129,7 +129,7 @@ pub fn rows_text(rows: &[Row], names: &[String]) -> String {
             title += &format!("{:>COLUMN$}", tail(&names[k], COLUMN - 2));
         }
         if beside {
-            title += "         95 % interval";
+            title += "       97.5 % interval";
         }
         out += title.trim_end();
         out.push('\n');
@@ -147,7 +147,7 @@ pub fn rows_text(rows: &[Row], names: &[String]) -> String {
 /// What a sign and a star mean.
 pub fn legend_of_stars(significance: Sig) -> String {
     let star = match significance {
-        Sig::Interval => "the paired 95 % interval excludes zero",
+        Sig::Interval => "the paired 97.5 % interval excludes zero",
         Sig::Mmtests => "as mmtests: beyond 1.96 sd + 1.96 sd",
     };
     format!("positive % = better (time, latency, messages), else more; * = {star}\n")
@@ -159,7 +159,7 @@ fn legend(c: &Comparison) -> String {
     }
     let mut text = legend_of_stars(c.significance);
     if c.kernels.len() > 2 && c.seeds.len() > 1 {
-        text += "[low, high] = 95 % interval of the change\n";
+        text += "[low, high] = 97.5 % interval of the change\n";
     }
     let seeds = c.seeds.len();
     for row in &c.rows {

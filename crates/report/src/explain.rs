@@ -20,9 +20,10 @@ pub fn explain_text(e: &Explanation, notes: &str) -> String {
     let ends = interval(e.delta_low, e.delta_high, signed);
     writeln!(
         out,
-        "  {:<60}{:>14}{unit} {ends}\n",
+        "  {:<60}{:>14}{} {ends}\n",
         e.metric.clone() + " changes by",
-        signed(e.delta)
+        signed(e.delta),
+        e.unit_of_amounts()
     )
     .unwrap();
     out += &wrapped(&e.conclusion);
@@ -55,8 +56,8 @@ pub fn explain_text(e: &Explanation, notes: &str) -> String {
 fn parts_table(out: &mut String, e: &Explanation) {
     writeln!(
         out,
-        "\n{:<NAME$}{:>9}{:>22}{:>12}{:>12}{:>12}",
-        "part", "share", "95 % interval", "amount", "left out", "alone"
+        "\n{:<NAME$}{:>9}{:>24}{:>12}{:>12}{:>12}",
+        "part", "share", "97.5 % interval", "amount", "left out", "alone"
     )
     .unwrap();
     for (kind, title) in [(Kind::Mechanism, "mechanisms"), (Kind::Cost, "costs")] {
@@ -70,10 +71,11 @@ fn parts_table(out: &mut String, e: &Explanation) {
 }
 
 fn part_line(p: &Part) -> String {
-    let percent = |x: f64| format!("{:.1} %", 100.0 * x);
+    // No "-0.0".
+    let percent = |x: f64| format!("{:.1} %", if x.abs() < 0.0005 { 0.0 } else { 100.0 * x });
     let amount = |x: Option<f64>| x.map_or("-".into(), signed);
     format!(
-        "{:<NAME$}{:>9}{:>22}{:>12}{:>12}{:>12}\n",
+        "{:<NAME$}{:>9} {:>23}{:>12}{:>12}{:>12}\n",
         format!("    {}", tail(&p.mechanism, NAME - 5)),
         p.share.map_or("-".into(), percent),
         interval(p.ci_low, p.ci_high, percent),

@@ -34,12 +34,14 @@ pub fn duration(ns: u64) -> String {
     }
 }
 
-/// A mean of unknown size, with the digits that matter: `0.000123`, `0.4600`, `4.600`, `46.00`,
-/// `1,234,567`.
+/// A mean of unknown size, with the digits that matter: `0.000123`, `0.04600`, `0.4600`, `4.600`,
+/// `46.00`, `1,234,567`.
 pub fn value(x: f64) -> String {
     match x.abs() {
         0.0 => "0.00".into(),
+        a if a < 0.000_01 => format!("{x:.3e}"),
         a if a < 0.01 => format!("{x:.6}"),
+        a if a < 0.1 => format!("{x:.5}"),
         a if a < 1.0 => format!("{x:.4}"),
         a if a < 10.0 => format!("{x:.3}"),
         a if a < 100_000.0 => format!("{x:.2}"),

@@ -191,7 +191,7 @@ mod tests {
                          3,000        voluntary             #     1.500 K/sec       1.500 per message
                          1,000        involuntary           #    500.000 /sec      0.5000 per message
                              0        from idle
-                           100      cpu-migrations          #     50.000 /sec      0.0500 per message
+                           100      cpu-migrations          #     50.000 /sec     0.05000 per message
                              0      wakeups
                              0        activated
                              0        on its rq
@@ -207,8 +207,8 @@ mod tests {
                    2.000000000 seconds time elapsed  (the benchmark ended; rates are over 2.000 s)
 
             latency                  count        mean         p50         p90         p99       p99.9         max
-              wakeup latency           100    50.50 us    50.18 us    88.06 us   100.00 us   100.00 us   100.00 us
-              sched delay              100    50.50 us    50.18 us    88.06 us   100.00 us   100.00 us   100.00 us
+              wakeup latency           100    50.50 us    50.05 us    89.86 us    99.07 us   100.00 us   100.00 us
+              sched delay              100    50.50 us    50.05 us    89.86 us    99.07 us   100.00 us   100.00 us
 
             switches by cause, per message
               blocks                                     1.500    75.0 %
@@ -220,8 +220,8 @@ mod tests {
               total                                      1.000   100.0 %
 
             migrations by cause, per message
-              wakeup                                    0.0500   100.0 %
-              total                                     0.0500   100.0 %
+              wakeup                                   0.05000   100.0 %
+              total                                    0.05000   100.0 %
 
             CPU time, % of non-idle
               user                                               50.00 %
@@ -301,7 +301,7 @@ mod tests {
 
             latency                  count        mean         p50         p90         p99       p99.9         max
               wakeup latency             0
-              sched delay              100    50.50 us    50.18 us    88.06 us   100.00 us   100.00 us   100.00 us
+              sched delay              100    50.50 us    50.05 us    89.86 us    99.07 us   100.00 us   100.00 us
 
             migrations by cause, per second
               wakeup                                     50.00   100.0 %

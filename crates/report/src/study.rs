@@ -109,7 +109,7 @@ pub fn study_page(s: &StudyReport) -> String {
         writeln!(out, "\n### {question}\n\n{}\n\n    $ {command}\n", e.conclusion).unwrap();
         let maybe = |x: Option<f64>| x.map_or("-".into(), signed);
         if !e.is_noise() {
-            out += "| part | share | 95 % interval | amount | left out | alone |\n";
+            out += "| part | share | 97.5 % interval | amount | left out | alone |\n";
             out += "|---|---:|---:|---:|---:|---:|\n";
             for p in &e.parts {
                 let cells = [

@@ -34,8 +34,11 @@ pub fn trace_diff_text(d: &TraceDiff) -> String {
         let length = duration(d.span_ns[k]);
         out += &format!("{title:<12}{name}: {length}, {} events{mark}\n", d.events[k]);
     }
-    out +=
-        &format!("intervals   from {} slices of each trace; counts are per second\n\n", d.slices);
+    out += &format!(
+        "intervals   from {} slices of each trace: how far other runs of the same differ they do \
+             not know; counts are per second\n\n",
+        d.slices
+    );
     let names = labels(&d.traces);
     out += &rows_text(&d.rows, &names);
     out += &legend_of_stars(d.significance);

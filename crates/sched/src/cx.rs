@@ -152,6 +152,13 @@ impl Cx<'_> {
         let own = c.own.permille(self.machine.costs.idle_test);
         self.wait(func, Resource::RqLine, own + c.wait);
     }
+    /// `func` reads `line` as one of many whose addresses are known beforehand: the CPU has several
+    /// on their way at a time, so each takes `share` permille of what it would take alone.
+    #[inline(always)]
+    pub fn read_in_turn(&mut self, line: Line, func: Func, share: u32) {
+        let c = self.machine.read(line, self.cpu);
+        self.wait(func, Resource::RqLine, c.total().permille(share));
+    }
     /// `func` writes `line`; the time goes under `on`.
     #[inline(always)]
     pub fn write(&mut self, line: Line, func: Func, on: Resource) {

@@ -58,7 +58,7 @@ pub type Runner<'a> = dyn FnMut(&[Point]) -> Result<Vec<f64>, Failure> + 'a;
 /// Asks and divides. The caller names machine, workload and metric.
 pub fn answer(q: &Question, run: &mut Runner) -> Result<Explanation, Failure> {
     let whole = pair(q, run, &[vec![]])?.remove(0);
-    let (mean_delta, _) = interval(&whole.delta());
+    let delta = whole.delta();
 
     let singles = pair(q, run, &q.tries.iter().map(|&k| vec![k]).collect::<Vec<_>>())?;
     let left = |i: &usize| mean(&singles[*i].delta()).unwrap_or(0.0).abs();
@@ -68,8 +68,8 @@ pub fn answer(q: &Question, run: &mut Runner) -> Result<Explanation, Failure> {
 
     let mut parts = mechanisms(q, run, &whole)?;
     let (game, names) = costs(q, run, &whole, &singles, &chosen)?;
-    parts.extend(parts_of(&game, &names, Kind::Cost, mean_delta));
-    parts.push(part("rest".into(), Kind::Rest, &game.value[0], mean_delta));
+    parts.extend(parts_of(&game, &names, Kind::Cost, &delta));
+    parts.push(part("rest".into(), Kind::Rest, &game.value[0], &delta));
 
     let tried =
         order.iter().map(|&i| tried(q.tries[i], &singles[i], chosen.contains(&i))).collect();
@@ -234,10 +234,9 @@ fn mechanisms(q: &Question, run: &mut Runner, whole: &Sides) -> Result<Vec<Part>
         a.keys().filter(differs).map(|name| Difference::Field(name.clone())).collect();
     all.extend(q.plant.iter().map(|(cost, ns)| Difference::Planted(cost.clone(), *ns)));
     let delta = whole.delta();
-    let mean_delta = mean(&delta).unwrap_or(0.0);
     match &all[..] {
         [] => return Ok(Vec::new()),
-        [one] => return Ok(vec![part(one.name(), Kind::Mechanism, &delta, mean_delta)]),
+        [one] => return Ok(vec![part(one.name(), Kind::Mechanism, &delta, &delta)]),
         _ => {}
     }
     // Both ends are the kernels themselves; in between, the base's seeds.
@@ -287,7 +286,7 @@ fn mechanisms(q: &Question, run: &mut Runner, whole: &Sides) -> Result<Vec<Part>
     value.extend(values(&between.iter().map(in_set).collect::<Vec<_>>())?);
     value.push(whole.after.clone());
     let names: Vec<String> = all.iter().map(Difference::name).collect();
-    Ok(parts_of(&Game { n: all.len(), value }, &names, Kind::Mechanism, mean_delta))
+    Ok(parts_of(&Game { n: all.len(), value }, &names, Kind::Mechanism, &delta))
 }
 
 #[cfg(test)]

@@ -64,7 +64,7 @@ fn waited(runs: &[RunRecord]) -> f64 {
 /// hardly anybody waits for a run queue (in one of six runs somebody does, once, for 300 ns). What
 /// is left: who wakes a task that is just being dequeued finds its CPU busy still, and spins until
 /// it has left where it might have queued it. Without that the two kernels do the same, to the
-/// message, whatever the seed.
+/// message, whatever the seed; with it they differ by little, either way.
 #[test]
 fn one_group_sees_no_difference_but_of_who_is_just_leaving() {
     let machine = scenario::machine("1x16x2");
@@ -79,7 +79,7 @@ fn one_group_sees_no_difference_but_of_who_is_just_leaving() {
     let [llc, l2] = both(&[]);
     assert!(llc.iter().chain(&l2).all(|r| rq_lock_wait(r) < 0.001));
     let gain = messages(&l2) / messages(&llc) - 1.0;
-    assert!(gain > 0.0 && gain < 0.1, "{gain}");
+    assert!(gain.abs() < 0.05, "{gain}");
 }
 
 /// Overloaded, wakers take the locks of busy CPUs; queued, only the CPU itself does.

@@ -354,8 +354,8 @@ fn a_sync_wakeup_pulls_the_wakee_to_a_waker_alone() {
             cpu 1 ....BBA..
                1.1 ms  cpu 1: . -> B: idle: task woken
                1.1 ms  cpu 0: . -> A: idle: task woken
-               1.1 ms  cpu 1: B -> .: blocks: timer
                1.1 ms  cpu 0: A -> .: blocks: nothing to read
+               1.1 ms  cpu 1: B -> .: blocks: timer
                4.1 ms  cpu 1: . -> B: idle: task woken
                4.1 ms  A moved 0 -> 1: target (no cache domain)
                6.1 ms  cpu 1: B -> A: exits

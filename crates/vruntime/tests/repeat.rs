@@ -111,25 +111,24 @@ fn golden_hackbench_on_cfs() {
         "v6.1",
         "hackbench -g 2 -f 4 --pipe --threads -l 2000",
         expect![[r#"
-            time 7915 us
-            switches 1274, voluntary 698, involuntary 184; migrations 59
-            wakeups 703, local 145, queued 415; ipis 136; messages 64000
-                62 switch: blocks: no room to write
-               611 switch: blocks: nothing to read
-                 9 switch: blocks: waits for a child
+            time 7289 us
+            switches 1622, voluntary 835, involuntary 136; migrations 39
+            wakeups 835, local 28, queued 663; ipis 142; messages 64000
+                27 switch: blocks: no room to write
+               785 switch: blocks: nothing to read
+                 7 switch: blocks: waits for a child
                 16 switch: exits
-               392 switch: idle: task woken
-               184 switch: wakeup: vruntime beyond granularity
-                25 placement: idle CPU in scan
-                94 placement: prev idle
-                 1 placement: recent_used_cpu idle
-               296 placement: target (nothing idle)
-                 1 placement: target (scan limit)
-               124 placement: target idle
-                25 migration: idle CPU in scan
-                 9 migration: newidle balance, MC
-                 1 migration: recent_used_cpu idle
-                33 migration: target (nothing idle)
+               651 switch: idle: task woken
+               136 switch: wakeup: vruntime beyond granularity
+                12 placement: idle CPU in scan
+               157 placement: prev idle
+                 2 placement: recent_used_cpu idle
+               179 placement: target (nothing idle)
+               226 placement: target idle
+                12 migration: idle CPU in scan
+                 7 migration: newidle balance, MC
+                 2 migration: recent_used_cpu idle
+                20 migration: target (nothing idle)
         "#]],
     );
 }
@@ -141,25 +140,23 @@ fn golden_hackbench_on_eevdf() {
         "v6.12",
         "hackbench -g 2 -f 4 --pipe --threads -l 2000",
         expect![[r#"
-            time 8126 us
-            switches 4548, voluntary 2287, involuntary 25; migrations 13
-            wakeups 2287, local 5, queued 2246; ipis 28; messages 64000
-                36 switch: blocks: no room to write
-              2225 switch: blocks: nothing to read
-                10 switch: blocks: waits for a child
+            time 8405 us
+            switches 3620, voluntary 1825, involuntary 8; migrations 14
+            wakeups 1826, local 10, queued 1797; ipis 358; messages 64000
+                63 switch: blocks: no room to write
+              1739 switch: blocks: nothing to read
+                 7 switch: blocks: waits for a child
                 16 switch: exits
-              2236 switch: idle: task woken
-                 4 switch: slice ended
-                21 switch: wakeup: wakee is picked
+              1787 switch: idle: task woken
+                 3 switch: slice ended
+                 5 switch: wakeup: wakee is picked
                  6 placement: idle CPU in scan
-               189 placement: prev idle
-                 2 placement: recent_used_cpu idle
-                34 placement: target (nothing idle)
-              1140 placement: target idle
+               211 placement: prev idle
+                18 placement: target (nothing idle)
+               639 placement: target idle
                  6 migration: idle CPU in scan
-                 3 migration: newidle balance, MC
-                 2 migration: recent_used_cpu idle
-                 3 migration: target (nothing idle)
+                 4 migration: newidle balance, MC
+                 4 migration: target (nothing idle)
         "#]],
     );
 }

@@ -12,6 +12,7 @@ use super::perf_records::{Layouts, Records};
 use super::tracepoint::Tracepoints;
 use super::tracing_data::{self, Cursor};
 use super::{Glimpses, Notes, Recorded};
+use crate::lost::Lost;
 use crate::numbers::perf_data::{FILE_HEADER, feature};
 
 pub(super) const MAGIC_FOREIGN: &[u8] = b"2ELIFREP";
@@ -32,6 +33,9 @@ pub(super) struct State {
     pub points: Tracepoints,
     pub layouts: Layouts,
     pub found: Recorded,
+    /// What the recorder counted as lost at its end. From Linux 6.0 and perf 6.1 on that is what
+    /// the records in the buffers tell, once more.
+    pub lost_samples: Lost,
 }
 
 pub(super) fn read(input: &mut Input, glimpses: Glimpses) -> Result<(Recorded, Notes), String> {
@@ -42,6 +46,7 @@ pub(super) fn read(input: &mut Input, glimpses: Glimpses) -> Result<(Recorded, N
         points: Tracepoints::default(),
         layouts: Layouts::default(),
         found: Recorded { format: "perf.data", ..Recorded::default() },
+        lost_samples: Lost::default(),
     };
     let size = Bytes { of: input.get(8, 8), big }.u64(0);
     match size {
@@ -55,6 +60,8 @@ pub(super) fn read(input: &mut Input, glimpses: Glimpses) -> Result<(Recorded, N
         }
         _ => return Err("a perf.data with a header of no known size".into()),
     }
+    let lost = std::mem::take(&mut state.found.lost);
+    state.found.lost = lost.or_more(state.lost_samples);
     Ok((state.found.with(state.builder), state.notes))
 }
 

@@ -244,8 +244,14 @@ impl<'a> Records<'a> {
     fn record(&mut self, kind: u32, r: Bytes, at: u64) -> Option<Outside> {
         match kind {
             record::SAMPLE => self.sample(r, at)?,
-            record::LOST => self.lost(r, 16, at)?,
-            record::LOST_SAMPLES => self.lost(r, 8, at)?,
+            record::LOST => {
+                let (cpu, n) = self.lost(r, 16, at)?;
+                self.state.found.lost.add(cpu, n);
+            }
+            record::LOST_SAMPLES => {
+                let (cpu, n) = self.lost(r, 8, at)?;
+                self.state.lost_samples.add(cpu, n);
+            }
             record::COMM => {
                 let (tgid, pid) = (r.u32(8)?, r.u32(12)?);
                 self.state.builder.tgid(pid, tgid);
@@ -268,14 +274,13 @@ impl<'a> Records<'a> {
         Some(Outside::Nothing)
     }
 
-    /// A record whose number of lost events stands at byte `place`.
-    fn lost(&mut self, r: Bytes, place: usize, at: u64) -> Option<()> {
+    /// A record whose number of lost events stands at byte `place`: of which CPU, and how many.
+    fn lost(&mut self, r: Bytes, place: usize, at: u64) -> Option<(Option<u16>, u64)> {
         let n = r.u64(place)?;
         let behind = r.from(place + 8)?;
         let cpu = self.state.layouts.of(r).and_then(|layout| layout.cpu_behind(behind));
-        self.state.found.lost.add(cpu, n);
         self.note(at, format!("the recorder lost {n} events"));
-        Some(())
+        Some((cpu, n))
     }
 
     fn compressed(&mut self, payload: Bytes, at: u64) {

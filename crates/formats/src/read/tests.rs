@@ -144,6 +144,60 @@ fn every_text_of_a_loss_is_known() {
     );
 }
 
+/// A buffer that was full holds its last events; the header counts all. Where lines tell of the
+/// same losses, or perf does so at its end, the greater counts.
+#[test]
+fn what_a_header_says_is_overwritten_is_lost() {
+    let header = "# entries-in-buffer/entries-written: 3/45   #P:2\n";
+    let line = "CPU:0 [LOST 12 EVENTS]\n";
+    let perf =
+        "  a 5 [000] 1.2: PERF_RECORD_LOST lost 30\n  a 5 [000] 1.2: PERF_RECORD_LOST lost 20\n";
+    let end = "  a 5 [000] 1.3: PERF_RECORD_LOST_SAMPLES lost 50\n";
+    for (lines, expected) in [
+        (header.to_string(), 42),
+        (header.replace("45", "3"), 0),
+        (header.to_string() + line, 42),
+        (header.replace("45", "5") + line, 12),
+        (perf.to_string() + end, 50),
+        (perf.to_string(), 50),
+        (end.to_string(), 50),
+    ] {
+        let (r, notes) = parse(&[lines.as_bytes(), TEXT].concat()).unwrap();
+        assert_eq!(r.lost, lost(expected, 0), "{lines}");
+        assert_eq!(notes.is_empty(), expected == 0 || lines == end, "{notes:?}");
+    }
+}
+
+/// The same switches in the words of several tools; `perf script -F` may leave the pid out, and a
+/// comm may look like anything.
+#[test]
+fn a_line_of_text_is_known_in_any_words() {
+    let fields = "prev_comm=x ==> y prev_pid=7 prev_prio=120 prev_state=S ==> next_comm=kworker/1 \
+                  next_pid=8 next_prio=120";
+    for head in [
+        "  x ==> y-7     [001] d..2.   1.000001: sched_switch:",
+        "  t [1] u-7     [001] d..2.   1.000001: sched_switch:",
+        "kworker/1     7 [001]     1.000001: sched:sched_switch:",
+        "kworker/1   6/7 [001]     1.000001: sched:sched_switch:",
+        "kworker/1 [001]     1.000001: sched:sched_switch:",
+        "x y [001]     1.000001: sched:sched_switch:",
+    ] {
+        let line = format!("{head} {fields}\n");
+        let (r, notes) = parse(line.as_bytes()).unwrap();
+        assert_eq!(notes, [""; 0], "{head}");
+        let [(time, kind, cpu, name, state)] = &shown(&r.timeline)[..] else { panic!("{head}") };
+        assert_eq!(
+            (*time, *kind, *cpu, &name[..], *state),
+            (1_000_001_000, EventKind::Switch, 1, "x ==> y", 0)
+        );
+    }
+    // A frame of a call chain is no event; a torn line was meant to be one.
+    let frame = "\tffffffff8 sched_setaffinity+0x154 ([kernel.kallsyms])\n";
+    let torn = "x 7 [00     1.0: sched:sched_switch: prev_comm=x\n";
+    let (_, notes) = parse(&[frame.as_bytes(), torn.as_bytes(), TEXT].concat()).unwrap();
+    assert!(notes.len() == 1 && notes[0].contains("byte 55: not a whole line"), "{notes:?}");
+}
+
 /// The statistics of a CPU and its pages report the same loss: the greater counts.
 #[test]
 fn what_pages_say_is_missed_counts_once() {

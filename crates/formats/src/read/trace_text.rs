@@ -9,6 +9,7 @@
 use super::builder::{At, Builder, Named};
 use super::input::Input;
 use super::{Glimpses, Notes, Ran, Recorded};
+use crate::lost::Lost;
 use vruntime_base::{EventKind, flag};
 
 /// No event's line comes near.
@@ -54,6 +55,8 @@ pub(super) fn read(input: &mut Input, glimpses: Glimpses) -> Result<(Recorded, N
         return Err("no line of an event".into());
     }
     text.found.format = "text";
+    let told = std::mem::take(&mut text.found.lost).or_more(text.overwritten);
+    text.found.lost = told.or_more(text.lost_samples);
     Ok((text.found.with(text.builder), text.notes))
 }
 
@@ -77,6 +80,10 @@ struct Text {
     notes: Notes,
     found: Recorded,
     events: u64,
+    /// What was overwritten, by the header, and what perf counted as lost at its end: both may be
+    /// told by lines between the events as well.
+    overwritten: Lost,
+    lost_samples: Lost,
 }
 
 impl Text {
@@ -86,6 +93,17 @@ impl Text {
             self.found.lost.add(Some(cpu), n.unwrap_or(0));
             let n = n.map_or("some".into(), |n| n.to_string());
             self.notes.at(at, format!("the recorder lost {n} events of CPU {cpu}"));
+        } else if let Some(n) = overwritten(&line) {
+            self.overwritten.add(None, n);
+            if n > 0 {
+                self.notes
+                    .at(at, format!("the recorder has overwritten {n} events, the first ones"));
+            }
+        } else if let Some(n) = number(&line, "PERF_RECORD_LOST lost ") {
+            self.found.lost.add(None, n);
+            self.notes.at(at, format!("the recorder lost {n} events"));
+        } else if let Some(n) = number(&line, "PERF_RECORD_LOST_SAMPLES lost ") {
+            self.lost_samples.add(None, n);
         } else if let Some(event) = event(&line) {
             self.events += 1;
             if known(&mut self.builder, &event).is_none() {
@@ -95,7 +113,7 @@ impl Text {
             if self.events.is_multiple_of(SETTLE) {
                 self.builder.settle_all();
             }
-        } else if line.contains(" sched_") {
+        } else if names_event(&line) {
             self.notes.at(at, "not a whole line of an event; left out");
         }
     }
@@ -103,7 +121,7 @@ impl Text {
 
 struct Line<'a> {
     at: At,
-    pid: u32,
+    pid: Option<u32>,
     tgid: Option<u32>,
     name: &'a str,
     rest: &'a str,
@@ -122,25 +140,64 @@ fn lost_events(line: &str) -> Option<(u16, Option<u64>)> {
     Some((cpu.parse().ok()?, n))
 }
 
-/// `comm-pid (tgid) [cpu] flags time: name: fields`
+/// How many events are gone that the buffer once held: `# entries-in-buffer/entries-written: 3/5`.
+fn overwritten(line: &str) -> Option<u64> {
+    let (left, written) =
+        line.strip_prefix("# entries-in-buffer/entries-written: ")?.split_once('/')?;
+    let written = written.split_whitespace().next()?.parse::<u64>().ok()?;
+    written.checked_sub(left.trim().parse().ok()?)
+}
+
+/// The line was meant to be one of an event that a timeline has.
+fn names_event(line: &str) -> bool {
+    let names = ["switch:", "waking:", "wakeup:", "wakeup_new:", "migrate_task:", "stat_runtime:"];
+    line.match_indices("sched_").any(|(at, sched)| {
+        let name = &line[at + sched.len()..];
+        line[..at].ends_with([' ', ':']) && names.iter().any(|known| name.starts_with(known))
+    })
+}
+
+/// `comm-pid (tgid) [cpu] flags time: name: fields`. A comm may look like the CPU: what has a pid
+/// before it is one. `perf script -F` may leave the pid out.
 fn event(line: &str) -> Option<Line<'_>> {
-    let (head, cpu, tail) = line.match_indices(" [").find_map(|(i, _)| {
-        let (cpu, tail) = line[i + 2..].split_once("] ")?;
-        Some((&line[..i], cpu.parse().ok()?, tail))
-    })?;
+    let around = |(at, _)| {
+        let (cpu, tail) = line[at + 2..].split_once("] ")?;
+        Some((&line[..at], cpu.parse().ok()?, tail))
+    };
+    let mut with_pid = line.match_indices(" [").filter_map(around);
+    let found =
+        with_pid.find_map(|(head, cpu, tail)| parts(head, cpu, tail).filter(|l| l.pid.is_some()));
+    found.or_else(|| {
+        line.match_indices(" [").filter_map(around).find_map(|(h, cpu, t)| parts(h, cpu, t))
+    })
+}
+
+fn parts<'a>(head: &str, cpu: u16, tail: &'a str) -> Option<Line<'a>> {
     let (who, tgid) = match head.trim_end().strip_suffix(')').and_then(|h| h.rsplit_once('(')) {
         Some((who, tgid)) => (who, tgid.trim().parse().ok()),
         None => (head, None),
     };
-    let who = who.trim_end();
-    let pid = who[who.trim_end_matches(|c: char| c.is_ascii_digit()).len()..].parse().ok()?;
+    let pid = pid(who.trim_end());
     let (before, fields) = tail.split_once(": ")?;
     let mut words = before.split_whitespace();
     let (last, first) = (words.next_back()?, words.next());
     let (time, flags) = (time(last)?, first.and_then(flags));
     let (name, rest) = fields.trim_start().split_once(": ")?;
     let name = name.rsplit(':').next()?;
-    Some(Line { at: At { time, cpu, pid: Some(pid), flags }, pid, tgid, name, rest })
+    Some(Line { at: At { time, cpu, pid, flags }, pid, tgid, name, rest })
+}
+
+/// The thread id at the end: `comm-12` of tracefs, `comm 12` and `comm 11/12` of perf script, but
+/// not that of `kworker/1`.
+fn pid(who: &str) -> Option<u32> {
+    let without = who.trim_end_matches(|c: char| c.is_ascii_digit());
+    let process = || without[..without.len() - 1].ends_with(|c: char| c.is_ascii_digit());
+    let is_pid = match without.chars().next_back() {
+        Some('-') | None => true,
+        Some('/') => process(),
+        Some(c) => c.is_whitespace(),
+    };
+    who[without.len()..].parse().ok().filter(|_| is_pid)
 }
 
 /// `dNh2.`: interrupts off, reschedule wanted, context, and depths of disabling.
@@ -229,7 +286,8 @@ fn plugin_wake(text: &str) -> Option<(Named<'_>, u32)> {
 
 /// `prev_comm=… prev_state=S ==> next_comm=…`
 fn switch(text: &str) -> Option<(Named<'_>, &str, Named<'_>)> {
-    let (prev, next) = text.split_once(" ==> ")?;
+    // A comm may hold an arrow.
+    let (prev, next) = text.split_at(text.rfind(" ==> next_comm=")?);
     let (_, state) = prev.rsplit_once("prev_state=")?;
     Some((task(prev, "prev_")?, state, task(next, "next_")?))
 }
@@ -260,8 +318,8 @@ fn ran(rest: &str) -> Option<Ran> {
 fn known(builder: &mut Builder, line: &Line) -> Option<()> {
     // `trace-cmd report` fills the event's name to a width.
     let (at, rest) = (line.at, line.rest.trim());
-    if let Some(tgid) = line.tgid {
-        builder.tgid(line.pid, tgid);
+    if let (Some(pid), Some(tgid)) = (line.pid, line.tgid) {
+        builder.tgid(pid, tgid);
     }
     let kind = match line.name {
         "sched_switch" => {

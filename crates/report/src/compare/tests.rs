@@ -39,7 +39,7 @@ fn two_kernels() {
         pairing     correlation of time over the seeds with the base: 1.00
         fitted      nothing
 
-                                                                v6.5      v6.5+ttwu_queue=l2         95 % interval
+                                                                v6.5      v6.5+ttwu_queue=l2       97.5 % interval
         Amean    time                   s           46.00 (   0.00%)        37.00 *  19.57%* [  19.57,  19.57]
         Stddev   time                   s          0.8660                  0.8660
         CoeffVar time                   %           1.883                   2.341
@@ -47,13 +47,13 @@ fn two_kernels() {
         Amean    voluntary_switches               3000.00 (   0.00%)      3000.00 (   0.00%) [   0.00,   0.00]
         Amean    involuntary_switches             1000.00 (   0.00%)      1500.00 *  50.00%* [  50.00,  50.00]
         Amean    migrations                        100.00 (   0.00%)       100.00 (   0.00%) [   0.00,   0.00]
-        Amean    wakeup_latency_p50     ns       50176.00 (   0.00%)     50176.00 (   0.00%) [   0.00,   0.00]
-        Amean    wakeup_latency_p99     ns        100,000 (   0.00%)      100,000 (   0.00%) [   0.00,   0.00]
-        Amean    sched_delay_p99        ns        100,000 (   0.00%)      100,000 (   0.00%) [   0.00,   0.00]
+        Amean    wakeup_latency_p50     ns       50048.00 (   0.00%)     50048.00 (   0.00%) [   0.00,   0.00]
+        Amean    wakeup_latency_p99     ns       99072.00 (   0.00%)     99072.00 (   0.00%) [   0.00,   0.00]
+        Amean    sched_delay_p99        ns       99072.00 (   0.00%)     99072.00 (   0.00%) [   0.00,   0.00]
         Amean    timer_latency_mean     ns        3000.00 (   0.00%)      3000.00 (   0.00%) [   0.00,   0.00]
         Amean    timer_latency_max      ns        4000.00 (   0.00%)      4000.00 (   0.00%) [   0.00,   0.00]
         Amean    switches_per_message               2.000 (   0.00%)        2.000 (   0.00%) [   0.00,   0.00]
-        Amean    migrations_per_message            0.0500 (   0.00%)       0.0500 (   0.00%) [   0.00,   0.00]
+        Amean    migrations_per_message           0.05000 (   0.00%)      0.05000 (   0.00%) [   0.00,   0.00]
         Amean    messages_per_second    1/s         43.49 (   0.00%)        54.07 *  24.34%* [  20.59,  28.09]
         Amean    user                   %           50.00 (   0.00%)        52.63 *   5.26%* [   5.26,   5.26]
         Amean    syscall                %           31.25 (   0.00%)        32.89 *   5.26%* [   5.26,   5.26]
@@ -64,7 +64,7 @@ fn two_kernels() {
         Amean    pipe_mutex_wait        %           6.250 (   0.00%)        6.579 *   5.26%* [   5.26,   5.26]
         Amean    idle                   %           20.00 (   0.00%)        20.83 *   4.17%* [   4.17,   4.17]
 
-        positive % = better (time, latency, messages), else more; * = the paired 95 % interval excludes zero
+        positive % = better (time, latency, messages), else more; * = the paired 97.5 % interval excludes zero
 
         switches by cause, per message                          v6.5      v6.5+ttwu_queue=l2
           blocks                                     1.500    75.0 %         1.500    66.7 %
@@ -76,8 +76,8 @@ fn two_kernels() {
           total                                      1.000   100.0 %         1.000   100.0 %
 
         migrations by cause, per message                        v6.5      v6.5+ttwu_queue=l2
-          wakeup                                    0.0500   100.0 %        0.0500   100.0 %
-          total                                     0.0500   100.0 %        0.0500   100.0 %
+          wakeup                                   0.05000   100.0 %       0.05000   100.0 %
+          total                                    0.05000   100.0 %       0.05000   100.0 %
 
         CPU time, % of non-idle                                 v6.5      v6.5+ttwu_queue=l2
           user                                               50.00 %      52.63 %    (+2.63)

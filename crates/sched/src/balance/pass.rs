@@ -234,10 +234,11 @@ fn read_statistics(run: &Run, cx: &mut Cx) {
     while let Some(c) = run.env.cpus.next(from) {
         from = c.ix() + 1;
         n += 1;
-        cx.read(Line::Rq(c), func, Resource::RqLine);
-        cx.read(Line::RqLoad(c), func, Resource::RqLine);
+        let share = cx.machine.costs.balance_scan;
+        cx.read_in_turn(Line::Rq(c), func, share);
+        cx.read_in_turn(Line::RqLoad(c), func, share);
     }
-    cx.charge(func, cx.machine.costs.balance_cpu * n);
+    cx.charge(func, cx.machine.costs.balance_cpu.saturating_mul(n));
 }
 
 /// `should_we_balance`: one CPU of the local group does it, the first idle one if there is one.

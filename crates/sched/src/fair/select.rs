@@ -47,6 +47,8 @@ pub struct WakeQuery {
 /// only when the kernel would read them. Static facts (topology, domains, release) come as
 /// arguments instead.
 pub trait PlacementView {
+    /// From here on CPUs are tested one after the other, all known beforehand.
+    fn scan_begins(&mut self) {}
     /// The wakee may run on `c`.
     fn allowed(&mut self, c: Cpu) -> bool;
     /// `available_idle_cpu(c)`.
@@ -252,6 +254,7 @@ macro_rules! pass_on {
     };
 }
 pass_on! {
+    scan_begins() -> ();
     allowed(c: Cpu) -> bool;
     idle_cpu(c: Cpu) -> bool;
     sched_idle_cpu(c: Cpu) -> bool;

@@ -9,7 +9,7 @@ use vruntime_report::compare_text;
 /// What makes a difference significant.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub enum Sig {
-    /// The 95 % interval of the paired difference does not hold zero
+    /// The 97.5 % interval of the paired difference does not hold zero
     Interval,
     /// The difference exceeds the two half-widths 1.96 sd together, as mmtests prints its star
     Mmtests,

@@ -31,6 +31,13 @@ struct Lab {
     now: Ns,
 }
 
+/// Every cost is `ns`, but of lines that are read in turn each takes half of that.
+fn machine_at(spec: TopologySpec, ns: u32) -> Machine {
+    let mut machine = machine(spec, Arch::X86, ns);
+    machine.costs.balance_scan = 500;
+    machine
+}
+
 impl Lab {
     /// `llcs` caches of `cores` cores with `smt` threads; every cost is `ns`.
     fn new(k: &Release, llcs: u32, cores: u32, smt: u32, ns: u32) -> Lab {
@@ -44,7 +51,7 @@ impl Lab {
             numbering: Numbering::SiblingsAdjacent,
             node_distance: vec![vec![10]],
         });
-        let machine = machine(spec, Arch::X86, ns);
+        let machine = machine_at(spec, ns);
         let sh = shared(&machine.topo, k.clone());
         let n = sh.rqs.len();
         Lab {
@@ -70,7 +77,7 @@ impl Lab {
             numbering: Numbering::SiblingsAdjacent,
             node_distance: vec![vec![10, 21], vec![21, 10]],
         });
-        lab.machine = machine(spec, Arch::X86, ns);
+        lab.machine = machine_at(spec, ns);
         lab.sh = shared(&lab.machine.topo, k.clone());
         lab.balancer = Balancer::new(&lab.sh.domains, lab.sh.rqs.len());
         lab
@@ -281,15 +288,15 @@ fn newidle_walks_up_while_time_is_left() {
 #[test]
 fn a_search_takes_time_and_the_next_domain_is_seen_after_it() {
     // All costs 10 ns: newidle_base 10; MC: balance_domain 10 and 4·10; PKG: 10 and 8·10; besides
-    // lines of seven other CPUs, two each, at 10.
+    // lines of seven other CPUs, two each, at half of 10.
     let mut lab = Lab::new(&no_dice(), 2, 4, 1, 10);
     lab.tasks(4, 1);
     lab.sh.domains.overload = true;
     let began = lab.now;
     assert_eq!(lab.newidle(0), "pass, pass, done 0");
-    assert_eq!((lab.now - began).0, 10 + 10 + 40 + 6 * 10 + 10 + 80 + 8 * 10);
-    assert_eq!(lab.state(0, 0).max_newidle_lb_cost, 110);
-    assert_eq!(lab.state(0, 1).max_newidle_lb_cost, 170);
+    assert_eq!((lab.now - began).0, 10 + 10 + 40 + 6 * 5 + 10 + 80 + 8 * 5);
+    assert_eq!(lab.state(0, 0).max_newidle_lb_cost, 80);
+    assert_eq!(lab.state(0, 1).max_newidle_lb_cost, 130);
     assert_eq!(lab.sh.rq(Cpu(0)).max_idle_balance_cost, Ns(500_000));
     // Nobody had two tasks: the pass over the whole machine says so.
     assert!(!lab.sh.domains.overload);

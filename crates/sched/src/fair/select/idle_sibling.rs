@@ -190,6 +190,7 @@ fn select_idle_cpu<S: PlacementView + Facts>(
     has_idle_core: bool,
     effects: &mut Effects,
 ) -> Result<Found, &'static Cause> {
+    s.scan_begins();
     let llc = s.d().sd_llc(target);
     let span = s.d().sd(llc).span;
     let mut search = Search { cpus: s.allowed_in(&span), idle_cpu: None, nr: i64::from(i32::MAX) };

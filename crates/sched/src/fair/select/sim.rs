@@ -4,7 +4,8 @@
 //! for fork and exec.
 //! **Source.** Linux 6.1.192 and 6.12.117, kernel/sched/fair.c: `select_task_rq_fair`.
 //! **Equations.** Cost = `select_base` + `wake_affine` if two CPUs compete + `scan_cpu` for each
-//! CPU the scan examined, besides the cache lines read on the way.
+//! CPU the scan examined, besides the cache lines read on the way: `idle_test` of a transfer for a
+//! CPU that is tested alone, `idle_scan` for one of a scan, whose loads overlap.
 //! **Departures.** D1: every CPU has the full capacity of 1024. D2: `ttwu_move_affine` counts as
 //! from 6.1 on; 5.x counts a choice of prev by an idle test, too.
 //! **Example.** A wakeup that finds its target idle reads one run queue line and costs
@@ -53,7 +54,7 @@ impl Fair {
         record_wakee(&mut cx.sh.tasks[waker.ix()], p, jiffies, hz);
         let exiting = cx.sh.task(waker).state == TaskState::Dead;
         let q = WakeQuery { this_cpu: cx.cpu, prev, sync: flags.sync && !exiting };
-        let d = select_task_rq(&mut SimView { cx, fair: self, p, waker }, &q);
+        let d = select_task_rq(&mut SimView { cx, fair: self, p, waker, in_scan: false }, &q);
         if affine::ran(d.affine) {
             cx.charge(Func::SelectTaskRq, cx.machine.costs.wake_affine);
             let pulled =
@@ -102,6 +103,7 @@ struct SimView<'v, 'a> {
     fair: &'v mut Fair,
     p: TaskId,
     waker: TaskId,
+    in_scan: bool,
 }
 
 impl Facts for SimView<'_, '_> {
@@ -122,7 +124,12 @@ impl Facts for SimView<'_, '_> {
 impl SimView<'_, '_> {
     #[inline(always)]
     fn read_rq(&mut self, c: Cpu) {
-        self.cx.read_for_idle_test(c, Func::SelectIdle);
+        if self.in_scan {
+            let share = self.cx.machine.costs.idle_scan;
+            self.cx.read_in_turn(Line::Rq(c), Func::SelectIdle, share);
+        } else {
+            self.cx.read_for_idle_test(c, Func::SelectIdle);
+        }
     }
     /// Wakees on the list of `c` count beyond the idle tests.
     #[inline(always)]
@@ -138,6 +145,9 @@ impl SimView<'_, '_> {
 }
 
 impl PlacementView for SimView<'_, '_> {
+    fn scan_begins(&mut self) {
+        self.in_scan = true;
+    }
     #[inline]
     fn allowed(&mut self, c: Cpu) -> bool {
         self.cx.sh.allowed(self.p).has(c)
@@ -240,7 +250,7 @@ mod tests {
             node_distance: vec![vec![10]],
         });
         let mut machine = machine(spec, Arch::X86, 10);
-        machine.costs.idle_test = 2_000;
+        (machine.costs.idle_test, machine.costs.idle_scan) = (2_000, 500);
         let mut sh = shared(&machine.topo, v6_1());
         sh.domains.shared[0].nr_idle_scan = 4;
         let (waker, p) = (TaskId(4), TaskId(5));
@@ -275,8 +285,8 @@ mod tests {
 
     #[test]
     fn a_scan_costs_each_cpu_it_examines() {
-        // Prev is busy. Lines of 1, 2 and 3, two transfers each; of the loads of 1 (0 is local), of
-        // LlcShared (local); base, wake_affine, two CPUs examined.
+        // Prev is busy. Lines of 1, two transfers; of 2 and 3, half a one each in the scan; of the
+        // loads of 1 (0 is local), of LlcShared (local); base, wake_affine, two CPUs examined.
         let (found, cost, recent) = wake(|cx, _| {
             for c in [1, 2] {
                 cx.sh.rqs[c].curr = TaskId(99);
@@ -285,7 +295,7 @@ mod tests {
             cx.sh.loads[0].load_avg = 2000;
         });
         assert_eq!((found.cpu, found.rule.name), (Cpu(3), "idle CPU in scan"));
-        assert_eq!(cost, 10 + 10 + 2 * 10 + 3 * 20 + 10);
+        assert_eq!(cost, 10 + 10 + 2 * 10 + 20 + 2 * 5 + 10);
         assert_eq!(recent, Cpu(1));
     }
 
