@@ -345,9 +345,7 @@ impl Hot<'_> {
         if n <= 128 && more == 0 {
             return d;
         }
-        let kib =
-            (u64::from(self.machine.costs.pipe_copy_kib) * u64::from(n.saturating_sub(128))) >> 10;
-        d + self.work(self.cpu.func, more + kib as u32)
+        d + self.work(self.cpu.func, more + self.machine.costs.copy(n))
     }
 }
 

@@ -236,6 +236,10 @@ impl Builder {
     pub fn binds(&mut self, cpus: impl Iterator<Item = Cpu>) {
         cpus.for_each(|c| self.bound_to.set(c));
     }
+    /// CPUs that programs bind tasks to.
+    pub fn bound_to(&self) -> &CpuMask {
+        &self.bound_to
+    }
     /// Some task is not to run under SCHED_NORMAL at nice 0.
     pub fn asks_for_policies(&self) -> bool {
         let asks = |how: &RootTask| how.policy != Policy::Normal || how.nice != 0;

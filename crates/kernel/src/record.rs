@@ -137,6 +137,10 @@ pub struct GroupProgress {
     pub at_window_end: u64,
     /// When the goal was reached, if it was.
     pub finished_at: Option<Ns>,
+    /// How many of its tasks were seen to run in the window, all looks together; one a millisecond.
+    pub seen_running: u64,
+    /// The same of those that waited for a CPU; those of no group that is known count in each.
+    pub seen_waiting: u64,
 }
 
 /// What a run gives. Everything but `spec` strings is over the measured window.

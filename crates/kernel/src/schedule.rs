@@ -131,9 +131,14 @@ impl Sim {
         let next_idle = next.ix() < nr_cpus;
         if prev != next {
             self.note_switch(c, prev, next, at, cause);
-            let same_mm = self.sh.tasks[prev.ix()].mm == self.sh.tasks[next.ix()].mm;
+            // The idle task goes on with the address space that it found.
+            let prev_mm = match self.sh.tasks[prev.ix()].mm {
+                0 => self.cpus[c.ix()].borrowed_mm,
+                mm => mm,
+            };
+            let same_mm = prev_mm == self.sh.tasks[next.ix()].mm;
             let costs = &self.machine.costs;
-            let cost = if same_mm || next_idle || prev_idle {
+            let cost = if same_mm || self.sh.tasks[next.ix()].mm == 0 {
                 costs.switch_same_mm
             } else {
                 costs.switch_other_mm

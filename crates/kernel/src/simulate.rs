@@ -2,7 +2,7 @@
 
 use crate::checks::{CheckReport, Checker};
 use crate::extrapolate::extrapolate;
-use crate::program::Latency;
+use crate::program::{Latency, Op};
 use crate::record::{FULL_LIMIT, GroupProgress, RunRecord, RunSpec, Sampling};
 use crate::schedstat::Counted;
 use crate::sim::{Channel, Sim};
@@ -14,7 +14,7 @@ use vruntime_base::{Cpu, Func, Histogram, Ledger, Ns, Resource, TaskId, TaskRow}
 use vruntime_machine::Topology;
 use vruntime_sched::fair::Entity;
 use vruntime_sched::scheduler::Scheduler;
-use vruntime_sched::task::Task;
+use vruntime_sched::task::{Task, TaskState};
 
 pub use crate::boot::SetupError;
 
@@ -114,7 +114,9 @@ impl Sim {
             }
             Sampling::Window { warmup, window } => {
                 if let Some(start) = self.stats.mark_start {
-                    if !w.warm && t >= start + warmup {
+                    if w.warm {
+                        self.look_at_groups();
+                    } else if t >= start + warmup {
                         w.warm = true;
                         self.open_window(t, w.schedstat);
                     }
@@ -135,6 +137,34 @@ impl Sim {
         false
     }
 
+    /// Who runs and who waits for a CPU at this moment, by the group of the channel in use. A task
+    /// that waits elsewhere, as one that has not begun, may be what any group is waiting for.
+    fn look_at_groups(&mut self) {
+        let nr_cpus = self.cpus.len();
+        let mut elsewhere = 0;
+        for (i, (k, t)) in self.tasks.iter().zip(&self.sh.tasks).enumerate().skip(nr_cpus) {
+            if !t.on_rq || t.state != TaskState::Running || t.mm == 0 {
+                continue;
+            }
+            let runs = self.sh.rqs[t.cpu.ix()].curr.ix() == i;
+            let group = match k.op {
+                Op::Read { from: ch, .. } | Op::Write { to: ch, .. } => {
+                    match &self.channels[ch.ix()] {
+                        Channel::Pipe(pipe) => pipe.group,
+                        Channel::Unix(sock) => sock.group,
+                    }
+                }
+                _ => u16::MAX,
+            };
+            match self.stats.groups.get_mut(usize::from(group)) {
+                Some(g) if runs => g.seen_running += 1,
+                Some(g) => g.seen_waiting += 1,
+                None => elsewhere += u64::from(!runs),
+            }
+        }
+        self.stats.groups.iter_mut().for_each(|g| g.seen_waiting += elsewhere);
+    }
+
     /// Nothing can happen any more: every CPU is stopped, and no timer or interrupt is pending.
     fn is_dead(&self) -> bool {
         self.cpus.iter().all(|c| c.is_stopped() && c.ipi_at >= Ns::NEVER && c.timer_at >= Ns::NEVER)
@@ -149,7 +179,7 @@ impl Sim {
         s.sched_delay = Histogram::default();
         s.latencies.fill(Latency::default());
         for g in &mut s.groups {
-            g.at_start = g.done;
+            (g.at_start, g.seen_running, g.seen_waiting) = (g.done, 0, 0);
         }
         s.window = Some(Snapshot {
             at,
@@ -226,13 +256,14 @@ impl Sim {
                 at_window_start: g.at_start,
                 at_window_end: g.done,
                 finished_at: g.finished_at,
+                seen_running: g.seen_running,
+                seen_waiting: g.seen_waiting,
             })
             .collect();
         let time = match (s.mark_start, s.mark_stop) {
             (Some(a), Some(b)) => Some(b - a),
             (Some(a), None) if matches!(spec.sampling, Sampling::Window { .. }) => {
-                let ran = Ns(s.counters().since(&w.count).task_clock_ns);
-                extrapolate(&groups, a, (w.at, end), ran, s.sched_delay.sum())
+                extrapolate(&groups, a, (w.at, end))
             }
             _ => None,
         };

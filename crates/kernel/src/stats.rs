@@ -12,6 +12,9 @@ pub(crate) struct Group {
     pub done: u64,
     pub at_start: u64,
     pub finished_at: Option<Ns>,
+    /// Tasks seen to run and to wait for a CPU since the window began.
+    pub seen_running: u64,
+    pub seen_waiting: u64,
 }
 
 /// Counters of a run in progress.
@@ -79,7 +82,14 @@ impl Stats {
             groups: b
                 .goals
                 .iter()
-                .map(|&goal| Group { goal, done: 0, at_start: 0, finished_at: None })
+                .map(|&goal| Group {
+                    goal,
+                    done: 0,
+                    at_start: 0,
+                    finished_at: None,
+                    seen_running: 0,
+                    seen_waiting: 0,
+                })
                 .collect(),
             latencies: vec![Latency::default(); b.nr_latencies as usize],
             counted_until: vec![Ns::ZERO; nr_cpus],

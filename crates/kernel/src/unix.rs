@@ -4,8 +4,10 @@
 //! buffer memory is used up. A receive takes data off the queue and wakes the sender when enough
 //! memory is free.
 //! *Source.* Linux 6.1.192 and 6.12.117, net/unix/af_unix.c.
-//! *Equations.* A message of n bytes is charged 512·⌈(n + 320)/512⌉ + 256 bytes; sending blocks at
-//! 212,992 or more charged bytes and goes on when four times the charge is at most that. What the
+//! *Equations.* A buffer of up to 3,776 bytes is charged the power of two that holds them and 320
+//! more, at least 512, and 256; up to 32,768 more lie in whole pages, and a longer message is
+//! several buffers. Sending blocks at 212,992 or more charged bytes and goes on when four times the
+//! charge is at most that. Bytes are copied in and out as those of pipes are. What the
 //! sender's CPU has sent, received and run since pushes a buffer out of its L2 cache: receiving it
 //! takes `unix_cold` longer after two L2s of that (37 MiB, if those are more), in proportion less
 //! after less, and more from there on, but not before 3.7 MiB, as the logarithm is, up to
@@ -13,7 +15,8 @@
 //! *Departures.* D1: a receive takes from one buffer only. D2: the queue lock is one line that
 //! moves; holding it is not waited for. D3: a reader on another CPU fetches buffers at no further
 //! cost; bytes that come through the same memory again are counted again. D4: what the next sender
-//! waits for the memory of a cold buffer is paid with its receive.
+//! waits for the memory of a cold buffer is paid with its receive. D5: all buffers of a message are
+//! sent at once.
 //! *Example.* 100-byte messages: the 279th blocks, and sending goes on when 69 are left. They are
 //! charged 768 bytes, so with an L2 of 1 MiB one is received `unix_cold` / 2 later after 1,365
 //! others have been sent, or half of these sent and received.
@@ -85,7 +88,7 @@ impl UnixSock {
     }
     /// Puts `n` bytes on the queue; they pass the caches of `sender`.
     pub fn send(&mut self, n: u32, sender: Cpu, passed: &mut Passed) {
-        let charge = 512 * (n + 320).div_ceil(512) + 256;
+        let charge = truesize(n);
         self.queue.push_back(Buffer { left: n, charge, sender, since_kib: passed.kib() });
         self.charged += charge;
         passed.add(charge);
@@ -104,10 +107,31 @@ impl UnixSock {
         self.queue.pop_front();
         (got, true)
     }
+    /// Bytes that a receive of up to `n` gets.
+    fn next_part(&self, n: u32) -> u32 {
+        self.queue.front().map_or(0, |b| n.min(b.left))
+    }
     /// KiB that have passed the sender of the next buffer since; `by` is a CPU's caches.
     fn kib_since(&self, by: impl Fn(Cpu) -> Passed) -> u32 {
         self.queue.front().map_or(0, |b| by(b.sender).since(b.since_kib))
     }
+}
+
+/// Bytes of a message that lie with the buffer's head (`SKB_MAX_HEAD`), and in pages beside it.
+const HEAD: u32 = 3_776;
+const PAGES: u32 = 32_768;
+const PAGE: u32 = 4_096;
+
+/// What the buffers of a message of `n` bytes are charged with: each has a head in a power of two,
+/// `struct sk_buff` in 256 bytes, and whole pages for what its head has no room for.
+fn truesize(n: u32) -> u32 {
+    let (whole, last) = (n / (HEAD + PAGES), n % (HEAD + PAGES));
+    let one = |n: u32| {
+        let pages = n.saturating_sub(HEAD).next_multiple_of(PAGE);
+        let head = n.saturating_sub(pages) + 320;
+        pages + head.next_power_of_two().max(512) + 256
+    };
+    whole * one(HEAD + PAGES) + if last > 0 || n == 0 { one(last) } else { 0 }
 }
 
 /// KiB in the buffers of 20 and of 400 sockets with 250 messages of 100 bytes.
@@ -168,33 +192,39 @@ impl Sim {
         let move_line = self.transfer(last, c);
         self.sock(ch).last_cpu = c;
         match self.tasks[p.ix()].op {
-            Op::Write { .. } => {
+            Op::Write { bytes, .. } => {
                 let at = self.now + self.waited(c, Func::UnixSend, Resource::Socket, move_line);
                 if self.sock(ch).is_full() {
                     self.socket_wait(c, p, ch, at, false);
                     return;
                 }
-                let at = at + self.work(c, Func::UnixSend, self.machine.costs.unix_send);
+                let costs = &self.machine.costs;
+                let pages = bytes.saturating_sub(HEAD).div_ceil(PAGE);
+                let ns = costs.unix_send + costs.copy(bytes) + pages * costs.pipe_new_page;
+                let at = at + self.work(c, Func::UnixSend, ns);
                 self.tasks[p.ix()].step = Step::SocketSent;
                 self.cpus[c.ix()].func = Func::UnixSend;
                 self.plan(c, at, Frame::Task);
             }
-            _ => {
+            Op::Read { bytes, .. } => {
                 let at = self.now + self.waited(c, Func::UnixRecv, Resource::Socket, move_line);
                 if self.sock(ch).is_empty() {
                     self.socket_wait(c, p, ch, at, true);
                     return;
                 }
+                let want = bytes - self.tasks[p.ix()].done;
                 let costs = &self.machine.costs;
                 let (cpus, l2_kib) = (&self.cpus, self.machine.caches.l2_kib);
                 let sock = unix_sock(&mut self.channels, ch);
                 let since = sock.kib_since(|by| cpus[by.ix()].passed);
-                let ns = costs.unix_recv + cold(costs, l2_kib, since);
+                let copied = costs.copy(sock.next_part(want));
+                let ns = costs.unix_recv + copied + cold(costs, l2_kib, since);
                 let at = at + self.work(c, Func::UnixRecv, ns);
                 self.tasks[p.ix()].step = Step::SocketReceived;
                 self.cpus[c.ix()].func = Func::UnixRecv;
                 self.plan(c, at, Frame::Task);
             }
+            _ => unreachable!("a socket is read or written"),
         }
     }
 
@@ -283,6 +313,25 @@ mod tests {
         };
         let ((here, way), (away, _)) = (blocks_at(Cpu(0)), blocks_at(Cpu(1)));
         assert!(way > Ns::ZERO && away == here + way, "{here:?} {away:?}");
+    }
+
+    /// What SIOCOUTQ told of one message of so many bytes, Linux 6.18.
+    #[test]
+    fn a_message_is_charged_what_its_buffers_take() {
+        for (bytes, charge) in [
+            (1, 768),
+            (100, 768),
+            (704, 1_280),
+            (1_000, 2_304),
+            (2_000, 4_352),
+            (3_000, 4_352),
+            (4_096, 4_864),
+            (10_000, 12_544),
+        ] {
+            assert_eq!(truesize(bytes), charge, "{bytes}");
+        }
+        // The longest buffer, and one byte in another one.
+        assert_eq!(truesize(HEAD + PAGES + 1), 32_768 + 4_096 + 256 + 768);
     }
 
     #[test]

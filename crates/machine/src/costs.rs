@@ -166,9 +166,9 @@ cost_table! {
         pipe_read,
         /// Releasing a pipe mutex that nobody waits for.
         pipe_unlock,
-        /// Copying one KiB more than the first 128 bytes.
+        /// Copying one KiB more than the first 128 bytes, to or from a pipe or a socket.
         pipe_copy_kib,
-        /// A fresh page for a pipe slot.
+        /// A fresh page for a pipe slot, or beside the head of a socket's buffer.
         pipe_new_page,
         /// file_update_time after a write, with sb_start_write and sb_end_write.
         pipe_mtime,
@@ -340,6 +340,11 @@ impl CostSpec {
 }
 
 impl Costs {
+    /// What copying `n` bytes between a process and the kernel takes more than 128 bytes do, ns.
+    #[inline]
+    pub fn copy(&self, n: u32) -> u32 {
+        ((u64::from(self.pipe_copy_kib) * u64::from(n.saturating_sub(128))) >> 10) as u32
+    }
     /// The name nearest to `name` among those that [`Costs::by_name_mut`] knows.
     pub fn nearest(name: &str) -> Option<&'static str> {
         nearest_name(name, Costs::ALL_NAMES.iter().copied().flatten().copied())

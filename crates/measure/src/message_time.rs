@@ -227,8 +227,14 @@ mod tests {
     #[test]
     fn a_published_share_is_of_the_published_time() {
         let mut runs = [record("a", 1, 2.0)];
-        let goal =
-            GroupProgress { goal: 250, at_window_start: 0, at_window_end: 9, finished_at: None };
+        let goal = GroupProgress {
+            goal: 250,
+            at_window_start: 0,
+            at_window_end: 9,
+            finished_at: None,
+            seen_running: 1,
+            seen_waiting: 0,
+        };
         runs[0].groups = vec![goal.clone(), goal];
         let figure = |metric: &str, published: f64, modelled: f64| StudyRow {
             id: metric.into(),

@@ -327,6 +327,8 @@ mod tests {
             at_window_start: 0,
             at_window_end: 1,
             finished_at: Some(ms(at)),
+            seen_running: 1,
+            seen_waiting: 0,
         };
         r.groups = [9, 5, 6].map(group).to_vec();
         assert_eq!(whole_time(&r, 100, 1), Some(ms(530)));

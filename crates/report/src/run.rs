@@ -244,6 +244,8 @@ mod tests {
             at_window_start: 1000,
             at_window_end: 1000 + made,
             finished_at,
+            seen_running: 1,
+            seen_waiting: 0,
         };
         let half = Ns((r.window.0.0 + r.window.1.0) / 2);
         r.groups = vec![group(4000, Some(half)), group(300, None), group(2000, None)];

@@ -35,8 +35,8 @@ pub fn trace_diff_text(d: &TraceDiff) -> String {
         out += &format!("{title:<12}{name}: {length}, {} events{mark}\n", d.events[k]);
     }
     out += &format!(
-        "intervals   from {} slices of each trace: how far other runs of the same differ they do \
-             not know; counts are per second\n\n",
+        "intervals   from {} slices of each trace, so not of how far runs differ; counts are per \
+         second\n\n",
         d.slices
     );
     let names = labels(&d.traces);

@@ -49,6 +49,25 @@ fn messages(runs: &[RunRecord]) -> f64 {
     runs.iter().map(|r| r.counters.messages as f64).sum()
 }
 
+/// Three groups share a CPU, and in the window one of them does next to nothing: what it will do
+/// when it has the CPU is not told by that. The whole takes as long, whichever window is looked at.
+#[test]
+fn a_short_window_of_unequal_groups_tells_the_whole() {
+    let time = |sampling| {
+        let machine = builtin_machine("uma-8").unwrap();
+        let release = kernel("v6.1").unwrap().release;
+        let workload = parse("taskset -c 0 hackbench -g 3 -l 1000").unwrap();
+        let spec = RunSpec { seed: 2, sampling, ..RunSpec::new(machine, release, workload) };
+        run(&spec).unwrap().time.unwrap().0 as f64
+    };
+    let whole = time(Sampling::Full { limit: Ns::from_ms(10_000) });
+    for ms in [100, 300] {
+        let window = Sampling::Window { warmup: Ns::from_ms(50), window: Ns::from_ms(ms) };
+        let share = time(window) / whole;
+        assert!((share - 1.0).abs() < 0.05, "{share} of {whole} ns by {ms} ms");
+    }
+}
+
 /// Waiting for run queue locks, ns a message.
 fn rq_lock_wait(r: &RunRecord) -> f64 {
     let on = r.cpu_time.iter().filter(|e| e.1 == Resource::RqLock);

@@ -111,24 +111,24 @@ fn golden_hackbench_on_cfs() {
         "v6.1",
         "hackbench -g 2 -f 4 --pipe --threads -l 2000",
         expect![[r#"
-            time 7289 us
-            switches 1622, voluntary 835, involuntary 136; migrations 39
-            wakeups 835, local 28, queued 663; ipis 142; messages 64000
-                27 switch: blocks: no room to write
-               785 switch: blocks: nothing to read
-                 7 switch: blocks: waits for a child
+            time 7239 us
+            switches 1796, voluntary 947, involuntary 160; migrations 76
+            wakeups 952, local 67, queued 715; ipis 166; messages 64000
+                44 switch: blocks: no room to write
+               878 switch: blocks: nothing to read
+                 9 switch: blocks: waits for a child
                 16 switch: exits
-               651 switch: idle: task woken
-               136 switch: wakeup: vruntime beyond granularity
-                12 placement: idle CPU in scan
-               157 placement: prev idle
+               689 switch: idle: task woken
+               160 switch: wakeup: vruntime beyond granularity
+                20 placement: idle CPU in scan
+               210 placement: prev idle
                  2 placement: recent_used_cpu idle
-               179 placement: target (nothing idle)
-               226 placement: target idle
-                12 migration: idle CPU in scan
-                 7 migration: newidle balance, MC
+               245 placement: target (nothing idle)
+               147 placement: target idle
+                20 migration: idle CPU in scan
+                15 migration: newidle balance, MC
                  2 migration: recent_used_cpu idle
-                20 migration: target (nothing idle)
+                52 migration: target (nothing idle)
         "#]],
     );
 }

@@ -5,10 +5,12 @@
 //! out. The first thread's interval is `-i`, that of each next one longer by `-d`.
 //! *Source.* rt-tests 2.40, cyclictest.c (options and output by running it).
 //! *Equations.* Latency = time after `clock_nanosleep` − time that it was to end. A thread makes
-//! `-l` loops, or as many as fit into `-D`.
+//! `-l` loops, or as many as fit into `-D`, periods that it misses included. Thread n runs on the
+//! n-th CPU that main may use, whether there is an `-a` or not.
 //! *Departures.* D1: the first thread that is through with `-l` loops ends the tool; here the
-//! others make as many loops as fit into that time. D2: reading the clock costs nothing. D3: no
-//! histogram, no tracing, no SMI counter.
+//! others make as many loops as fit into that time, if none is missed. D2: reading the clock costs
+//! nothing. D3: no histogram, no tracing, no SMI counter. D4: main sleeps until the end; the tool's
+//! looks every 10 ms.
 //! *Example.* `cyclictest -t 2 -i 1000 -l 3`: sleeps until 1, 2, 3 ms after the start in the first
 //! thread, until 1.5 and 3 ms in the second.
 
@@ -124,9 +126,7 @@ enum Threads {
 /// Where they run.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Affinity {
-    /// Wherever main may.
-    Anywhere,
-    /// Each on a CPU of its own, of all.
+    /// Each on a CPU of its own, of those that main may use: `-a`, and what the tool does without.
     All,
     /// The same, of these.
     Of(CpuMask),
@@ -151,7 +151,7 @@ struct Cyclictest {
 fn read(words: &[String], launch: Launch) -> Result<Cyclictest, WorkloadError> {
     let mut c = Cyclictest {
         threads: Threads::Some(1),
-        affinity: Affinity::Anywhere,
+        affinity: Affinity::All,
         policy: Policy::Normal,
         priority: 0,
         priospread: false,
@@ -196,19 +196,25 @@ fn read(words: &[String], launch: Launch) -> Result<Cyclictest, WorkloadError> {
         }
     }
     if smp {
-        (c.threads, c.affinity, c.distance_us) = (Threads::All, Affinity::All, 0);
+        (c.threads, c.affinity) = (Threads::All, Affinity::All);
     }
     c.distance_us = distance.unwrap_or(c.distance_us);
     let is_rt = |p| matches!(p, Policy::Fifo | Policy::Rr);
-    c.policy = policy.unwrap_or(if c.priority > 0 { Policy::Fifo } else { Policy::Normal });
-    if c.priority > 0 && !is_rt(c.policy) {
-        return Err(args.bad("-p", "no priority with this --policy", &c.priority.to_string()));
+    // A priority is one of SCHED_FIFO, whatever else was asked for.
+    c.policy = match policy {
+        Some(policy) if is_rt(policy) || c.priority == 0 => policy,
+        _ if c.priority > 0 => Policy::Fifo,
+        _ => Policy::Normal,
+    };
+    if let Threads::Some(nr_threads) = c.threads
+        && c.priospread
+        && nr_threads > u32::from(c.priority_of(0, nr_threads))
+    {
+        let expected = format!("-p of at least {nr_threads}, one for each thread");
+        return Err(args.bad("--priospread", &expected, &c.priority.to_string()));
     }
-    if is_rt(c.policy) && c.priority == 0 {
-        return Err(args.bad("--policy", "a priority with it, as in -p 80", "none"));
-    }
-    let longest = LONGEST_S * (1_000_000 / c.interval_us);
-    if c.duration_s == 0 && c.loops >= longest {
+    let longest = u64::from(LONGEST_S) * 1_000_000 / u64::from(c.interval_us);
+    if c.duration_s == 0 && u64::from(c.loops) >= longest {
         let expected = format!("less than {LONGEST_S} s in all, {longest} loops");
         return Err(args.bad("-l", &expected, &c.loops.to_string()));
     }
@@ -256,14 +262,22 @@ fn duration(args: &mut Args, option: &str) -> Result<u32, WorkloadError> {
 
 impl Cyclictest {
     fn is_rt(&self) -> bool {
-        self.priority > 0
+        matches!(self.policy, Policy::Fifo | Policy::Rr)
     }
 
-    fn priority_of(&self, thread: u32) -> u8 {
-        match self.priospread {
-            true => self.priority.saturating_sub(thread.min(255) as u8).max(u8::from(self.is_rt())),
-            false => self.priority,
-        }
+    /// Without `-p` a real-time priority is one more than there are threads.
+    fn priority_of(&self, thread: u32, nr_threads: u32) -> u8 {
+        let first = match self.priority {
+            0 if self.is_rt() => (nr_threads + 1).min(99) as u8,
+            priority => priority,
+        };
+        let less = if self.priospread { thread.min(98) as u8 } else { 0 };
+        first.saturating_sub(less).max(u8::from(self.is_rt()))
+    }
+
+    /// The CPUs that main may use.
+    fn allowed(&self, nr_cpus: usize) -> CpuMask {
+        self.launch.cpus.unwrap_or(CpuMask::first_n(nr_cpus))
     }
 
     fn interval_of(&self, thread: u32) -> u32 {
@@ -289,9 +303,12 @@ impl Cyclictest {
 struct Thread {
     cpu: Option<Cpu>,
     policy: Policy,
-    priority: u8,
+    /// Priority, or nice value.
+    prio: i8,
     interval_us: u32,
     loops: u32,
+    /// Periods that were missed count, too.
+    by_time: bool,
     latency: LatencyId,
 }
 
@@ -315,16 +332,17 @@ impl Program for Thread {
                         return Op::Pin(cpu);
                     }
                 }
-                POLICY => return Op::SetPolicy { policy: self.policy, prio: self.priority as i8 },
+                POLICY => return Op::SetPolicy { policy: self.policy, prio: self.prio },
                 START => return Op::Clock { latency: LatencyId::NONE, since: Ns::ZERO },
                 FIRST => r.k = r.j.saturating_add(self.interval_us),
-                SLEEP if r.i == self.loops => return Op::Exit,
+                // Beyond the clock's range nothing can be told.
+                SLEEP if r.i >= self.loops || r.k == u32::MAX => return Op::Exit,
                 SLEEP => return Op::SleepUntil(wake(r)),
                 LOOK => return Op::Clock { latency: self.latency, since: wake(r) },
                 NEXT => {
-                    r.i += 1;
                     let missed = r.j.saturating_sub(r.k) / self.interval_us;
-                    r.k = r.k.saturating_add((missed + 1) * self.interval_us);
+                    r.i += 1 + if self.by_time { missed } else { 0 };
+                    r.k = r.k.saturating_add((missed + 1).saturating_mul(self.interval_us));
                     r.pc = SLEEP;
                 }
                 _ => unreachable!("after the last step comes an earlier one"),
@@ -365,18 +383,18 @@ impl Workload for Cyclictest {
         }
         .expect("a string grows");
         match self.affinity {
-            Affinity::Anywhere => {}
-            Affinity::All => s += " -a",
+            Affinity::All => {}
             Affinity::Of(cpus) => s += &format!(" -a {cpus}"),
         }
         let name = match self.policy {
             Policy::Batch => " --policy=batch",
             Policy::Idle => " --policy=idle",
             Policy::Rr => " --policy=rr",
+            Policy::Fifo if self.priority == 0 => " --policy=fifo",
             _ => "",
         };
         s += name;
-        if self.is_rt() {
+        if self.priority > 0 {
             s += &format!(" -p {}", self.priority);
         }
         if self.priospread {
@@ -411,11 +429,10 @@ impl Workload for Cyclictest {
     fn build(&self, b: &mut Builder) {
         let nr_threads = match self.threads {
             Threads::Some(n) => n,
-            Threads::All => b.nr_cpus as u32,
+            Threads::All => self.allowed(b.nr_cpus).weight() as u32,
         };
         let cpus: Vec<Cpu> = match &self.affinity {
-            Affinity::Anywhere => vec![],
-            Affinity::All => (0..b.nr_cpus).map(Cpu::from_ix).collect(),
+            Affinity::All => self.allowed(b.nr_cpus).iter().collect(),
             Affinity::Of(cpus) => cpus.iter().collect(),
         };
         b.cpu_dma_latency = self.dma_latency_us.map(|us| Ns::from_us(us.into()));
@@ -426,9 +443,13 @@ impl Workload for Cyclictest {
             threads.push(b.program(Thread {
                 cpu: cpus.get(n as usize % cpus.len().max(1)).copied(),
                 policy: self.policy,
-                priority: self.priority_of(n),
+                prio: match self.is_rt() {
+                    true => self.priority_of(n, nr_threads) as i8,
+                    false => self.launch.nice,
+                },
                 interval_us: self.interval_of(n),
                 loops: self.loops_of(n),
+                by_time: self.loops == 0 || n > 0,
                 latency,
             }));
         }
@@ -447,6 +468,7 @@ impl Workload for Cyclictest {
             s += &format!("# /dev/cpu_dma_latency set to {us}us\n");
         }
         let (unit, width) = if self.in_ns { (1, 8) } else { (1_000, 5) };
+        let nr_threads = measured.len() as u32;
         for (n, l) in (0..).zip(measured) {
             let of = |t: Ns| t.0 / unit;
             let min = if l.count == 0 { MIN_AT_FIRST } else { of(l.min) };
@@ -454,7 +476,7 @@ impl Workload for Cyclictest {
                 s,
                 "T:{n:2} ({:5}) P:{:2} I:{} C:{:7} Min:{:7} Act:{:width$} Avg:{:width$} Max:{:8}",
                 l.pid,
-                self.priority_of(n),
+                self.priority_of(n, nr_threads),
                 self.interval_of(n),
                 l.count,
                 min,
@@ -475,7 +497,8 @@ mod tests {
 
     fn thread(interval_us: u32, loops: u32) -> Thread {
         let (latency, cpu) = (LatencyId(0), Some(Cpu(3)));
-        Thread { cpu, policy: Policy::Fifo, priority: 80, interval_us, loops, latency }
+        let (policy, prio, by_time) = (Policy::Fifo, 80, false);
+        Thread { cpu, policy, prio, interval_us, loops, by_time, latency }
     }
 
     /// Runs a thread on a clock that shows `times`, in us.
@@ -505,6 +528,47 @@ mod tests {
             steps,
             "pin 3, prio 80, until 1300, late 4, until 2300, late 2100, until 5300, late 1"
         );
+        // By time they count: five periods are over.
+        let by_time = Thread { by_time: true, ..thread(1_000, 5) };
+        assert_eq!(with_clock(&by_time, &[300, 1_304, 4_400, 5_301]), steps);
+        let by_time = Thread { by_time: true, ..thread(1_000, 4) };
+        assert!(steps.starts_with(&with_clock(&by_time, &[300, 1_304, 4_400])));
+    }
+
+    /// A thread that nothing else ends does so where its clock ends.
+    #[test]
+    fn the_clock_has_an_end() {
+        let start = u32::MAX - 2_500;
+        let times = [start, start + 1_000, start + 2_000];
+        let steps = with_clock(&thread(1_000, u32::MAX), &times);
+        assert_eq!(steps.matches("until").count(), 2, "{steps}");
+    }
+
+    /// As rt-tests 2.40 does on two CPUs.
+    #[test]
+    fn threads_are_bound_and_have_the_tools_priorities() {
+        let cpus = |words: &str, nr_cpus: usize| {
+            let w = parse(words).unwrap();
+            let b = Builder::of(w.as_ref(), nr_cpus);
+            b.bound_to().iter().map(|c| c.0).collect::<Vec<_>>()
+        };
+        assert_eq!(cpus("cyclictest -t 3", 2), [0, 1]);
+        assert_eq!(cpus("taskset -c 1 cyclictest -t 2 -a", 2), [1]);
+        assert_eq!(cpus("taskset -c 2-3 cyclictest -t", 8), [2, 3]);
+        let line = |words: &str, n: usize| {
+            let w = parse(words).unwrap();
+            let lines = w.latency_lines(&vec![Latency::default(); n]);
+            let of = |l: &str, key: &str| l.split(key).nth(1).map(|r| r[..2].trim().to_string());
+            let lines = lines.lines().skip(1);
+            lines.map(|l| of(l, "P:").unwrap()).collect::<Vec<_>>().join(" ")
+        };
+        assert_eq!(line("cyclictest --policy=fifo -t 2", 2), "3 3");
+        assert_eq!(line("cyclictest -t --policy=rr", 2), "3 3");
+        assert_eq!(line("cyclictest -p 5 --policy=batch", 1), "5");
+        assert_eq!(line("cyclictest -p 4 --priospread -t 4", 4), "4 3 2 1");
+        assert!(parse("cyclictest -p 2 --priospread -t 4").is_err());
+        // -S is -t -a; the distance stays.
+        assert_eq!(parse("cyclictest -S").unwrap().command_line(), "cyclictest -t -i 1000 -d 500");
     }
 
     #[test]
@@ -514,8 +578,8 @@ mod tests {
         assert!(of("cyclictest -i 500000 -l 8588").contains("less than 4294 s in all, 8588 loops"));
         assert!(of("cyclictest -D 72m").contains("found `72m`"));
         assert!(of("cyclictest -D 1w").contains("found `1w`"));
-        assert!(of("cyclictest --policy=fifo").contains("a priority with it"));
-        assert!(of("cyclictest --policy=batch -p 5").contains("no priority with this --policy"));
+        assert!(of("cyclictest -i 700000 -l 6135").contains("6134 loops"));
+        assert!(of("cyclictest -p 2 --priospread -t 3").contains("-p of at least 3"));
         assert!(of("cyclictest --policy=deadline").contains("other, normal, batch"));
         assert!(of("cyclictest -a 3-1").contains("found `3-1`"));
         assert!(of("cyclictest -t 0").contains("from 1 to 10000"));

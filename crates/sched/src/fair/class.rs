@@ -188,6 +188,7 @@ impl Fair {
             idle: one * u32::from(e.idle),
         };
         let (sleep, min_slice) = (flags.sleep, cx.sh.release.group_min_slice);
+        let was_sched_idle = cx.sh.sched_idle_cpu(cpu);
         let finishes = flags.delayed;
         let mut slice = None;
         let mut se = first;
@@ -226,6 +227,10 @@ impl Fair {
         self.mirror_counts(cx.sh, cpu);
         if p.is_some() {
             cx.sh.loads[cpu.ix()].nr_running -= 1;
+            if !was_sched_idle && cx.sh.sched_idle_cpu(cpu) {
+                // Others' tasks are worth more than what is left here.
+                cx.sh.rqs[cpu.ix()].next_balance = cx.jiffies();
+            }
             list_del(cx.sh, cpu, p);
             if finishes {
                 cx.sh.tasks[p.ix()].on_rq = false;
@@ -466,8 +471,8 @@ impl Fair {
         }
     }
 
-    /// `sched_fork` and `task_fork_fair`: gives the new task `p` an entity and places it by its
-    /// parent, which runs on `cx.cpu`, as if it were to run there.
+    /// `sched_fork` and `task_fork_fair`: gives the new task `p` an entity and, but from 6.12 on,
+    /// places it by its parent, which runs on `cx.cpu`, as if it were to run there.
     pub(crate) fn task_new_fair(&mut self, cx: &mut Cx, p: TaskId, cpu: Cpu) {
         let t = &cx.sh.tasks[p.ix()];
         let se = self.new_entity(p, t.tg, cpu);
@@ -476,6 +481,10 @@ impl Fair {
         (e.weight, e.inv_weight) = weight::task_weight(t.nice, e.idle);
         cx.sh.tasks[p.ix()].se = se;
         self.init_entity_runnable_average(se);
+        if self.eevdf && !cx.sh.release.fork_places_twice {
+            // The first enqueue places it, and the parent goes on as if nothing had been.
+            return;
+        }
         let rq = &mut cx.sh.rqs[cpu.ix()];
         rq.clock = Ns(rq.clock.0.max(cx.now.0));
         let cfs = self.ses[se.ix()].cfs_rq;
@@ -499,8 +508,13 @@ impl Fair {
     /// Changes the weight of a task that is not queued.
     pub(crate) fn set_task_weight(&mut self, se: SeId, nice: i8, idle: bool) {
         let e = &mut self.ses[se.ix()];
+        let old = i64::from(e.weight);
         e.idle = idle;
         (e.weight, e.inv_weight) = weight::task_weight(nice, idle);
+        if self.eevdf {
+            // `reweight_entity`: its lag in real time stays.
+            e.vlag = e.vlag * old / i64::from(e.weight);
+        }
         if e.avg.load_sum != 0 {
             e.avg.load_avg = e.load() * e.avg.load_sum / super::pelt::divider(&e.avg);
         } else {

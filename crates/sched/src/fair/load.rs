@@ -284,13 +284,12 @@ impl Fair {
     }
 
     /// `__update_load_avg_blocked_se`: brings the averages of an entity that is not queued to
-    /// `now`.
+    /// `now`. That is no use of the CPU: the estimate stays as it is.
     pub fn decay_sleeper(&mut self, se: SeId, now: Ns) {
         let e = &mut self.ses[se.ix()];
         if e.avg.last_update_time != Ns::ZERO && pelt::update_sum(now, &mut e.avg, 0, 0, false) {
             let w = e.load();
             pelt::update_avg(&mut e.avg, w);
-            e.util_changed = true;
         }
     }
 

@@ -276,7 +276,8 @@ impl Entity {
             rel_deadline: false,
             custom_slice: false,
             idle: false,
-            util_changed: false,
+            // A new task has no estimate: its first sleep makes one.
+            util_changed: true,
         }
     }
     /// It belongs to a task, not to a group.

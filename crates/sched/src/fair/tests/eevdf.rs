@@ -247,6 +247,39 @@ fn a_new_task_starts_with_half_a_slice() {
     assert_eq!(lab.se(p).deadline.since(lab.se(p).vruntime), 2_800_000);
 }
 
+/// From 6.12 on a fork neither accounts the parent nor ends its slice, which 6.6 and 6.10 do.
+#[test]
+fn a_fork_leaves_the_parent_alone() {
+    for (fork_places_twice, accounted) in [(false, 0), (true, 5 * MS)] {
+        let release = Release { fork_places_twice, ..sample::v6_12() };
+        let mut lab = Lab::new(release, "uma-8");
+        let parent = lab.spawn(Cpu(0), 0, TgId(0));
+        lab.spawn(Cpu(0), 0, TgId(0));
+        lab.schedule(Cpu(0));
+        assert_eq!(lab.curr(Cpu(0)), parent);
+        let before = lab.se(parent).vruntime;
+        lab.pass(5 * MS);
+        let child = TaskId::from_ix(lab.sh.tasks.len());
+        lab.sh.tasks.push(crate::task::Task { cpu: Cpu(0), ..sample::task() });
+        lab.hook(Cpu(0), |s, cx| s.task_new(cx, child, None));
+        assert_eq!(lab.se(parent).vruntime.since(before), accounted as i64);
+        assert_eq!(lab.sh.rqs[0].need_resched, fork_places_twice);
+    }
+}
+
+/// A sleeps with a lag of -1 ms and becomes 88761/1024 times as heavy: of its own virtual time that
+/// is as much less.
+#[test]
+fn lag_is_real_time_when_a_weight_changes() {
+    let mut lab = Lab::new(sample::v6_12(), "uma-8");
+    let a = lab.spawn(Cpu(0), 0, TgId(0));
+    lab.schedule(Cpu(0));
+    lab.sleep(Cpu(0));
+    lab.se_mut(a).vlag = -(MS as i64);
+    lab.hook(Cpu(0), |s, cx| s.set_policy(cx, a, Policy::Normal, -20));
+    assert_eq!(lab.se(a).vlag, -(MS as i64) * 1024 / 88_761);
+}
+
 /// A joins a queue of B (both nice 0): it is owed 1 ms, so it is placed 2 ms before V, and V then
 /// lies 1 ms after it.
 #[test]

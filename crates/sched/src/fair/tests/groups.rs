@@ -269,6 +269,44 @@ pub(crate) fn the_estimate_of_a_task_that_had_to_wait() {
     }
 }
 
+/// A new task that sleeps before its averages have changed is estimated as what it was born with,
+/// the next time only if it has used the CPU for a millisecond. To be woken on another CPU is no
+/// use: it leaves the estimate alone, however much has decayed.
+#[test]
+pub(crate) fn the_first_sleep_makes_an_estimate_and_a_migration_none() {
+    for release in [sample::v6_1(), sample::v6_12()] {
+        let mut lab = Lab::new(Release { delay_dequeue: false, ..release }, "uma-8");
+        let p = lab.spawn(Cpu(0), 0, TgId(0));
+        lab.schedule(Cpu(0));
+        let born = lab.se(p).avg.util_avg;
+        assert!(born > 100, "{born}");
+        lab.sleep(Cpu(0));
+        let estimate = |lab: &Lab| lab.sh.tasks[p.ix()].util_est_ewma;
+        assert_eq!(estimate(&lab), born);
+        lab.pass(50 * MS);
+        lab.wake(p, Cpu(1));
+        lab.schedule(Cpu(1));
+        assert!(lab.se(p).avg.util_avg < born / 2);
+        lab.sleep(Cpu(1));
+        assert_eq!(estimate(&lab), born);
+    }
+}
+
+/// The last nice 0 task of a CPU sleeps and leaves one of SCHED_IDLE: the CPU balances at once.
+#[test]
+pub(crate) fn a_cpu_left_with_idle_tasks_balances_soon() {
+    for (policy, soon) in [(Policy::Idle, true), (Policy::Normal, false)] {
+        let mut lab = Lab::new(sample::v6_1(), "uma-8");
+        let both = [0, 0].map(|nice| lab.spawn(Cpu(0), nice, TgId(0)));
+        let runs = lab.schedule(Cpu(0));
+        let other = both.into_iter().find(|p| *p != runs).unwrap();
+        lab.hook(Cpu(0), |s, cx| s.set_policy(cx, other, policy, 0));
+        lab.sh.rqs[0].next_balance = u64::MAX;
+        lab.sleep(Cpu(0));
+        assert_eq!(lab.sh.rqs[0].next_balance, if soon { 250 } else { u64::MAX });
+    }
+}
+
 /// A task sleeps 10 ms after its last update: 6.12 takes its utilisation as it was then, 6.10 as it
 /// is.
 #[test]
