@@ -280,3 +280,25 @@ impl Sim {
         });
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sample::sim;
+
+    /// An idle CPU keeps the last address space: to go on in it is cheaper than in another one.
+    #[test]
+    fn idle_goes_on_in_the_address_space_that_it_found() {
+        let switched = |kept: bool| {
+            let mut s = sim("v6.1");
+            let (c, p) = (Cpu(0), TaskId(s.tasks.len() as u32 - 1));
+            let mm = s.sh.tasks[p.ix()].mm;
+            s.cpus[c.ix()].borrowed_mm = if kept { mm } else { mm + 1 };
+            s.switch_to(c, p, Ns::ZERO);
+            s.sh.ledger.sum(Func::ContextSwitch, Resource::None).0
+        };
+        let costs = sim("v6.1").machine.costs;
+        let more = u64::from(costs.switch_other_mm - costs.switch_same_mm);
+        assert!(more > 50 && switched(false) > switched(true) + more / 2, "{more}");
+    }
+}
