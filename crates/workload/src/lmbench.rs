@@ -7,7 +7,10 @@
 //! *Departures.* D1: the tool chooses how many round trips make a measurement so that it lasts
 //! long enough, and prints the median of N; here a repetition is [`ROUND_TRIPS`], and it prints the
 //! mean.
-//! D2: no warm-up: the run has its own. D3: making pipes and sockets takes no time.
+//! D2: no warm-up: the run has its own, and the time begins before pairs are forked, which the tool
+//! waits for first: with many pairs and the default -N (1 in the tool if there is more than one
+//! pair, 11 here) that is 10 to 20 % too much; a window after the forks has none of it. D3: making
+//! pipes and sockets takes no time.
 //! *Example.* `lat_pipe -N 1`: 1,000 times write, read in main, read, write in the child.
 
 use crate::args::Args;
