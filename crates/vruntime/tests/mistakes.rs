@@ -190,6 +190,7 @@ fn workloads() {
     workload("taskset -c 0-2 spin 1 1", &["CPU 2 does not exist", "0-1"]);
     workload("taskset zz spin 1 1", &["taskset", "`zz`"]);
     workload("taskset 0x10 spin 1 1", &["CPU 4 does not exist", "0-1"]);
+    workload("nice -n 5", &["`nice -n 5`: expected a benchmark", "hackbench"]);
     workload("nice -x spin 1 1", &["nice", "`-x`"]);
     workload("chrt -f 0 spin 1 1", &["chrt", "from 1 to 99", "`0`"]);
     workload("chrt -d 0 spin 1 1", &["chrt", "--fifo", "`-d`"]);

@@ -15,6 +15,14 @@ pub enum WorkloadError {
         /// What is wrong with it.
         why: String,
     },
+    /// Nothing to run.
+    #[error("workload `{command}`: expected a benchmark, found none; there are: {known}")]
+    Nothing {
+        /// The command line.
+        command: String,
+        /// All names.
+        known: String,
+    },
     /// No such program.
     #[error("no workload `{name}`{nearest}; there are: {known}")]
     Unknown {
@@ -72,16 +80,16 @@ pub(crate) fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) 
         .map_or(String::new(), |(_, k)| format!(", did you mean `{k}`?"))
 }
 
-pub(crate) fn unknown_workload(words: &[String]) -> WorkloadError {
+pub(crate) fn unknown_workload(command: &str, words: &[String]) -> WorkloadError {
+    let names = workloads().map(|e| e.name);
+    let known = names.clone().collect::<Vec<_>>().join(", ");
+    if words.is_empty() {
+        return WorkloadError::Nothing { command: command.into(), known };
+    }
     let name = if words.first().is_some_and(|w| w == "perf") {
         words.iter().take(4).cloned().collect::<Vec<_>>().join(" ")
     } else {
         words.first().cloned().unwrap_or_default()
     };
-    let names = workloads().map(|e| e.name);
-    WorkloadError::Unknown {
-        nearest: nearest(&name, names.clone()),
-        name,
-        known: names.collect::<Vec<_>>().join(", "),
-    }
+    WorkloadError::Unknown { nearest: nearest(&name, names), name, known }
 }

@@ -189,7 +189,7 @@ mod tests {
         assert!(line("hackbench -g").contains("found nothing"));
         assert!(line("hackbench -g 65000 -f 1000").contains("at most 1000000 tasks"));
         assert!(line("hackbench 'x").starts_with("error: workload `hackbench 'x`"));
-        assert!(line("").contains("no workload ``"));
+        assert!(line("").contains("expected a benchmark, found none"));
     }
 
     #[test]

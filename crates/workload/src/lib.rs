@@ -71,7 +71,7 @@ pub fn parse(command: &str) -> Result<Arc<dyn Workload>, WorkloadError> {
             return (e.parse)(&words[name.len()..], launch);
         }
     }
-    Err(error::unknown_workload(&words))
+    Err(error::unknown_workload(command, &words))
 }
 
 #[cfg(test)]
