@@ -16,9 +16,8 @@ use serde::Deserialize;
 use std::path::Path;
 use toml::{Table, Value};
 use vruntime_machine::{hint, nearest_name};
-use vruntime_sched::limits;
-use vruntime_sched::registry;
 use vruntime_sched::release::{FairKind, Release};
+use vruntime_sched::{limits, registry};
 
 include!(concat!(env!("OUT_DIR"), "/kernels.rs"));
 
@@ -122,15 +121,13 @@ pub fn kernel_str(
         FileError::content(origin, line, message)
     };
     let mut release: Release = toml::from_str(text).map_err(in_file)?;
+    let line_of_key = |key| text.lines().position(|l| l.starts_with(key)).map(|at| at + 1);
     limits::check(&release).map_err(|e| {
-        let line = text.lines().position(|l| l.starts_with(e.name)).map(|at| at + 1);
         let message = format!("{} = `{}`, expected {}", e.name, e.found, e.expected());
-        FileError::content(origin, line, message)
+        FileError::content(origin, line_of_key(e.name), message)
     })?;
-    registry::check(&release.scheduler).map_err(|e| {
-        let line = text.lines().position(|l| l.starts_with("scheduler")).map(|at| at + 1);
-        FileError::content(origin, line, e)
-    })?;
+    registry::check(&release.scheduler)
+        .map_err(|e| FileError::content(origin, line_of_key("scheduler"), e))?;
     // Written out again, every field has its canonical type.
     let mut table = Table::try_from(&release).map_err(|e| FileError::content(origin, None, e))?;
     let mut seed_offset = 0;

@@ -8,7 +8,7 @@
 
 use crate::interval::LEVEL;
 use crate::metrics::Counting;
-use crate::stats::{mean, sd, t_quantile};
+use crate::stats::{jackknife, mean, sd, t_quantile};
 use serde::Serialize;
 
 /// The values of all sets of `n` parts: `value[set][seed]`, where bit i of `set` is part i.
@@ -178,21 +178,12 @@ fn share(amount: &[f64], delta: &[f64]) -> Option<f64> {
 }
 
 /// The interval of a share. A seed's part and its difference vary together, so it is that of the
-/// ratio, by leaving out one seed at a time: the standard error is the root of (n − 1)/n of the
-/// squares' sum.
+/// ratio, by leaving out one seed at a time.
 fn share_interval(amount: &[f64], delta: &[f64]) -> Option<(f64, f64)> {
-    let n = amount.len();
-    let without = |v: &[f64], i: usize| -> Vec<f64> {
-        v.iter().enumerate().filter(|(at, _)| *at != i).map(|(_, x)| *x).collect()
-    };
-    let shares: Vec<f64> =
-        (0..n).map(|i| share(&without(amount, i), &without(delta, i))).collect::<Option<_>>()?;
-    let middle = mean(&shares)?;
-    let squares: f64 = shares.iter().map(|x| (x - middle) * (x - middle)).sum();
-    let error = (squares * (n - 1) as f64 / n as f64).sqrt();
-    let t = t_quantile(0.5 + 0.5 * LEVEL, n.checked_sub(1)? as u32)?;
-    let share = share(amount, delta)?;
-    Some((share - t * error, share + t * error))
+    let without = |v: &[f64], i: usize| [&v[..i], &v[i + 1..]].concat();
+    let shares = (0..amount.len()).map(|i| share(&without(amount, i), &without(delta, i)));
+    let pseudo = jackknife(share(amount, delta), shares.collect());
+    interval(&pseudo.into_iter().collect::<Option<Vec<_>>>()?).1
 }
 
 /// The parts of `game`, largest first, named in its order. `delta` is the mean difference that

@@ -49,6 +49,18 @@ pub fn correlation(a: &[f64], b: &[f64]) -> Option<f64> {
     Some(ratio(ab, (aa * bb).sqrt())?.clamp(-1.0, 1.0))
 }
 
+/// The jackknife's pseudo-values of a figure that is `whole` of all parts, and so much without each
+/// of them. Their mean is `whole`; the standard error of that is the figure's.
+pub fn jackknife(whole: Option<f64>, without: Vec<Option<f64>>) -> Vec<Option<f64>> {
+    let n = without.len() as f64;
+    if n < 2.0 {
+        return vec![whole];
+    }
+    let known: Vec<f64> = without.iter().copied().flatten().collect();
+    let pseudo = |less: f64| Some(whole? + (n - 1.0) * (mean(&known)? - less));
+    without.into_iter().map(|less| pseudo(less?)).collect()
+}
+
 /// The value that Student's t with `df` degrees of freedom does not exceed with probability `p`
 /// (0 < p < 1, `df` ≥ 1); `None` outside.
 pub fn t_quantile(p: f64, df: u32) -> Option<f64> {

@@ -11,7 +11,7 @@
 //! *Example.* 1, 2 and 6 switches in a second each: θ = 3 a second; without each 4, 3.5 and 1.5;
 //! pseudo-values 1, 2 and 6.
 
-use crate::stats::mean;
+use crate::stats::jackknife;
 use vruntime_base::Timeline;
 
 /// What is added up.
@@ -121,16 +121,6 @@ impl Parts {
         };
         jackknife(at_rank(&[]), places.iter().map(|p| at_rank(p)).collect())
     }
-}
-
-fn jackknife(whole: Option<f64>, without: Vec<Option<f64>>) -> Vec<Option<f64>> {
-    let n = without.len() as f64;
-    if n < 2.0 {
-        return vec![whole];
-    }
-    let known: Vec<f64> = without.iter().copied().flatten().collect();
-    let pseudo = |less: f64| Some(whole? + (n - 1.0) * (mean(&known)? - less));
-    without.into_iter().map(|less| pseudo(less?)).collect()
 }
 
 #[cfg(test)]

@@ -159,6 +159,13 @@ impl Cx<'_> {
         let c = self.machine.read(line, self.cpu);
         self.wait(func, Resource::RqLine, c.total().permille(share));
     }
+    /// `func` looks at the load of `cpu` as one of many.
+    #[inline(always)]
+    pub fn read_load_in_turn(&mut self, cpu: Cpu, func: Func) {
+        let share = self.machine.costs.balance_scan;
+        self.read_in_turn(Line::Rq(cpu), func, share);
+        self.read_in_turn(Line::RqLoad(cpu), func, share);
+    }
     /// `func` writes `line`; the time goes under `on`.
     #[inline(always)]
     pub fn write(&mut self, line: Line, func: Func, on: Resource) {

@@ -89,22 +89,7 @@ struct Text {
 impl Text {
     fn line(&mut self, raw: &[u8], at: u64) {
         let line = String::from_utf8_lossy(raw);
-        if let Some((cpu, n)) = lost_events(&line) {
-            self.found.lost.add(Some(cpu), n.unwrap_or(0));
-            let n = n.map_or("some".into(), |n| n.to_string());
-            self.notes.at(at, format!("the recorder lost {n} events of CPU {cpu}"));
-        } else if let Some(n) = overwritten(&line) {
-            self.overwritten.add(None, n);
-            if n > 0 {
-                self.notes
-                    .at(at, format!("the recorder has overwritten {n} events, the first ones"));
-            }
-        } else if let Some(n) = number(&line, "PERF_RECORD_LOST lost ") {
-            self.found.lost.add(None, n);
-            self.notes.at(at, format!("the recorder lost {n} events"));
-        } else if let Some(n) = number(&line, "PERF_RECORD_LOST_SAMPLES lost ") {
-            self.lost_samples.add(None, n);
-        } else if let Some(event) = event(&line) {
+        if let Some(event) = event(&line) {
             self.events += 1;
             if known(&mut self.builder, &event).is_none() {
                 let text = format!("{} without the fields that it should have", event.name);
@@ -113,6 +98,21 @@ impl Text {
             if self.events.is_multiple_of(SETTLE) {
                 self.builder.settle_all();
             }
+        } else if let Some((cpu, n)) = lost_events(&line) {
+            self.found.lost.add(Some(cpu), n.unwrap_or(0));
+            let n = n.map_or("some".into(), |n| n.to_string());
+            self.notes.at(at, format!("the recorder lost {n} events of CPU {cpu}"));
+        } else if let Some(n) = overwritten(&line) {
+            self.overwritten.add(None, n);
+            if n > 0 {
+                let text = format!("the recorder has overwritten {n} events, the first ones");
+                self.notes.at(at, text);
+            }
+        } else if let Some(n) = number(&line, "PERF_RECORD_LOST lost ") {
+            self.found.lost.add(None, n);
+            self.notes.at(at, format!("the recorder lost {n} events"));
+        } else if let Some(n) = number(&line, "PERF_RECORD_LOST_SAMPLES lost ") {
+            self.lost_samples.add(None, n);
         } else if names_event(&line) {
             self.notes.at(at, "not a whole line of an event; left out");
         }
@@ -160,16 +160,15 @@ fn names_event(line: &str) -> bool {
 /// `comm-pid (tgid) [cpu] flags time: name: fields`. A comm may look like the CPU: what has a pid
 /// before it is one. `perf script -F` may leave the pid out.
 fn event(line: &str) -> Option<Line<'_>> {
-    let around = |(at, _)| {
+    let mut all = line.match_indices(" [").filter_map(|(at, _)| {
         let (cpu, tail) = line[at + 2..].split_once("] ")?;
-        Some((&line[..at], cpu.parse().ok()?, tail))
-    };
-    let mut with_pid = line.match_indices(" [").filter_map(around);
-    let found =
-        with_pid.find_map(|(head, cpu, tail)| parts(head, cpu, tail).filter(|l| l.pid.is_some()));
-    found.or_else(|| {
-        line.match_indices(" [").filter_map(around).find_map(|(h, cpu, t)| parts(h, cpu, t))
-    })
+        parts(&line[..at], cpu.parse().ok()?, tail)
+    });
+    let first = all.next()?;
+    if first.pid.is_some() {
+        return Some(first);
+    }
+    Some(all.find(|later| later.pid.is_some()).unwrap_or(first))
 }
 
 fn parts<'a>(head: &str, cpu: u16, tail: &'a str) -> Option<Line<'a>> {

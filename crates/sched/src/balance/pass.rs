@@ -234,9 +234,7 @@ fn read_statistics(run: &Run, cx: &mut Cx) {
     while let Some(c) = run.env.cpus.next(from) {
         from = c.ix() + 1;
         n += 1;
-        let share = cx.machine.costs.balance_scan;
-        cx.read_in_turn(Line::Rq(c), func, share);
-        cx.read_in_turn(Line::RqLoad(c), func, share);
+        cx.read_load_in_turn(c, func);
     }
     cx.charge(func, cx.machine.costs.balance_cpu.saturating_mul(n));
 }

@@ -24,7 +24,6 @@ use crate::domains::{Domain, Domains, Group, SdFlags};
 use crate::release::NumaImbalance;
 use crate::scheduler::{Placement, WakeFlags};
 use vruntime_base::{Cause, CauseKind, Cpu, CpuMask, Func, Ns, TaskId};
-use vruntime_machine::Line;
 
 /// No domain balances on fork or exec, or none has a CPU the task may use.
 pub static NO_DOMAIN: Cause = Cause::new(CauseKind::Placement, "slow path: no domain");
@@ -90,9 +89,7 @@ fn charge(cx: &mut Cx, flag: SdFlags) {
     let span = cx.sh.domains.at(top).span;
     for c in span.iter() {
         cx.charge(Func::SelectTaskRq, cx.machine.costs.scan_cpu);
-        let share = cx.machine.costs.balance_scan;
-        cx.read_in_turn(Line::Rq(c), Func::SelectTaskRq, share);
-        cx.read_in_turn(Line::RqLoad(c), Func::SelectTaskRq, share);
+        cx.read_load_in_turn(c, Func::SelectTaskRq);
     }
 }
 
