@@ -288,6 +288,7 @@ impl Scheduler for Linux {
     }
 
     fn set_policy(&mut self, cx: &mut Cx, p: TaskId, policy: Policy, prio: i8) {
+        let (before, nice) = (self.class(cx, p), cx.sh.task(p).nice);
         let (queued, running) = self.change(cx, p, |linux, cx| {
             let t = &mut cx.sh.tasks[p.ix()];
             t.policy = policy;
@@ -299,8 +300,13 @@ impl Scheduler for Linux {
             }
         });
         let (cpu, class) = (cx.sh.task(p).cpu, self.class(cx, p));
+        // `switched_to`, else `prio_changed` of its class.
         let beaten = match class {
             Class::Rt => self.rt.first(cpu) != Some(p),
+            Class::Fair if before == class => {
+                prio > nice && self.fair.cfs[cpu.ix()].nr_queued > 1
+            }
+            Class::Fair => true,
             _ => false,
         };
         if running && (beaten || self.top_class(cpu) > class) {

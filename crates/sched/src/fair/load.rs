@@ -53,6 +53,13 @@ fn sub(a: &mut u64, b: u64) {
 fn sub32(a: &mut u32, b: u64) {
     *a = u64::from(*a).saturating_sub(b) as u32;
 }
+/// A sum is not less than its average can stem from. The kernel compares as `max_t(u32, …)` and so
+/// keeps the lower 32 bits of sums that have 64: the load of more than 88 tasks of nice 0 wraps
+/// when one of them leaves, and its average follows at the next update.
+#[inline(always)]
+fn at_least(sum: u64, avg: u64) -> u64 {
+    u64::from((sum as u32).max((avg * MIN_DIVIDER) as u32))
+}
 /// `add_positive`.
 #[inline(always)]
 fn add(a: u64, d: i64) -> u64 {
@@ -102,13 +109,13 @@ impl CfsRq {
         let d = pelt::divider(sa);
         sub(&mut sa.load_avg, r.load_avg);
         sub(&mut sa.load_sum, r.load_avg * d);
-        sa.load_sum = sa.load_sum.max(sa.load_avg * MIN_DIVIDER);
+        sa.load_sum = at_least(sa.load_sum, sa.load_avg);
         sub32(&mut sa.util_avg, r.util_avg);
         sub32(&mut sa.util_sum, r.util_avg * d);
-        sa.util_sum = sa.util_sum.max((u64::from(sa.util_avg) * MIN_DIVIDER) as u32);
+        sa.util_sum = at_least(u64::from(sa.util_sum), u64::from(sa.util_avg)) as u32;
         sub32(&mut sa.runnable_avg, r.runnable_avg);
         sub(&mut sa.runnable_sum, r.runnable_avg * d);
-        sa.runnable_sum = sa.runnable_sum.max(u64::from(sa.runnable_avg) * MIN_DIVIDER);
+        sa.runnable_sum = at_least(sa.runnable_sum, u64::from(sa.runnable_avg));
         // Runnable is load without weight: what the group entity above loses.
         self.propagate = true;
         self.prop_runnable_sum += -((r.runnable_avg * d) as i64) >> 10;
@@ -177,7 +184,7 @@ impl Fair {
             (e.avg.util_avg, e.avg.util_sum) = (util, sum);
             q.avg.util_avg = add(u64::from(q.avg.util_avg), delta) as u32;
             let sum = add(u64::from(q.avg.util_sum), delta_sum);
-            q.avg.util_sum = sum.max(u64::from(q.avg.util_avg) * MIN_DIVIDER) as u32;
+            q.avg.util_sum = at_least(sum, u64::from(q.avg.util_avg)) as u32;
         }
         let delta = i64::from(runnable) - i64::from(e.avg.runnable_avg);
         if delta != 0 {
@@ -186,7 +193,7 @@ impl Fair {
             (e.avg.runnable_avg, e.avg.runnable_sum) = (runnable, sum);
             q.avg.runnable_avg = add(u64::from(q.avg.runnable_avg), delta) as u32;
             let sum = add(q.avg.runnable_sum, delta_sum);
-            q.avg.runnable_sum = sum.max(u64::from(q.avg.runnable_avg) * MIN_DIVIDER);
+            q.avg.runnable_sum = at_least(sum, u64::from(q.avg.runnable_avg));
         }
         if runnable_sum == 0 {
             return;
@@ -211,7 +218,7 @@ impl Fair {
         e.avg.load_sum = runnable_sum;
         e.avg.load_avg = load_avg;
         q.avg.load_avg = add(q.avg.load_avg, delta);
-        q.avg.load_sum = add(q.avg.load_sum, delta_sum).max(q.avg.load_avg * MIN_DIVIDER);
+        q.avg.load_sum = at_least(add(q.avg.load_sum, delta_sum), q.avg.load_avg);
     }
 
     /// `attach_entity_load_avg`: the entity's averages join its queue's.
@@ -247,10 +254,10 @@ impl Fair {
         let (sa, a) = (&mut q.avg, &mut e.avg);
         sub32(&mut sa.util_avg, u64::from(a.util_avg));
         sub32(&mut sa.util_sum, u64::from(a.util_sum));
-        sa.util_sum = sa.util_sum.max((u64::from(sa.util_avg) * MIN_DIVIDER) as u32);
+        sa.util_sum = at_least(u64::from(sa.util_sum), u64::from(sa.util_avg)) as u32;
         sub32(&mut sa.runnable_avg, u64::from(a.runnable_avg));
         sub(&mut sa.runnable_sum, a.runnable_sum);
-        sa.runnable_sum = sa.runnable_sum.max(u64::from(sa.runnable_avg) * MIN_DIVIDER);
+        sa.runnable_sum = at_least(sa.runnable_sum, u64::from(sa.runnable_avg));
         q.propagate = true;
         q.prop_runnable_sum -= a.load_sum as i64;
         a.last_update_time = Ns::ZERO;
@@ -263,7 +270,7 @@ impl Fair {
         let sa = &mut self.cfs[e.cfs_rq.ix()].avg;
         sub(&mut sa.load_avg, e.avg.load_avg);
         sub(&mut sa.load_sum, e.load() * e.avg.load_sum);
-        sa.load_sum = sa.load_sum.max(sa.load_avg * MIN_DIVIDER);
+        sa.load_sum = at_least(sa.load_sum, sa.load_avg);
     }
 
     /// Adds the entity's load to its queue after a change of weight.

@@ -192,6 +192,67 @@ pub(crate) fn a_sleeper_that_leaves_an_idle_cpu_has_decayed() {
     assert!((495..=515).contains(&woken(sample::v6_1())));
 }
 
+/// 219 tasks of nice 0 wait on a CPU. One leaves: of a load sum of 218 · 1024 · 47,742 the kernel
+/// keeps 32 bits, 218 · 48,887,808 − 2 · 2^32 = 2,067,607,552, and with the next segment the load is
+/// what that stands for. Linux 6.1.192 (2 CPUs, 220 spinners let go from one): from 224,269 to
+/// 57,315 within a tick.
+#[test]
+fn the_load_of_two_hundred_tasks_wraps_when_one_leaves() {
+    let mut lab = Lab::new(sample::v6_1(), "uma-8");
+    let tasks: Vec<_> = (0..219).map(|_| lab.spawn(Cpu(0), 0, TgId(0))).collect();
+    lab.schedule(Cpu(0));
+    run(&mut lab, &[Cpu(0)], 1000);
+    let load = lab.sh.loads[0].load_avg;
+    assert!((223_000..=224_400).contains(&load), "{load}");
+    let se = tasks.iter().map(|t| lab.sh.tasks[t.ix()].se);
+    let se = se.clone().find(|&se| lab.linux.fair.cfs[0].curr != se).unwrap();
+    lab.linux.fair.dequeue_load_avg(se);
+    let sum = lab.linux.fair.cfs[0].avg.load_sum;
+    assert!((1_900_000_000..=2_080_000_000).contains(&sum), "{sum}");
+    run(&mut lab, &[Cpu(0)], 2);
+    let load = lab.sh.loads[0].load_avg;
+    assert!((44_000..=57_000).contains(&load), "{load}");
+}
+
+/// Two tasks of nice 0, load 1024 each. One becomes nice 5 (335): the queue has 1359 at once, not
+/// when the difference has decayed; under another class it has none of it.
+#[test]
+fn a_change_of_weight_or_class_changes_the_queues_load() {
+    for release in [sample::v6_1(), sample::v6_12()] {
+        let mut lab = Lab::new(release, "uma-8");
+        let a = lab.spawn(Cpu(0), 0, TgId(0));
+        lab.spawn(Cpu(0), 0, TgId(0));
+        lab.schedule(Cpu(0));
+        run(&mut lab, &[Cpu(0)], 400);
+        let queue = |lab: &Lab| lab.linux.fair.cfs[0].avg.load_avg;
+        assert!((2040..=2050).contains(&queue(&lab)), "{}", queue(&lab));
+        lab.hook(Cpu(0), |s, cx| s.set_policy(cx, a, Policy::Normal, 5));
+        assert!((1350..=1360).contains(&queue(&lab)), "{}", queue(&lab));
+        lab.hook(Cpu(0), |s, cx| s.set_policy(cx, a, Policy::Fifo, 1));
+        assert!((1020..=1026).contains(&queue(&lab)), "{}", queue(&lab));
+        lab.hook(Cpu(0), |s, cx| s.set_policy(cx, a, Policy::Normal, 0));
+        assert!(queue(&lab) > 1300, "{}", queue(&lab));
+    }
+}
+
+/// Who becomes less important while it runs gives way to who waits; who becomes more so does not,
+/// nor who is alone.
+#[test]
+fn a_higher_nice_value_asks_for_a_reschedule() {
+    let asked = |others: usize, nice: i8| {
+        let mut lab = Lab::new(sample::v6_1(), "uma-8");
+        let a = lab.spawn(Cpu(0), 0, TgId(0));
+        lab.schedule(Cpu(0));
+        for _ in 0..others {
+            lab.spawn(Cpu(0), 0, TgId(0));
+        }
+        lab.sh.rqs[0].need_resched = false;
+        lab.hook(Cpu(0), |s, cx| s.set_policy(cx, a, Policy::Normal, nice));
+        lab.sh.rqs[0].need_resched
+    };
+    assert_eq!([asked(1, 5), asked(1, -5), asked(0, 5)], [true, false, false]);
+}
+
 /// By hand: parent 1000 + group entity 500 of it, task 250 of the group's 400 + 1.
 #[test]
 fn hierarchical_load_is_a_share_of_a_share() {
