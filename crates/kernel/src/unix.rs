@@ -6,8 +6,8 @@
 //! *Source.* Linux 6.1.192 and 6.12.117, net/unix/af_unix.c.
 //! *Equations.* A buffer of up to 3,776 bytes is charged the power of two that holds them and 320
 //! more, at least 512, and 256; up to 32,768 more lie in whole pages, and a longer message is
-//! several buffers. Sending blocks at 212,992 or more charged bytes and goes on when four times the
-//! charge is at most that. Bytes are copied in and out as those of pipes are. What the
+//! several buffers, each of which wakes. Sending one blocks at 212,992 or more charged bytes and goes
+//! on when four times the charge is at most that. Bytes are copied in and out as those of pipes are. What the
 //! sender's CPU has sent, received and run since pushes a buffer out of its L2 cache: receiving it
 //! takes `unix_cold` longer after two L2s of that (37 MiB, if those are more), in proportion less
 //! after less, and more from there on, but not before 3.7 MiB, as the logarithm is, up to
@@ -15,8 +15,7 @@
 //! *Departures.* D1: a receive takes from one buffer only. D2: the queue lock is one line that
 //! moves; holding it is not waited for. D3: a reader on another CPU fetches buffers at no further
 //! cost; bytes that come through the same memory again are counted again. D4: what the next sender
-//! waits for the memory of a cold buffer is paid with its receive. D5: all buffers of a message are
-//! sent at once.
+//! waits for the memory of a cold buffer is paid with its receive.
 //! *Example.* 100-byte messages: the 279th blocks, and sending goes on when 69 are left. They are
 //! charged 768 bytes, so with an L2 of 1 MiB one is received `unix_cold` / 2 later after 1,365
 //! others have been sent, or half of these sent and received.
@@ -122,16 +121,15 @@ const HEAD: u32 = 3_776;
 const PAGES: u32 = 32_768;
 const PAGE: u32 = 4_096;
 
-/// What the buffers of a message of `n` bytes are charged with: each has a head in a power of two,
-/// `struct sk_buff` in 256 bytes, and whole pages for what its head has no room for.
+/// The longest buffer.
+const LONGEST: u32 = HEAD + PAGES;
+
+/// What a buffer of `n` bytes is charged with: it has a head in a power of two, `struct sk_buff` in
+/// 256 bytes, and whole pages for what its head has no room for.
 fn truesize(n: u32) -> u32 {
-    let (whole, last) = (n / (HEAD + PAGES), n % (HEAD + PAGES));
-    let one = |n: u32| {
-        let pages = n.saturating_sub(HEAD).next_multiple_of(PAGE);
-        let head = n.saturating_sub(pages) + 320;
-        pages + head.next_power_of_two().max(512) + 256
-    };
-    whole * one(HEAD + PAGES) + if last > 0 || n == 0 { one(last) } else { 0 }
+    let pages = n.saturating_sub(HEAD).next_multiple_of(PAGE);
+    let head = n.saturating_sub(pages) + 320;
+    pages + head.next_power_of_two().max(512) + 256
 }
 
 /// KiB in the buffers of 20 and of 400 sockets with 250 messages of 100 bytes.
@@ -193,14 +191,15 @@ impl Sim {
         self.sock(ch).last_cpu = c;
         match self.tasks[p.ix()].op {
             Op::Write { bytes, .. } => {
+                let part = (bytes - self.tasks[p.ix()].done).min(LONGEST);
                 let at = self.now + self.waited(c, Func::UnixSend, Resource::Socket, move_line);
                 if self.sock(ch).is_full() {
                     self.socket_wait(c, p, ch, at, false);
                     return;
                 }
                 let costs = &self.machine.costs;
-                let pages = bytes.saturating_sub(HEAD).div_ceil(PAGE);
-                let ns = costs.unix_send + costs.copy(bytes) + pages * costs.pipe_new_page;
+                let pages = part.saturating_sub(HEAD).div_ceil(PAGE);
+                let ns = costs.unix_send + costs.copy(part) + pages * costs.pipe_new_page;
                 let at = at + self.work(c, Func::UnixSend, ns);
                 self.tasks[p.ix()].step = Step::SocketSent;
                 self.cpus[c.ix()].func = Func::UnixSend;
@@ -238,19 +237,22 @@ impl Sim {
         self.block(c, p, at, Step::Begin, TaskState::Interruptible);
     }
 
-    /// The message is on the queue: wake a receiver.
+    /// A buffer is on the queue: wake a receiver, and send the rest of the message.
     pub(crate) fn socket_sent(&mut self, c: Cpu, p: TaskId) {
         let Op::Write { to: ch, bytes } = self.tasks[p.ix()].op else { return };
+        let k = &mut self.tasks[p.ix()];
+        let part = (bytes - k.done).min(LONGEST);
+        k.done += part;
+        k.step = if k.done < bytes { Step::Begin } else { Step::Woken };
         let passed = &mut self.cpus[c.ix()].passed;
-        unix_sock(&mut self.channels, ch).send(bytes, c, passed);
+        unix_sock(&mut self.channels, ch).send(part, c, passed);
         let at = self.now + self.work(c, Func::UnixSend, self.machine.costs.unix_wake_check);
         self.wake_all(c, ch, true);
-        if self.cpus[c.ix()].wakes.is_empty() {
-            self.syscall_return(c, p, at);
-            return;
+        match (self.cpus[c.ix()].wakes.is_empty(), self.tasks[p.ix()].step) {
+            (true, Step::Woken) => self.syscall_return(c, p, at),
+            (true, _) => self.plan(c, at, Frame::Task),
+            (false, _) => self.plan_wakes(c, at, Frame::Task),
         }
-        self.tasks[p.ix()].step = Step::Woken;
-        self.plan_wakes(c, at, Frame::Task);
     }
 
     /// Data was taken: wake senders if there is room again.
@@ -330,8 +332,29 @@ mod tests {
         ] {
             assert_eq!(truesize(bytes), charge, "{bytes}");
         }
-        // The longest buffer, and one byte in another one.
-        assert_eq!(truesize(HEAD + PAGES + 1), 32_768 + 4_096 + 256 + 768);
+        assert_eq!(truesize(LONGEST), 32_768 + 4_096 + 256);
+    }
+
+    /// 100,000 bytes are two buffers of 36,544 and one of 26,912; the message is sent after the
+    /// third.
+    #[test]
+    fn a_long_message_is_sent_buffer_by_buffer() {
+        let mut s = sim("v6.1");
+        let (c, p) = (Cpu(0), TaskId(s.tasks.len() as u32 - 1));
+        s.channels[PIPE.ix()] = Channel::Unix(UnixSock::new(0));
+        s.sh.rqs[c.ix()].curr = p;
+        s.tasks[p.ix()].op = Op::Write { to: PIPE, bytes: 100_000 };
+        let mut ends = vec![];
+        for sent in [36_544, 73_088, 100_000] {
+            s.socket_begin(c, p, PIPE);
+            ends.push(s.cpus[c.ix()].op_end.0);
+            s.socket_sent(c, p);
+            let queued: u32 = s.sock(PIPE).queue.iter().map(|b| b.left).sum();
+            // After the last the next message begins.
+            let done = if sent < 100_000 { sent } else { 0 };
+            assert_eq!((queued, s.tasks[p.ix()].done), (sent, done));
+        }
+        assert!(ends[0] == ends[1] && ends[2] < ends[1], "{ends:?}");
     }
 
     #[test]
