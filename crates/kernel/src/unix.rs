@@ -6,12 +6,12 @@
 //! *Source.* Linux 6.1.192 and 6.12.117, net/unix/af_unix.c.
 //! *Equations.* A buffer of up to 3,776 bytes is charged the power of two that holds them and 320
 //! more, at least 512, and 256; up to 32,768 more lie in whole pages, and a longer message is
-//! several buffers, each of which wakes. Sending one blocks at 212,992 or more charged bytes and goes
-//! on when four times the charge is at most that. Bytes are copied in and out as those of pipes are. What the
-//! sender's CPU has sent, received and run since pushes a buffer out of its L2 cache: receiving it
-//! takes `unix_cold` longer after two L2s of that (37 MiB, if those are more), in proportion less
-//! after less, and more from there on, but not before 3.7 MiB, as the logarithm is, up to
-//! `unix_far` at 73 MiB. `vruntime calibrate` measures 20 and 400 sockets of 250 messages.
+//! several buffers, each of which wakes. Sending one blocks at 212,992 or more charged bytes and
+//! goes on when four times the charge is at most that. Bytes are copied in and out as those of
+//! pipes are. What the sender's CPU has sent, received and run since pushes a buffer out of its L2
+//! cache: receiving it takes `unix_cold` longer after two L2s of that (37 MiB, if those are more),
+//! in proportion less after less, and more from there on, but not before 3.7 MiB, as the logarithm
+//! is, up to `unix_far` at 73 MiB. `vruntime calibrate` measures 20 and 400 sockets of 250 messages.
 //! *Departures.* D1: a receive takes from one buffer only. D2: the queue lock is one line that
 //! moves; holding it is not waited for. D3: a reader on another CPU fetches buffers at no further
 //! cost; bytes that come through the same memory again are counted again. D4: what the next sender

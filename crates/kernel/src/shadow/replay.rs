@@ -10,7 +10,7 @@ use super::judge::result::ShadowResult;
 use super::judge::tick::Ticks;
 use super::question::decide::Decider;
 use super::rows::neighbours::next_rows;
-use super::rows::trace::{Row, RowKind, Trace};
+use super::rows::trace::{Row, RowKind, Side, Trace};
 use super::rows::wakes::Wakes;
 use super::state::idle::Idleness;
 use super::state::loads::Loads;
@@ -70,6 +70,8 @@ struct Replay<'a> {
     queues: Queues,
     /// By CPU, the calls of `resched_curr` since its last activation or switch.
     resched_rows: Vec<Vec<usize>>,
+    /// By CPU, the last move of a task that it made.
+    last_move: Vec<Option<usize>>,
     placements: Placements<'a>,
     idlest: Idlest<'a>,
     preempts: Preempts<'a>,
@@ -91,6 +93,7 @@ impl<'a> Replay<'a> {
             f,
             queues: Queues::new(f.trace),
             resched_rows: vec![vec![]; f.trace.nr_cpus],
+            last_move: vec![None; f.trace.nr_cpus],
             placements: Placements::new(f),
             idlest: Idlest::new(f, next, slack),
             preempts: Preempts::new(f.trace, f.release, decider, next, 2 * slack),
@@ -113,9 +116,15 @@ impl<'a> Replay<'a> {
             RowKind::SelectRq if inside => self.placement(i),
             RowKind::Wakeup | RowKind::WakeupNew => self.activation(i, r, inside),
             RowKind::Switch => self.switch(r, inside),
-            RowKind::NeedResched => self.resched_rows[r.cpu.ix()].push(i),
+            RowKind::NeedResched => {
+                self.resched_rows[r.cpu.ix()].push(i);
+                self.arrival(i, r);
+            }
             RowKind::Migrate if inside => self.migration(i, r),
             _ => {}
+        }
+        if r.kind == RowKind::Migrate {
+            self.last_move[r.cpu.ix()] = Some(i);
         }
         self.note(i, r);
     }
@@ -165,13 +174,30 @@ impl<'a> Replay<'a> {
         here.clear();
     }
 
+    /// A task that a stopper has moved is put to the same check as one that wakes up. Of several
+    /// that the balancer attaches, a request does not tell which asked.
+    fn arrival(&mut self, i: usize, r: &Row) {
+        let t = self.f.trace;
+        let moved = self.last_move[r.cpu.ix()].map(|m| &t.rows[m]);
+        let Some(moved) = moved.filter(|m| m.dst_ix(t.nr_cpus) == Some(r.rq_cpu.ix())) else {
+            return;
+        };
+        if ["move_queued_task", "attach_one_task"].iter().any(|f| t.has_frame(r, f)) {
+            let p = Side { cfs_nr: r.p.cfs_nr, ..moved.p };
+            self.queues.preempted(t, &Row { p, ..r.clone() }, &[i], self.f.release);
+        }
+    }
+
     fn switch(&mut self, r: &Row, inside: bool) {
         self.queues.yielded(self.f.trace, r, self.f.release);
         if inside {
-            self.picks.check(r, &self.queues);
+            let passed_over = self.picks.check(r, &self.queues);
             if let Some(log) = &mut self.log {
                 let mut found = Found::of(&mut self.picks.counts, &self.picks.disagreements);
                 log.extend(explain::pick(&mut found, r, &self.queues));
+            }
+            if let Some(pid) = passed_over.filter(|_| self.f.trace.rebuilt) {
+                self.queues.passed_over(r.cpu, pid);
             }
         }
         self.resched_rows[r.cpu.ix()].clear();

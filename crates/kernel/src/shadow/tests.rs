@@ -144,6 +144,53 @@ fn a_bound_task_stays_behind() {
     assert_eq!(pulls([3, 4], &[(2, Named::Bound)]), (1, 1, 0));
 }
 
+/// 1 runs on CPU 0 and 2 waits there; a stopper brings 3, 1 ms behind 2 in virtual time and 2 ms
+/// before 1. The check asks and marks 3: it is picked before 2, as it would not be unmarked.
+#[test]
+fn who_is_moved_by_a_stopper_may_become_the_next_buddy() {
+    let picks = |asks: bool| {
+        let side = |pid, vruntime_ms| Side {
+            pid,
+            prio: 120,
+            weight: 1 << 20,
+            vruntime: vruntime_ms * MS,
+            on_rq: true,
+            cfs_nr: 2,
+            ..Side::default()
+        };
+        let at = |ts, cpu, kind, p| Row { p, curr_pid: 1, ..Row::new(ts * MS, Cpu(cpu), kind) };
+        let switch = |ts, p, n| Row { n: Some(n), ..at(ts, 0, RowKind::Switch, p) };
+        let stacks = [
+            ["set_task_cpu", "move_queued_task", "migration_cpu_stop"],
+            ["resched_curr", "check_preempt_wakeup", "move_queued_task"],
+        ];
+        let stacks = stacks.map(|s| s.map(str::to_owned).to_vec()).to_vec();
+        let mut rows = vec![
+            at(1, 0, RowKind::Waking, side(2, 100)),
+            at(1, 0, RowKind::NeedResched, side(9, 90)),
+            switch(2, Side { on_rq: false, ..side(9, 90) }, side(1, 97)),
+            at(3, 0, RowKind::Wakeup, side(2, 100)),
+            Row { a: 1, b: 0, stack: Some(0), ..at(4, 1, RowKind::Migrate, side(3, 101)) },
+        ];
+        let asked = at(4, 1, RowKind::NeedResched, side(1, 103));
+        rows.extend(asks.then_some(Row { rq_cpu: Cpu(0), stack: Some(1), ..asked }));
+        rows.push(switch(
+            5,
+            Side { cfs_nr: 3, ..side(1, 103) },
+            Side { cfs_nr: 3, ..side(3, 101) },
+        ));
+        // All kinds of rows go on to the end.
+        for kind in [RowKind::Waking, RowKind::NeedResched, RowKind::Wakeup] {
+            rows.push(at(6, 0, kind, side(7, 101)));
+        }
+        let k = release("v6.1");
+        let t = Trace { rows, stacks, nr_cpus: 2, ..Trace::default() };
+        let found = super::check(&t, &cores(2, 2), &k);
+        found.kinds.iter().find(|k| k.kind == "pick").map(|k| (k.determined, k.agree))
+    };
+    assert_eq!((picks(true), picks(false)), (Some((1, 1)), Some((1, 0))));
+}
+
 #[test]
 fn every_path_has_a_chain_of_its_own() {
     let mut chains = Mover::ALL.map(Mover::chain).to_vec();

@@ -43,20 +43,21 @@ pub fn decay_load(val: u64, n: u64) -> u64 {
 pub const SEGMENT_NS: u64 = 1 << 20;
 
 /// Lowest and highest average `ns` later, if whatever it is of has stood at `level` since: full
-/// segments count. The kernel cuts at every step: what has come down to its level, or stands at it,
-/// can show one less.
+/// segments count, and where in its segment it stood is not known, so that one more can have ended.
+/// The kernel cuts at every step: what has come down to its level, or stands at it, can show one
+/// less.
 pub fn average_after(avg: u64, level: u64, ns: u64) -> (u64, u64) {
-    let segments = ns / SEGMENT_NS;
-    if segments == 0 {
+    if ns == 0 {
         return (avg, avg);
     }
+    let segments = ns / SEGMENT_NS;
     // With a fraction: small values fall as well.
     const FRACTION: u32 = 20;
-    let gap = decay_load(avg.abs_diff(level).min(1 << 40) << FRACTION, segments);
-    let (cut, up) = (gap >> FRACTION, gap.div_ceil(1 << FRACTION));
+    let gap = |n| decay_load(avg.abs_diff(level).min(1 << 40) << FRACTION, n);
+    let (near, far) = (gap(segments).div_ceil(1 << FRACTION), gap(segments + 1) >> FRACTION);
     match avg >= level {
-        true => (level.saturating_sub(1) + cut, level + up),
-        false => (level - up, level - cut),
+        true => (level.saturating_sub(1) + far, level + near),
+        false => (level - near, level - far),
     }
 }
 
@@ -150,10 +151,11 @@ mod tests {
 
     #[test]
     fn halves_the_distance_in_32_periods() {
-        // A little less than half of the distance is left.
-        assert_eq!(average_after(0, 1024, 32 * SEGMENT_NS), (512, 513));
-        assert_eq!(average_after(1024, 0, 32 * SEGMENT_NS), (511, 512));
-        assert_eq!(average_after(1000, 0, SEGMENT_NS - 1), (1000, 1000));
+        // A little less than half of the distance is left, or 2 % less with one segment more.
+        assert_eq!(average_after(0, 1024, 32 * SEGMENT_NS), (512, 523));
+        assert_eq!(average_after(1024, 0, 32 * SEGMENT_NS), (501, 512));
+        assert_eq!(average_after(1000, 0, SEGMENT_NS - 1), (978, 1000));
+        assert_eq!(average_after(1000, 0, 0), (1000, 1000));
         assert_eq!(average_after(1000, 0, u64::MAX), (0, 0));
     }
 

@@ -11,7 +11,8 @@ use crate::shadow::question::known::names::PLACEMENT;
 use crate::shadow::question::known::{Asker, Unknown, explore};
 use crate::shadow::question::levels::{CONTENT, Ent, GROUP, IMPLAUSIBLE, ent, level, plausible};
 use crate::shadow::rows::trace::Row;
-use crate::shadow::state::queues::{Buddies, LOST, Queues, Seen, span};
+use crate::shadow::state::buddies::Buddies;
+use crate::shadow::state::queues::{LOST, Queues, Seen, span};
 use vruntime_sched::release::{FairKind, Release};
 
 /// CFS, from a plain trace.
@@ -33,12 +34,12 @@ impl<'a> Picks<'a> {
         Picks { k, decider, counts: KindResult::new("pick"), disagreements: vec![] }
     }
 
-    /// Checks the switch row `r`.
-    pub fn check(&mut self, r: &Row, q: &Queues) {
-        let Some(n) = r.n.filter(|n| n.is_fair()) else { return };
+    /// Checks the switch row `r`. The task that should have been picked, if another one was.
+    pub fn check(&mut self, r: &Row, q: &Queues) -> Option<i64> {
+        let n = r.n.filter(|n| n.is_fair())?;
         let s = &q.cpus[r.cpu.ix()];
         if s.lost {
-            return self.counts.miss(&[LOST]);
+            return self.missed(&[LOST]);
         }
         let mut queued: Vec<Seen> =
             s.queued.values().filter(|e| e.side.pid != r.p.pid).copied().collect();
@@ -51,19 +52,19 @@ impl<'a> Picks<'a> {
         }
         let same: Vec<Seen> = queued.iter().filter(|e| e.side.tg == n.tg).copied().collect();
         if same.len() < queued.len() {
-            return self.counts.miss(&[GROUP]);
+            return self.missed(&[GROUP]);
         }
         if (same.iter().filter(|e| !e.maybe).count() as i64) < n.cfs_nr
             || !same.iter().any(|e| e.side.pid == n.pid)
         {
-            return self.counts.miss(&[if n.tg == 0 { CONTENT } else { GROUP }]);
+            return self.missed(&[if n.tg == 0 { CONTENT } else { GROUP }]);
         }
         let eevdf = self.k.fair == FairKind::Eevdf;
         if eevdf && same.len() > 1 && same.iter().any(|e| !e.exact) {
-            return self.counts.miss(&[PLACEMENT]);
+            return self.missed(&[PLACEMENT]);
         }
         if eevdf && same.len() > 1 && !plausible(n.vruntime, &same) {
-            return self.counts.miss(&[IMPLAUSIBLE]);
+            return self.missed(&[IMPLAUSIBLE]);
         }
         let curr = stays.then_some(r.p.pid);
         let question = |k: &mut Asker| {
@@ -79,13 +80,13 @@ impl<'a> Picks<'a> {
         };
         let o = explore(question, |a, b| a.0 == b.0);
         if !o.determined {
-            return self.counts.miss(&o.tipping);
+            return self.missed(&o.tipping);
         }
         let (pid, rule) = o.guess;
         let agrees = pid == n.pid;
         if same.len() > 1 {
             if self.decider.one_level.contradicted() {
-                return self.counts.miss(&[GROUP]);
+                return self.missed(&[GROUP]);
             }
             self.decider.one_level.note(agrees);
         }
@@ -119,5 +120,11 @@ impl<'a> Picks<'a> {
                 ),
             });
         }
+        (!agrees).then_some(pid)
+    }
+
+    fn missed<'n>(&mut self, names: impl IntoIterator<Item = &'n &'static str>) -> Option<i64> {
+        self.counts.miss(names);
+        None
     }
 }

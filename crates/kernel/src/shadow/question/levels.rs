@@ -4,7 +4,8 @@ use super::decide::Decider;
 use super::known::names::{DEADLINE, PLACEMENT};
 use super::known::{Asker, Unknown};
 use crate::shadow::rows::trace::{RowKind, Side, Trace};
-use crate::shadow::state::queues::{Buddies, CpuState, Seen};
+use crate::shadow::state::buddies::Buddies;
+use crate::shadow::state::queues::{CpuState, Seen};
 use vruntime_sched::fair::weight::task_virtual_time;
 use vruntime_sched::release::Release;
 

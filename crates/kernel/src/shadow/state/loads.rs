@@ -210,7 +210,7 @@ mod tests {
     use super::*;
 
     /// A load of 1781 under two tasks, seen at 0. A tick's request at 23 ms shows it before that
-    /// brings it up to date, to about 267 · y^(23.1/1.048576) = 166 less than 2048.
+    /// brings it up to date, to 267 · y^23 = 162 less than 2048 if the last segment ends just then.
     #[test]
     fn a_row_that_shows_the_same_load_is_no_update() {
         let ms = 1_000_000;
@@ -218,14 +218,15 @@ mod tests {
         let rows = [0, 23 * ms].map(|ts| Row { p, ..Row::new(ts, Cpu(0), RowKind::NeedResched) });
         let t = Trace { rows: rows.to_vec(), nr_cpus: 1, ..Trace::default() };
         let at = 23 * ms + 100_000;
-        assert_eq!(Loads::new(&t).at(Cpu(0), at, at), Some((1781, 1883)));
+        assert_eq!(Loads::new(&t).at(Cpu(0), at, at), Some((1781, 1886)));
     }
 
     /// CPU 1 pulls 7, with a load of 824, to its own 1501. The row in which it accounts what runs
     /// there comes before 7 is on its queue.
     #[test]
     fn what_is_pulled_may_join_after_the_next_row() {
-        let shows = |cfs_load_avg| Side { cfs_load_avg, ..Side::default() };
+        let cfs_load_weight = 1501 << 10;
+        let shows = |cfs_load_avg| Side { cfs_load_avg, cfs_load_weight, ..Side::default() };
         let seen = Row { p: shows(1501), ..Row::new(10, Cpu(1), RowKind::NeedResched) };
         let p = Side { pid: 7, load_avg: 824, on_rq: true, ..shows(1352) };
         let moves = Row { p, b: 1, rq_cpu: Cpu(0), ..Row::new(20, Cpu(1), RowKind::Migrate) };
@@ -233,7 +234,7 @@ mod tests {
         let t = Trace { rows: vec![seen, moves, accounts], nr_cpus: 2, ..Trace::default() };
         let loads = Loads::new(&t);
         assert_eq!(loads.at(Cpu(1), 25, 35), Some((1501, 2325)));
-        assert_eq!(loads.at(Cpu(1), 35, 40), Some((1501, 2325)));
+        assert_eq!(loads.at(Cpu(1), 35, 40), Some((1500, 2325)));
     }
 
     /// CPU 0 is busy with a load of 2000 when 7, which sleeps there and has 900 of it, is woken on

@@ -3,6 +3,7 @@
 //! | file | |
 //! |---|---|
 //! | `queues` | who is queued where, with what state |
+//! | `buddies` | whom a check or a yield has marked |
 //! | `lists` | in which order the balancer goes through them |
 //! | `counts` | how many tasks a CPU had |
 //! | `loads`, `utilisation` | averages of a CPU, as intervals |
@@ -13,6 +14,7 @@
 //! | `manners` | who wakes whom synchronously |
 //! | `one_level` | whether all tasks compete on one level |
 
+pub mod buddies;
 pub mod counts;
 pub mod idle;
 pub mod idle_tasks;

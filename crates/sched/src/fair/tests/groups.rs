@@ -193,8 +193,8 @@ pub(crate) fn a_sleeper_that_leaves_an_idle_cpu_has_decayed() {
 }
 
 /// 219 tasks of nice 0 wait on a CPU. One leaves: of a load sum of 218 · 1024 · 47,742 the kernel
-/// keeps 32 bits, 218 · 48,887,808 − 2 · 2^32 = 2,067,607,552, and with the next segment the load is
-/// what that stands for. Linux 6.1.192 (2 CPUs, 220 spinners let go from one): from 224,269 to
+/// keeps 32 bits, 218 · 48,887,808 − 2 · 2^32 = 2,067,607,552, and with the next segment the load
+/// is what that stands for. Linux 6.1.192 (2 CPUs, 220 spinners let go from one): from 224,269 to
 /// 57,315 within a tick.
 #[test]
 fn the_load_of_two_hundred_tasks_wraps_when_one_leaves() {
