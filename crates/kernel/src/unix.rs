@@ -11,7 +11,8 @@
 //! pipes are. What the sender's CPU has sent, received and run since pushes a buffer out of its L2
 //! cache: receiving it takes `unix_cold` longer after two L2s of that (37 MiB, if those are more),
 //! in proportion less after less, and more from there on, but not before 3.7 MiB, as the logarithm
-//! is, up to `unix_far` at 73 MiB. `vruntime calibrate` measures 20 and 400 sockets of 250 messages.
+//! is, up to `unix_far` at 73 MiB. `vruntime calibrate` measures 20 and 400 sockets of 250
+//! messages.
 //! *Departures.* D1: a receive takes from one buffer only. D2: the queue lock is one line that
 //! moves; holding it is not waited for. D3: a reader on another CPU fetches buffers at no further
 //! cost; bytes that come through the same memory again are counted again. D4: what the next sender

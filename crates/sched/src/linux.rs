@@ -303,9 +303,7 @@ impl Scheduler for Linux {
         // `switched_to`, else `prio_changed` of its class.
         let beaten = match class {
             Class::Rt => self.rt.first(cpu) != Some(p),
-            Class::Fair if before == class => {
-                prio > nice && self.fair.cfs[cpu.ix()].nr_queued > 1
-            }
+            Class::Fair if before == class => prio > nice && self.fair.cfs[cpu.ix()].nr_queued > 1,
             Class::Fair => true,
             _ => false,
         };
