@@ -25,7 +25,7 @@ include!(concat!(env!("OUT_DIR"), "/kernels.rs"));
 const SEED_OFFSET: &str = "seed_offset";
 
 /// The scheduler that reads all fields.
-const LINUX: &str = "linux";
+pub const LINUX: &str = "linux";
 
 /// Fields that say which kernel it is: no overrides.
 const IDENTITY: [&str; 3] = ["name", "version", "description"];

@@ -20,12 +20,16 @@ use vruntime_machine::{TopologyMasks, parse_cpulist};
 /// Cells that every row has.
 pub const NEEDED: &[&str] = &["ts_ns", "cpu", "curr_pid", "rq_cpu", "rq_nr_running", "p_pid"];
 
-/// Columns that no decision can do without; others are not known where they are missing.
+/// Columns of every recording: a decision that lacked one would be taken from zeros. Others are not
+/// known where they are missing.
 pub const COLUMNS: &[&str] = &[
     "a",
     "b",
     "rq_clock_task",
+    "stack",
+    "p_pid",
     "p_prio",
+    "p_policy",
     "p_weight",
     "p_vruntime",
     "p_deadline",
@@ -34,19 +38,47 @@ pub const COLUMNS: &[&str] = &[
     "p_sum_exec",
     "p_on_rq",
     "p_sched_delayed",
+    "p_depth",
+    "p_util_avg",
     "p_load_avg",
+    "p_util_est",
     "p_tg",
     "p_cfs_nr_queued",
     "p_cfs_zero_vruntime",
     "p_cfs_load_weight",
+    "p_cfs_util_avg",
     "p_cfs_load_avg",
+    "p_par_weight",
+    "p_par_vruntime",
+    "p_par_deadline",
+    "p_par_vlag",
+    "p_par_slice",
     "n_pid",
     "n_prio",
+    "n_policy",
     "n_weight",
     "n_vruntime",
     "n_deadline",
+    "n_vlag_or_vprot",
     "n_slice",
+    "n_sum_exec",
+    "n_on_rq",
+    "n_sched_delayed",
+    "n_depth",
+    "n_util_avg",
+    "n_load_avg",
+    "n_util_est",
     "n_tg",
+    "n_cfs_nr_queued",
+    "n_cfs_zero_vruntime",
+    "n_cfs_load_weight",
+    "n_cfs_util_avg",
+    "n_cfs_load_avg",
+    "n_par_weight",
+    "n_par_vruntime",
+    "n_par_deadline",
+    "n_par_vlag",
+    "n_par_slice",
 ];
 
 /// What is known of the machine and its kernel.
@@ -109,19 +141,26 @@ impl Meta {
             _ => vec![],
         };
         let domains = take("domains.txt")?.map_or(String::new(), |t| t.text);
-        let isolated = take("cmdline.txt")?.and_then(|t| isolated(&t.text));
+        let cmdline = take("cmdline.txt")?;
+        let isolated = cmdline.as_ref().map(|t| isolated(&t.text)).transpose();
         let features = take("features.txt")?.map_or(String::new(), |t| t.text);
         let tunables = take("sched-tunables.txt")?;
         let summary = take("summary.json")?.map_or(String::new(), |t| t.text);
         let readme = take("README.md")?.map_or(String::new(), |t| t.text);
         let tunables = tunables.map_or(BTreeMap::new(), |t| pairs(&t, diagnostics));
+        let isolated = isolated.unwrap_or_else(|list| {
+            let path = cmdline.map_or(dir.to_owned(), |t| t.path);
+            let text = format!("found isolcpus of \"{list}\", expected a list such as 1,4-7; none");
+            diagnostics.push(Diagnostic { path, line: 1, text: text + " is taken to be isolated" });
+            None
+        });
         Ok(Meta {
             version: version(&summary, &readme),
             features: features.split_whitespace().map(str::to_owned).collect(),
             tunables,
             topology: topology.map(|t| t.masks),
             cpu_numbers,
-            isolated: isolated.unwrap_or(CpuMask::EMPTY),
+            isolated: isolated.flatten().unwrap_or(CpuMask::EMPTY),
             wake_affine_numa: wake_affine_numa(&domains),
             hz: readme.split("HZ=").nth(1).and_then(|s| leading_number(s).parse().ok()),
         })
@@ -188,14 +227,19 @@ impl Recording {
     }
 }
 
-/// `isolcpus=[flag,…]list`, unless its flags leave the scheduling domains out.
-fn isolated(cmdline: &str) -> Option<CpuMask> {
-    let value =
-        cmdline.split_whitespace().filter_map(|w| w.strip_prefix("isolcpus=")).next_back()?;
+/// `isolcpus=[flag,…]list`, unless its flags leave the scheduling domains out. A list that cannot
+/// be read is the error.
+fn isolated(cmdline: &str) -> Result<Option<CpuMask>, String> {
+    let mut values = cmdline.split_whitespace().filter_map(|w| w.strip_prefix("isolcpus="));
+    let Some(value) = values.next_back() else { return Ok(None) };
     let is_flag = |w: &&str| w.starts_with(|c: char| c.is_ascii_alphabetic());
     let (flags, list): (Vec<&str>, Vec<&str>) = value.split(',').partition(is_flag);
     let domains = flags.is_empty() || flags.contains(&"domain");
-    parse_cpulist(&list.join(","), "isolcpus").ok().filter(|_| domains)
+    let list = list.join(",");
+    if !domains {
+        return Ok(None);
+    }
+    parse_cpulist(&list, "isolcpus").map(Some).map_err(|_| list)
 }
 
 fn leading_number(s: &str) -> &str {
@@ -268,12 +312,14 @@ mod tests {
 
     #[test]
     fn isolated_cpus_stand_on_the_command_line() {
-        let of = |s: &str| isolated(s).map(|m| m.iter().map(|c| c.0).collect::<Vec<_>>());
-        assert_eq!(of("quiet isolcpus=2,6-7 x=1"), Some(vec![2, 6, 7]));
-        assert_eq!(of("isolcpus=nohz,domain,3"), Some(vec![3]));
-        assert_eq!(of("isolcpus=nohz,3"), None);
-        assert_eq!(of("isolcpus=all"), None);
-        assert_eq!(of("quiet"), None);
+        let of =
+            |s: &str| isolated(s).map(|m| m.map(|m| m.iter().map(|c| c.0).collect::<Vec<_>>()));
+        assert_eq!(of("quiet isolcpus=2,6-7 x=1"), Ok(Some(vec![2, 6, 7])));
+        assert_eq!(of("isolcpus=nohz,domain,3"), Ok(Some(vec![3])));
+        assert_eq!(of("isolcpus=nohz,3"), Ok(None));
+        assert_eq!(of("isolcpus=8-N"), Err("8-N".to_owned()));
+        assert_eq!(of("isolcpus=0-15:1/2"), Err("0-15:1/2".to_owned()));
+        assert_eq!(of("quiet"), Ok(None));
     }
 
     /// Three nodes: CPU 0 is pulled from the second, not from the third.

@@ -92,7 +92,20 @@ pub fn parse_topology(t: &Text) -> Result<DumpedTopology, FormatError> {
         out.llc.push(llc.unwrap_or(core));
     }
     read_nodes(&mut out, &map, &list)?;
+    nest(&mut out);
     Ok(DumpedTopology { masks: out, numbers })
+}
+
+/// The kernel does not believe a core or cache that spans nodes.
+fn nest(out: &mut TopologyMasks) {
+    let all = CpuMask::first_n(out.smt.len());
+    for c in 0..out.smt.len() {
+        let node = out.nodes.iter().find(|n| n.1.has(Cpu::from_ix(c))).map_or(all, |n| n.1);
+        out.smt[c] = out.smt[c].and(&node);
+        out.l2[c] = out.l2[c].and(&node).or(&out.smt[c]);
+        out.llc[c] = out.llc[c].and(&node).or(&out.l2[c]);
+        out.package[c] = out.package[c].or(&out.llc[c]);
+    }
 }
 
 fn read_nodes(
@@ -132,6 +145,24 @@ fn read_nodes(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Sub-NUMA clustering: package and last cache of all four CPUs, in two nodes.
+    #[test]
+    fn a_cache_ends_with_its_node() {
+        let mut text = String::from("node0/cpulist:0-1\nnode1/cpulist:2-3\n");
+        text += "node0/distance:10 11\nnode1/distance:11 10\n";
+        for c in 0..4 {
+            text += &format!("cpu{c}/topology/thread_siblings_list:{c}\n");
+            text += &format!("cpu{c}/topology/package_cpus_list:0-3\n");
+            text += &format!("cpu{c}/cache/index3/level:3\n");
+            text += &format!("cpu{c}/cache/index3/shared_cpu_list:0-3\n");
+        }
+        let t = Text { path: "topology.txt".into(), text, diagnostics: vec![] };
+        let masks = parse_topology(&t).unwrap().masks;
+        assert_eq!(masks.llc.iter().map(CpuMask::weight).collect::<Vec<_>>(), [2; 4]);
+        assert_eq!(masks.package, [CpuMask::first_n(4); 4]);
+        vruntime_machine::Topology::from_masks(&masks).unwrap();
+    }
 
     #[test]
     fn cpus_that_are_offline_and_nodes_of_memory_alone_leave_no_gap() {

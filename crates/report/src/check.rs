@@ -126,6 +126,11 @@ impl CheckReport {
             line(&mut s, "total", kind, width);
             list(&mut s, "rules", &kind.rules);
             list(&mut s, "not known", &kind.unknowns);
+            if kind.set_aside > 0 {
+                let (n, agree) = (kind.set_aside, percent(kind.set_aside_agree, kind.set_aside));
+                let why = "tasks are in groups that are not recorded, or the kernel is another one";
+                let _ = writeln!(s, "  set aside: {n}, of which {agree} agree; {why}");
+            }
             s.push('\n');
         }
         if !self.rare_rules.is_empty() {

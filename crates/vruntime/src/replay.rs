@@ -167,6 +167,24 @@ impl SearchedColumns {
     }
 }
 
+/// The state capture numbers groups as it meets them; here the root has number 0. A task of the
+/// root group has depth 0.
+fn root_is_group_0(rows: &mut [Row]) {
+    let mut sides = rows.iter().flat_map(|r| std::iter::once(r.p).chain(r.n));
+    let Some(root) = sides.find(|s| s.depth == 0).map(|s| s.tg) else { return };
+    let swapped = |tg| match tg {
+        0 => root,
+        tg if tg == root => 0,
+        tg => tg,
+    };
+    for r in rows {
+        r.p.tg = swapped(r.p.tg);
+        if let Some(n) = &mut r.n {
+            n.tg = swapped(n.tg);
+        }
+    }
+}
+
 /// All rows of `r` in order of time, how many were left out as of a CPU that is not among `cpus`,
 /// and the first of these.
 pub fn trace(r: &Recording, cpus: &CpuNumbers) -> (Trace, usize, Option<String>) {
@@ -237,16 +255,17 @@ pub fn trace(r: &Recording, cpus: &CpuNumbers) -> (Trace, usize, Option<String>)
         });
     }
     rows.sort_by_key(|r| r.ts);
+    if t.has("p_depth") {
+        root_is_group_0(&mut rows);
+    }
+    let stacks = &r.stacks;
+    // Without one chain of a request nothing tells who asked.
+    let has_chain = |r: &Row| r.stack.is_some_and(|s| stacks.get(s).is_some_and(|c| c.len() > 1));
+    let asks = |r: &&Row| r.kind == RowKind::NeedResched;
+    let plain = !rows.iter().filter(asks).any(has_chain);
     let (nr_cpus, isolated) = (cpus.count(), cpus.mask(&r.meta.isolated));
     (
-        Trace {
-            rows,
-            stacks: r.stacks.clone(),
-            nr_cpus,
-            isolated,
-            plain: r.stacks.is_empty(),
-            ..Trace::default()
-        },
+        Trace { rows, stacks: stacks.clone(), nr_cpus, isolated, plain, ..Trace::default() },
         foreign,
         first,
     )

@@ -392,6 +392,8 @@ fn expression_of(path: &Path, meta: &Meta, nr_cpus: usize) -> Result<String, For
     let base = kernel(&series)
         .map_err(|e| FormatError::syntax(path, 0, e.to_string(), "a kernel of this series"))?;
     let mut expression = series;
+    let hz = meta.hz.filter(|&hz| u64::from(hz) * base.release.tick_ns() != 1_000_000_000);
+    expression.extend(hz.map(|hz| format!("+hz={hz}")));
     for f in &meta.features {
         let (name, on) = feature(f);
         if field(&base.release, &name).is_some_and(|v| v != on.to_string()) {

@@ -70,6 +70,21 @@ fn disagreements_are_told_in_words() {
     }
 }
 
+/// CFS judged on decisions of EEVDF: few of the ticks and preemptions within the class agree, and
+/// from a plain trace what is set aside is told.
+#[test]
+fn the_wrong_kernel_shows() {
+    let given = Given { kernel: Some("v6.5"), topology: None };
+    let report = trace_check(&[recording(V6_12)], given).unwrap();
+    for (kind, at_most) in [("wakeup_preemption", 850), ("tick_preemption", 700)] {
+        let k = report.kind(kind).unwrap();
+        assert!(k.nontrivial_agree * 1000 < k.nontrivial * at_most, "{}", report.text());
+    }
+    let aside = report.kind_from("tick_preemption", "reconstructed").unwrap();
+    assert!(aside.set_aside > 10 && aside.set_aside_agree * 10 < aside.set_aside * 9, "{aside:?}");
+    assert!(report.text().contains("or the kernel is another one"));
+}
+
 /// The passes of the balancer that moved something: the same queue, the same tasks.
 #[test]
 fn migrations_agree_with_the_recorded_kernels() {
@@ -185,7 +200,8 @@ fn without_columns(of: &str, name: &str, drop: &[&str]) -> PathBuf {
 
 #[test]
 fn a_column_that_is_needed_is_named_if_it_is_missing() {
-    for column in ["p_prio", "p_tg", "n_weight", "rq_clock_task"] {
+    for column in ["p_prio", "p_tg", "n_weight", "rq_clock_task", "p_depth", "n_load_avg", "stack"]
+    {
         let dir = without_columns(V6_1, "needed", &[column]);
         let e = trace_check(&[dir], Given::default()).unwrap_err().to_string();
         assert!(e.ends_with(&format!("expected a column {column}")), "{e}");
@@ -198,7 +214,7 @@ fn columns_that_are_missing_leave_decisions_undetermined_not_wrong() {
     for (i, drop) in [
         &["wakee_flips", "curr_wakee_flips", "recent_used_cpu"][..],
         &["curr_flags", "curr_nr_cpus_allowed", "p_nr_cpus_allowed", "p_flags", "onflags"],
-        &["rq_nr_switches", "rq_avg_idle", "p_util_est", "n_util_est", "p_par_weight", "p_depth"],
+        &["rq_nr_switches", "rq_avg_idle"],
     ]
     .iter()
     .enumerate()
@@ -215,6 +231,18 @@ fn columns_that_are_missing_leave_decisions_undetermined_not_wrong() {
     assert_eq!(report.kind("wakeup_preemption").unwrap().determined, 0);
     assert!(report.kind("pick").unwrap().determined > 1000);
     assert!(report.text().contains("state-stacks.txt: there is none"), "{}", report.text());
+    // Without rows of requests nothing tells what the kernel asked for.
+    let dir = edited(V6_12, "no-requests", |state| {
+        state
+            .lines()
+            .filter(|l| !l.contains(",need_resched,"))
+            .fold(String::new(), |s, l| s + l + "\n")
+    });
+    let report = trace_check(&[dir], Given::default()).unwrap();
+    for kind in ["wakeup_preemption", "tick_preemption"] {
+        let k = report.kind(kind);
+        assert_eq!(k.map_or(0, |k| k.determined), 0, "{}", report.text());
+    }
 }
 
 fn folder(of: &str, name: &str, files: &[&str]) -> PathBuf {

@@ -127,9 +127,12 @@ impl Shape {
             let own = self.nodes.iter().find(|n| n.cpus.has(Cpu::from_ix(i)));
             let node = own.map_or(online, |n| n.cpus);
             // The kernel does not believe a core or cache that spans nodes.
-            let threads = cpu.threads.and(&node);
             let level =
                 |l: u32| cpu.caches.iter().find(|x| x.level == l).map(|x| x.shared.and(&node));
+            // A core of eight on POWER is two of four to the scheduler (`cpu_smallcore_mask`):
+            // those that share an L1.
+            let small = level(1).filter(|_| self.arch == Arch::Powerpc);
+            let threads = cpu.threads.and(&node).and(&small.unwrap_or(node));
             let second = level(2).unwrap_or(threads).or(&threads);
             let last = cpu.caches.iter().map(|x| x.level).max().and_then(level).unwrap_or(second);
             smt.push(threads);

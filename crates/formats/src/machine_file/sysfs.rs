@@ -153,6 +153,9 @@ impl Tree {
             return Err(wrong(&self.path.join("cpu/online"), None, online.to_string(), expected));
         }
         let (mut cpus, mut guesses) = (Vec::new(), Vec::new());
+        if self.cpuinfo.lines().any(|l| l.starts_with("CPU implementer")) {
+            super::arch_of(&self.path, None, "aarch64")?;
+        }
         let power = is_power(&self.cpuinfo) || self.has("cpu/cpu0/dscr");
         for c in online.iter() {
             cpus.push(CpuShape {

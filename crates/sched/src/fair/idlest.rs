@@ -244,11 +244,11 @@ fn wakeup_stats(
             l.util_est = l.util_est.saturating_sub(who.util_est);
             l.runnable_avg = l.runnable_avg.saturating_sub(who.runnable);
         }
-        let nr_running = l.nr_running - here;
+        let nr_running = l.nr_running.saturating_sub(here);
         s.group_load += l.load_avg;
         s.group_util += u64::from(cpu_util(&sh.release, &l));
         s.group_runnable += runnable(&sh.release, &l);
-        s.sum_h_nr_running += l.h_nr_queued - here;
+        s.sum_h_nr_running += l.h_nr_queued.saturating_sub(here);
         s.sum_nr_running += nr_running;
         let rq = sh.rq(c);
         let idle_without = sh.curr_is_idle(c) || rq.curr == who.p;

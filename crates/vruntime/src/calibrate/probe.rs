@@ -66,8 +66,11 @@ pub fn mean(mut values: Vec<f64>) -> f64 {
 /// Binds the calling thread to `cpu`.
 pub fn pin(cpu: usize) -> io::Result<()> {
     let mut set = CpuSet::new();
-    set.set(cpu)?;
-    Ok(sched_setaffinity(Pid::from_raw(0), &set)?)
+    let of = |e: nix::Error| {
+        let e = io::Error::from(e);
+        io::Error::new(e.kind(), format!("a thread cannot be bound to CPU {cpu}: {e}"))
+    };
+    set.set(cpu).and_then(|()| sched_setaffinity(Pid::from_raw(0), &set)).map_err(of)
 }
 
 /// Runs `batch` many times on `cpu` and divides each time by `n`.
@@ -385,14 +388,14 @@ pub fn line_transfer(a: usize, b: usize) -> io::Result<Sample> {
     let wait_for = |value: u64| while flag.0.load(Ordering::Acquire) != value {};
     std::thread::scope(|scope| {
         let other = scope.spawn(|| {
-            pin(b)?;
+            // Each side waits for every turn of the other, so a failed pin must not end the loop.
+            let pinned = pin(b);
             for i in 0..N * BATCHES {
                 wait_for(2 * i + 1);
                 flag.0.store(2 * i + 2, Ordering::Release);
             }
-            Ok(())
+            pinned
         });
-        // The other side waits for every turn, so a failed pin here must not end the loop.
         let pinned = pin(a);
         let mut values = Vec::new();
         for batch in 0..BATCHES {

@@ -7,7 +7,7 @@ use crate::trace_check::{Given, trace_check, trace_explain};
 use crate::trace_why::{self, Question, moment};
 use serde_json::json;
 use std::path::Path;
-use vruntime_formats::kernel_file::kernel;
+use vruntime_formats::kernel_file::{LINUX, kernel};
 use vruntime_formats::read::{self, Recorded};
 use vruntime_machine::Topology;
 use vruntime_measure::trace_diff;
@@ -19,11 +19,22 @@ pub(super) fn topology(word: &str) -> Result<Topology, Failure> {
     machine.build_topology().map_err(|e| Failure::Input(e.to_string()))
 }
 
+/// Recorded decisions are those of Linux's own classes.
+fn judges(scheduler: &str) -> Result<(), Failure> {
+    if scheduler == LINUX {
+        return Ok(());
+    }
+    let expected = format!("expected `{LINUX}`: recorded decisions are those of its classes");
+    Err(Failure::Usage(format!("found scheduler `{scheduler}`; {expected}")))
+}
+
 impl Setting {
     /// The CPUs, if they are named. A wrong kernel expression is a mistake of the command line, not
     /// of a recording.
     fn topology(&self) -> Result<Option<Topology>, Failure> {
-        self.kernel.as_deref().map(kernel).transpose()?;
+        if let Some(k) = self.kernel.as_deref().map(kernel).transpose()? {
+            judges(&k.release.scheduler)?;
+        }
         self.machine.as_deref().map(topology).transpose()
     }
     fn given<'a>(&'a self, topology: &'a Option<Topology>) -> Given<'a> {

@@ -86,7 +86,8 @@ impl<'a> Picks<'a> {
         let agrees = pid == n.pid;
         if same.len() > 1 {
             if self.decider.one_level.contradicted() {
-                return self.missed(&[GROUP]);
+                self.counts.set_aside(agrees);
+                return None;
             }
             self.decider.one_level.note(agrees);
         }

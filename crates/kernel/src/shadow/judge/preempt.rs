@@ -189,7 +189,9 @@ impl<'a> Preempts<'a> {
                     self.counts.miss(missing)
                 }
             }
-            Ok(_) if self.decider.one_level.contradicted() => self.counts.miss(&[GROUP]),
+            Ok(answer) if self.decider.one_level.contradicted() => {
+                self.counts.set_aside(answer.0 == kernel);
+            }
             Ok(answer) => {
                 self.decider.one_level.note(answer.0 == kernel);
                 let less = |a: u64, b: u64| gap(a.wrapping_sub(b) as i64);

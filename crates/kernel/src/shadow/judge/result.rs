@@ -3,6 +3,9 @@
 use serde::Serialize;
 use std::collections::BTreeMap;
 
+/// Why a decision is set aside.
+const CONTRADICTED: &str = "whether all tasks compete on one level";
+
 /// Counts for one kind of decision.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct KindResult {
@@ -24,6 +27,11 @@ pub struct KindResult {
     pub rules: BTreeMap<String, u64>,
     /// Undetermined decisions by the value that was missing (one decision can miss several).
     pub unknowns: BTreeMap<String, u64>,
+    /// Of the undetermined, those set aside because too many before them contradicted what was
+    /// taken for granted (`state::one_level`).
+    pub set_aside: u64,
+    /// Of these, those in which our code decides as the kernel did.
+    pub set_aside_agree: u64,
     /// The decision counted last.
     #[serde(skip)]
     pub last: Option<Outcome>,
@@ -50,6 +58,8 @@ impl KindResult {
         self.undetermined += o.undetermined;
         self.nontrivial += o.nontrivial;
         self.nontrivial_agree += o.nontrivial_agree;
+        self.set_aside += o.set_aside;
+        self.set_aside_agree += o.set_aside_agree;
         for (k, v) in &o.rules {
             *self.rules.entry(k.clone()).or_default() += v;
         }
@@ -65,6 +75,12 @@ impl KindResult {
         self.nontrivial += u64::from(nontrivial);
         self.nontrivial_agree += u64::from(nontrivial && agrees);
         *self.rules.entry(rule.to_owned()).or_default() += 1;
+    }
+    /// Counts one decision that is set aside.
+    pub fn set_aside(&mut self, agrees: bool) {
+        self.set_aside += 1;
+        self.set_aside_agree += u64::from(agrees);
+        self.miss(&[CONTRADICTED]);
     }
     /// Counts one undetermined decision.
     pub fn miss<'a>(&mut self, names: impl IntoIterator<Item = &'a &'static str>) {

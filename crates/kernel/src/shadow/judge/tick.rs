@@ -195,6 +195,9 @@ impl<'a> Ticks<'a> {
         if nr < 2 {
             return;
         }
+        if self.t.plain && !self.t.rebuilt {
+            return self.counts.miss(&[ANSWER]);
+        }
         if s.lost {
             return self.counts.miss(&[LOST]);
         }
@@ -278,7 +281,7 @@ impl<'a> Ticks<'a> {
             let in_group = told.1 >= 2 && told.1 * 20 > told.0 + told.1;
             *(if ours == kernel { &mut told.0 } else { &mut told.1 }) += 1;
             if in_group || self.decider.one_level.contradicted() {
-                return self.counts.miss(&[GROUP]);
+                return self.counts.set_aside(ours == kernel);
             }
         }
         self.counts.count(ours == kernel, true, rule);

@@ -2,8 +2,9 @@
 //!
 //! *What.* A plain trace does not say which task group a task is in; all are taken to be in one.
 //! Where that is wrong, picks and preemptions contradict it: a group's tasks share its weight. Once
-//! too many of the decisions among several did so ([`TOO_MANY`]), what is decided on a queue counts
-//! as not known.
+//! too many of the decisions among several did so ([`TOO_MANY`]), what is decided on a queue is set
+//! aside: it counts as not known, and is counted apart with how much of it agrees, for the kernel
+//! may as well be another one than it is judged as.
 //! *Departures.* D1: what was decided until then stays counted, as it was.
 
 use std::cell::Cell;

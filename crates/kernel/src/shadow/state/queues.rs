@@ -108,14 +108,17 @@ pub struct Queues {
     gaps: Vec<BTreeSet<u64>>,
 }
 
-/// By CPU: moments of the switches to a task that the next switch is not from.
+/// By CPU: moments of the switches to a task that the next switch is not from, or after which the
+/// kernel counted more than the next one.
 fn gaps(t: &Trace) -> Vec<BTreeSet<u64>> {
     let mut gaps = vec![BTreeSet::new(); t.nr_cpus];
-    let mut last: Vec<Option<(u64, i64)>> = vec![None; t.nr_cpus];
+    let mut last: Vec<Option<(u64, i64, Option<i64>)>> = vec![None; t.nr_cpus];
     for r in t.rows.iter().filter(|r| r.kind == RowKind::Switch) {
         let c = r.cpu.ix();
         let n = r.n.unwrap_or_default();
-        if let Some((ts, _)) = last[c].replace((r.ts, n.pid)).filter(|x| x.1 != r.p.pid) {
+        let Some((ts, pid, nr)) = last[c].replace((r.ts, n.pid, r.nr_switches)) else { continue };
+        let more = nr.zip(r.nr_switches).is_some_and(|(before, now)| now - before > 1);
+        if pid != r.p.pid || more {
             gaps[c].insert(ts);
         }
     }
@@ -446,6 +449,11 @@ mod tests {
             assert!(!q.cpus[0].lost);
             (lost, q.cpus[0].queued.keys().copied().collect::<Vec<_>>())
         };
+        // A switch to 4 and one back are lost: the kernel counted them.
+        let counted =
+            |ts, from, to, nr| Row { nr_switches: Some(nr), ..switch(ts, side(from), to) };
+        let rows = vec![counted(10, 1, 2, 7), counted(20, 2, 1, 8), counted(30, 1, 2, 11)];
+        assert_eq!(gaps(&Trace { rows, nr_cpus: 1, ..Trace::default() }), [[20].into()]);
         assert_eq!(after(true), (false, vec![1, 3]));
         assert_eq!(after(false), (true, vec![3]));
     }
