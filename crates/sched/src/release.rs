@@ -367,6 +367,12 @@ release! {
     migrate_pelt_lag: bool,
     /// `tg->load_avg` is written at most once a millisecond per queue (6.7 on).
     tg_load_avg_ratelimit: bool,
+    /// A queue that has decayed to nothing is looked after until its group's sum no longer counts
+    /// it (6.19 on, 6.12 and 6.18 long-term).
+    leaf_stays_while_contributing: bool,
+    /// A pick that keeps the running task puts it first in the list that the balancer goes through
+    /// (up to 6.11).
+    repick_moves_first: bool,
     /// When group entities are reweighted.
     group_reweight: GroupReweight,
     /// A new task's first utilisation uses the scaled-down weight.

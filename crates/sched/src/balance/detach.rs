@@ -137,7 +137,7 @@ pub(super) fn can_migrate_task(
         env.some_pinned = true;
         if env.idle != IdleType::Newidle && env.new_dst_cpu.is_none() && !env.active {
             let sd = sh.domains.at(env.slot);
-            let others = sd.groups[sd.group_of(env.dst_cpu)].balance_mask.and(&env.cpus);
+            let others = sd.groups[sh.domains.local(env.slot)].balance_mask.and(&env.cpus);
             env.new_dst_cpu = others.and(allowed).first().unwrap_or(Cpu::NONE);
         }
         return false;

@@ -214,6 +214,7 @@ pub(super) fn find(
     let lowest = slot == d.slots(on).start;
     let q = Question {
         sd: d.at(slot),
+        local: d.local(slot),
         child_prefers_sibling: !lowest && d.at(slot - 1).flags.has(SdFlags::PREFER_SIBLING),
         dst_cpu: dst,
         idle,
@@ -297,13 +298,13 @@ fn after_detach(run: &mut Run, w: &mut World, cx: &mut Cx) -> GoesTo {
         && env.imbalance.amount > 0
         && let Some(parent) = parent(cx.sh, env.slot, run.on)
     {
-        mark(cx.sh, parent, run.on, true);
+        mark(cx.sh, parent, true);
     }
     if env.all_pinned {
         env.cpus.clear(src);
         env.whole = false;
         let sd = cx.sh.domains.at(env.slot);
-        if !env.cpus.is_subset(&sd.groups[sd.group_of(run.on)].balance_mask) {
+        if !env.cpus.is_subset(&sd.groups[cx.sh.domains.local(env.slot)].balance_mask) {
             env.nr_scanned = 0;
             env.loop_break = BREAK;
             return Goto(Phase::Search);
@@ -319,9 +320,9 @@ fn parent(sh: &Shared, slot: usize, on: Cpu) -> Option<usize> {
     Some(slot + 1).filter(|s| *s < sh.domains.slots(on).end)
 }
 
-/// Marks the group of `on` at `slot` as imbalanced, or takes the mark away.
-fn mark(sh: &mut Shared, slot: usize, on: Cpu, imbalanced: bool) {
-    let group = sh.domains.at(slot).group_of(on);
+/// Marks the local group at `slot` as imbalanced, or takes the mark away.
+fn mark(sh: &mut Shared, slot: usize, imbalanced: bool) {
+    let group = sh.domains.local(slot);
     sh.domains.set_imbalanced(slot, group, imbalanced);
 }
 
@@ -392,7 +393,7 @@ fn balanced(run: &mut Run, w: &mut World, cx: &mut Cx) -> GoesTo {
     if !run.env.all_pinned
         && let Some(parent) = parent(cx.sh, run.env.slot, run.on)
     {
-        mark(cx.sh, parent, run.on, false);
+        mark(cx.sh, parent, false);
     }
     all_pinned(run, w, cx);
     end(run, cx, 0)

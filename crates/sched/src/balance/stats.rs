@@ -87,6 +87,8 @@ pub struct DomainStats {
 pub struct Question<'a> {
     /// The domain.
     pub sd: &'a Domain,
+    /// Position of the local group.
+    pub local: usize,
     /// Its child prefers siblings.
     pub child_prefers_sibling: bool,
     /// The puller.
@@ -137,14 +139,14 @@ pub fn group_classify(imbalance_pct: u32, s: &GroupStats) -> GroupType {
 pub fn update_sd_lb_stats(sh: &Shared, q: &Question) -> DomainStats {
     let k = &sh.release;
     let n = q.sd.groups.len();
-    let local = q.sd.group_of(q.dst_cpu);
+    let local = q.local;
     let mut sds = DomainStats { prefer_sibling: q.child_prefers_sibling, ..Default::default() };
     for i in 0..n {
         let g = if local + i < n { local + i } else { local + i - n };
         let group = &q.sd.groups[g];
         let (mut s, overload) = sum_group(sh, q, group);
         sds.overload |= overload;
-        s.kind = classify(k, q, g, &s, g == local);
+        s.kind = classify(sh, q, group, &s, g == local);
         if s.kind == GroupType::Overloaded {
             s.avg_load = s.group_load * 1024 / s.group_capacity;
         }
@@ -184,16 +186,16 @@ fn sum_group(sh: &Shared, q: &Question, group: &Group) -> (GroupStats, bool) {
 }
 
 /// `group_classify` with the reasons that the numbers do not show.
-fn classify(k: &Release, q: &Question, g: usize, s: &GroupStats, local: bool) -> GroupType {
+fn classify(sh: &Shared, q: &Question, g: &Group, s: &GroupStats, local: bool) -> GroupType {
     let by_numbers = group_classify(q.sd.imbalance_pct, s);
     if by_numbers == GroupType::Overloaded {
         GroupType::Overloaded
-    } else if q.sd.groups[g].imbalanced {
+    } else if sh.domains.imbalanced(g) {
         GroupType::Imbalanced
-    } else if k.smt_balance
+    } else if sh.release.smt_balance
         && !local
         && q.idle != IdleType::NotIdle
-        && q.sd.groups[g].flags.has(SdFlags::SHARE_CPUCAPACITY)
+        && g.flags.has(SdFlags::SHARE_CPUCAPACITY)
         && s.sum_h_nr_running > 1
     {
         GroupType::SmtBalance

@@ -3,6 +3,7 @@
 
 use super::{Domain, Domains, Group, LlcShared, SdFlags, SdId, Top, cores_in};
 use crate::release::Release;
+use std::collections::BTreeMap;
 use vruntime_base::{Cpu, CpuMask};
 use vruntime_machine::{Arch, NodeId, Topology};
 
@@ -49,6 +50,8 @@ impl Domains {
             sds: Vec::new(),
             ids: Vec::new(),
             first: vec![0],
+            local: Vec::new(),
+            imbalance: Vec::new(),
             tops: Vec::new(),
             cpu_list: Vec::new(),
             smt_active: topo.smt_width() > 1,
@@ -71,6 +74,7 @@ impl Domains {
                     SdId::from_ix(d.sds.len() - 1)
                 });
                 d.ids.push(id);
+                d.local.push(d.sd(id).group_of(c) as u16);
             }
             d.first.push(d.ids.len() as u32);
         }
@@ -95,6 +99,8 @@ impl Domains {
 
     /// Group flags come from the domain that survived below, and lists from the spans.
     fn finish_groups(&mut self, topo: &Topology) {
+        // One `sched_group_capacity` a level and first CPU that may balance for the group.
+        let mut shared: BTreeMap<(u8, Cpu), u32> = BTreeMap::new();
         for i in 0..self.sds.len() {
             let level = self.sds[i].level;
             for g in 0..self.sds[i].groups.len() {
@@ -104,11 +110,15 @@ impl Domains {
                 let start = self.cpu_list.len() as u32;
                 let group = &mut self.sds[i].groups[g];
                 group.flags = flags;
+                let balancer = group.balance_mask.first().unwrap_or(c);
+                let next = shared.len() as u32;
+                group.sgc = *shared.entry((level, balancer)).or_insert(next);
                 group.cores = cores_in(topo, &group.span);
                 self.cpu_list.extend(group.span.iter());
                 group.list = start..self.cpu_list.len() as u32;
             }
         }
+        self.imbalance = vec![false; shared.len()];
     }
 
     fn top(&self, topo: &Topology, c: Cpu) -> Top {
@@ -329,7 +339,7 @@ fn groups(on: &Spans, levels: &[Level], raw: &Raw, c: Cpu) -> Vec<Group> {
             flags: SdFlags::default(),
             weight: span.weight() as u32,
             cores: 0,
-            imbalanced: false,
+            sgc: 0,
             list: 0..0,
         });
     }

@@ -90,8 +90,9 @@ pub struct Group {
     pub weight: u32,
     /// Number of cores.
     pub cores: u32,
-    /// `sgc->imbalance`: the level below was left uneven by tasks that may not go elsewhere.
-    pub imbalanced: bool,
+    /// Place of what it shares with the same group of other domains of its level
+    /// (`struct sched_group_capacity`).
+    sgc: u32,
     /// Its CPUs once more, in [`Domains::cpu_list`].
     list: Range<u32>,
 }
@@ -128,7 +129,7 @@ impl Domain {
     pub fn max_interval(&self) -> u32 {
         2 * self.weight
     }
-    /// Position of the group of `cpu` in [`Domain::groups`]: the local group.
+    /// Position of the group of `cpu` in [`Domain::groups`]; of its own CPU, [`Domains::local`].
     #[inline]
     pub fn group_of(&self, cpu: Cpu) -> usize {
         self.groups.iter().position(|g| g.span.has(cpu)).expect("every CPU has a group")
@@ -165,6 +166,10 @@ pub struct Domains {
     ids: Vec<SdId>,
     /// Where each CPU's list starts; one entry more than CPUs.
     first: Vec<u32>,
+    /// By slot: position of the CPU's own group.
+    local: Vec<u16>,
+    /// `sgc->imbalance`: the level below was left uneven by tasks that may not go elsewhere.
+    imbalance: Vec<bool>,
     tops: Vec<Top>,
     cpu_list: Vec<Cpu>,
     smt_active: bool,
@@ -210,9 +215,20 @@ impl Domains {
     pub(crate) fn nr_domains(&self) -> usize {
         self.sds.len()
     }
-    /// Marks a group of the domain at `slot`, or takes the mark away.
+    /// Position of the CPU's own group in the domain at `slot`: the local group.
+    #[inline(always)]
+    pub fn local(&self, slot: usize) -> usize {
+        self.local[slot].into()
+    }
+    /// The level below `g` was left uneven by tasks that may not go elsewhere (`group_imbalanced`).
+    #[inline(always)]
+    pub fn imbalanced(&self, g: &Group) -> bool {
+        self.imbalance[g.sgc as usize]
+    }
+    /// Marks a group of the domain at `slot`, in all domains of that level, or takes the mark away.
     pub fn set_imbalanced(&mut self, slot: usize, group: usize, flag: bool) {
-        self.sds[self.ids[slot].ix()].groups[group].imbalanced = flag;
+        let sgc = self.at(slot).groups[group].sgc;
+        self.imbalance[sgc as usize] = flag;
     }
     /// CPUs of a group, ascending.
     #[inline(always)]

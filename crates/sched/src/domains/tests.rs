@@ -49,6 +49,20 @@ fn sapphire_rapids_drops_the_package() {
     assert!(!d.cluster_active() && d.smt_active());
 }
 
+/// What is left uneven in node 0 shows from node 1, whose NUMA domain is its own. In node 1 itself
+/// nothing is marked.
+#[test]
+fn a_mark_shows_in_all_domains_of_its_level() {
+    let mut d = Domains::build(&regular(Arch::X86, 2, 12, 2, 12), &v6_1());
+    let numa = |c: u16, d: &Domains| d.slots(Cpu(c)).end - 1;
+    let (here, there) = (numa(0, &d), numa(12, &d));
+    d.set_imbalanced(here, d.local(here), true);
+    let marked = |slot| d.at(slot).groups.iter().map(|g| d.imbalanced(g)).collect::<Vec<_>>();
+    assert_eq!((marked(here), marked(there)), (vec![true, false], vec![false, true]));
+    let mc = d.slots(Cpu(0)).start + 1;
+    assert!(!marked(mc).contains(&true));
+}
+
 #[test]
 fn forty_eight_cpus_in_two_nodes() {
     let t = regular(Arch::X86, 2, 12, 2, 12);

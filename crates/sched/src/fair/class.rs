@@ -289,7 +289,9 @@ impl Fair {
             self.switch_entities(cx, prev, se);
         }
         let p = self.ses[se.ix()].task;
-        list_move(cx.sh, cpu, p);
+        if prev != se || cx.sh.release.repick_moves_first {
+            list_move(cx.sh, cpu, p);
+        }
         Some(p)
     }
 

@@ -257,7 +257,7 @@ fn wakeup_stats(
     s.group_capacity = 1024 * u64::from(g.weight);
     s.kind = match group_classify(sd.imbalance_pct, &s) {
         GroupType::Overloaded => GroupType::Overloaded,
-        _ if g.imbalanced => GroupType::Imbalanced,
+        _ if sh.domains.imbalanced(g) => GroupType::Imbalanced,
         kind => kind,
     };
     if matches!(s.kind, GroupType::FullyBusy | GroupType::Overloaded) {

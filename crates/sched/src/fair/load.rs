@@ -362,7 +362,9 @@ impl Fair {
             let q = &self.cfs[cfs.ix()];
             let a = &q.avg;
             left |= a.load_avg != 0 || a.util_avg != 0;
-            let decayed = a.load_sum == 0 && a.util_sum == 0 && a.runnable_sum == 0;
+            let counted = q.tg_load_avg_contrib != 0 && cx.sh.release.leaf_stays_while_contributing;
+            let nothing = a.load_sum == 0 && a.util_sum == 0 && a.runnable_sum == 0;
+            let decayed = nothing && !counted;
             if decayed && q.load_weight == 0 && !self.child_is_on_list(cfs, i) {
                 self.cfs[cfs.ix()].on_list = false;
                 self.leaf_lists[cpu.ix()].remove(i);

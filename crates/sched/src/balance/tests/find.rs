@@ -108,6 +108,7 @@ fn find(k: &Release, fixture: &str) -> Found {
     let sd = d.at(slot);
     let q = Question {
         sd,
+        local: d.local(slot),
         child_prefers_sibling: slot > d.slots(dst_cpu).start
             && d.at(slot - 1).flags.has(SdFlags::PREFER_SIBLING),
         dst_cpu,

@@ -204,7 +204,8 @@ impl Lab {
         self.sh.domains.slots(Cpu(cpu)).start + level
     }
     fn imbalanced(&self, slot: usize) -> Vec<bool> {
-        self.sh.domains.at(slot).groups.iter().map(|g| g.imbalanced).collect()
+        let d = &self.sh.domains;
+        d.at(slot).groups.iter().map(|g| d.imbalanced(g)).collect()
     }
     fn lb(&self, cpu: u16, level: usize, idle: IdleType) -> LbStats {
         self.balancer.stats()[self.slot(cpu, level)].lb[idle as usize]

@@ -154,6 +154,42 @@ pub(crate) fn the_ratelimit_limits_writes_not_reads() {
     assert!(writes(sample::v6_12()) <= 2);
 }
 
+/// The last task of a group leaves CPU 0 20 us after its load was published there: the limit forbids
+/// to take it back. A queue that is forgotten just then is counted for ever.
+#[test]
+pub(crate) fn a_queue_that_is_still_counted_is_looked_after() {
+    let counted = |release: Release| {
+        let (mut lab, g) = group_lab(release);
+        lab.spawn(Cpu(0), 0, TgId(0));
+        lab.schedule(Cpu(0));
+        let a = lab.spawn(Cpu(0), 0, g);
+        lab.pass(20_000);
+        lab.move_queued(a, Cpu(1));
+        for ns in [20_000, 10 * MS] {
+            lab.pass(ns);
+            lab.hook(Cpu(0), |s, cx| s.fair.update_blocked_averages(cx, Cpu(0)));
+        }
+        lab.linux.fair.cfs[lab.linux.fair.queue_of(g, Cpu(0)).ix()].tg_load_avg_contrib
+    };
+    assert_eq!((counted(sample::v6_12()), counted(sample::v6_1())), (0, 0));
+    let k = Release { tg_load_avg_ratelimit: true, ..sample::v6_1() };
+    assert_eq!(counted(k), 1024);
+}
+
+/// A runs, B has come, and A is picked once more: up to 6.11 it stands before B again.
+#[test]
+pub(crate) fn who_is_picked_once_more_goes_first_up_to_6_11() {
+    let first = |release: Release| {
+        let mut lab = Lab::new(release, "uma-8");
+        let a = lab.spawn(Cpu(0), 0, TgId(0));
+        lab.schedule(Cpu(0));
+        lab.spawn(Cpu(0), 19, TgId(0));
+        assert_eq!(lab.schedule(Cpu(0)), a);
+        lab.sh.rqs[0].cfs_tasks_head == a
+    };
+    assert_eq!((first(sample::v6_1()), first(sample::v6_12())), (true, false));
+}
+
 /// A sleeper woken elsewhere leaves its load in `removed`; the next update there takes it off.
 #[test]
 fn load_travels_with_a_woken_task() {
