@@ -169,6 +169,10 @@ pub struct Rq {
     pub max_idle_balance_cost: Ns,
     /// `rq->next_balance`, jiffies.
     pub next_balance: u64,
+    /// `rq->last_blocked_load_update_tick`, jiffies.
+    pub last_blocked_update: u64,
+    /// `rq->has_blocked_load`: a tickless CPU has averages that decay.
+    pub has_blocked_load: bool,
     /// Most and least recently run fair task (`rq->cfs_tasks`).
     pub cfs_tasks_head: TaskId,
     /// See `cfs_tasks_head`.
@@ -223,6 +227,8 @@ impl Rq {
             avg_idle: Ns::ZERO,
             max_idle_balance_cost: Ns::ZERO,
             next_balance: 0,
+            last_blocked_update: 0,
+            has_blocked_load: false,
             cfs_tasks_head: TaskId::NONE,
             cfs_tasks_tail: TaskId::NONE,
         }

@@ -88,6 +88,7 @@ pub(super) fn tick_stopped(t: &mut Tables, cx: &mut Cx, cpu: Cpu, stopped: bool)
     }
     cx.charge(Func::Nohz, cx.machine.costs.nohz_enter);
     t.nohz.has_blocked = true;
+    cx.sh.rqs[cpu.ix()].has_blocked_load = true;
     if cx.sh.nohz_idle.has(cpu) {
         return;
     }
@@ -172,8 +173,7 @@ pub(super) fn newly_idle(w: &mut World, cx: &mut Cx, cpu: Cpu) {
     let idle = cx.sh.nohz_idle;
     for c in idle.iter() {
         if cx.sh.idle_cpu(c) {
-            cx.charge(Func::Newidle, cx.machine.costs.balance_cpu);
-            w.t.nohz.has_blocked |= w.fair.update_blocked_averages(cx, c);
+            w.t.nohz.has_blocked |= update_nohz_stats(w, cx, c, Func::Newidle);
             next_balance = next_balance.min(cx.sh.rq(c).next_balance);
         }
     }
@@ -181,6 +181,19 @@ pub(super) fn newly_idle(w: &mut World, cx: &mut Cx, cpu: Cpu) {
         w.t.nohz.next_balance = next_balance;
     }
     w.t.nohz.next_blocked = next_blocked(cx);
+}
+
+/// `update_nohz_stats`: brings the averages of the tickless CPU `c` up to date, at most once a
+/// jiffy. True if something is left to decay.
+fn update_nohz_stats(w: &mut World, cx: &mut Cx, c: Cpu, func: Func) -> bool {
+    cx.charge(func, cx.machine.costs.scan_cpu);
+    cx.read_load_in_turn(c, func);
+    let rq = cx.sh.rq(c);
+    if !rq.has_blocked_load || cx.jiffies() <= rq.last_blocked_update {
+        return rq.has_blocked_load;
+    }
+    cx.charge(func, cx.machine.costs.balance_cpu);
+    w.fair.update_blocked_averages(cx, c)
 }
 
 /// Jiffies at which the next visit is due if no CPU wants it earlier.
@@ -243,7 +256,7 @@ pub(super) fn next(run: &mut Run, w: &mut World, cx: &mut Cx) -> bool {
             return false;
         }
         if run.nohz.flags.stats {
-            run.nohz.has_blocked |= w.fair.update_blocked_averages(cx, c);
+            run.nohz.has_blocked |= update_nohz_stats(w, cx, c, run.func());
         }
         run.on = c;
         if cx.jiffies() >= cx.sh.rq(c).next_balance && run.nohz.flags.balance {

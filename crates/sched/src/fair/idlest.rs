@@ -83,14 +83,17 @@ impl Fair {
     }
 }
 
-/// Reading the statistics of every CPU of the top domain, and what lies below it once more.
+/// Looking at every CPU of every level: of those below the top one, whose lines have come by then,
+/// as at the levels of the CPU that asks.
 fn charge(cx: &mut Cx, flag: SdFlags) {
     let Some(top) = top_domain(&cx.sh.domains, cx.cpu, flag) else { return };
     let span = cx.sh.domains.at(top).span;
     for c in span.iter() {
-        cx.charge(Func::SelectTaskRq, cx.machine.costs.scan_cpu);
         cx.read_load_in_turn(c, Func::SelectTaskRq);
     }
+    let levels = cx.sh.domains.slots(cx.cpu).start..=top;
+    let looks: u32 = levels.map(|slot| cx.sh.domains.at(slot).weight).sum();
+    cx.charge(Func::SelectTaskRq, cx.machine.costs.scan_cpu * looks);
 }
 
 /// Slot of the highest domain of `cpu` up to which all have `flag`.

@@ -373,6 +373,10 @@ impl Fair {
             }
         }
         self.mirror_averages(cx.sh, CfsId(u32::from(cpu.0)));
+        let jiffy = cx.jiffies();
+        let rq = &mut cx.sh.rqs[cpu.ix()];
+        rq.last_blocked_update = jiffy;
+        rq.has_blocked_load &= left;
         left
     }
 

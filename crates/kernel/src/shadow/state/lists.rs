@@ -6,8 +6,9 @@
 //! once round and leaves the order as it was – unless more tasks are queued than it looks at: then
 //! it leaves no row and another order. That of who was in so long a list is not known until it
 //! enters anew, nor is the place of a task that may have been queued, delayed, when it was woken.
-//! *Departures.* D1: up to 6.11 a pick that keeps the running task puts it first without a row; that changes
-//! its place among the others only while it runs, when it is not moved, unless others came since.
+//! *Departures.* D1: up to 6.11 a pick that keeps the running task puts it first without a row;
+//! that changes its place among the others only while it runs, when it is not moved, unless others
+//! came since.
 
 use super::counts::in_balance;
 use super::queues::CpuState;

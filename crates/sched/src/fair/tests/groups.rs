@@ -154,8 +154,8 @@ pub(crate) fn the_ratelimit_limits_writes_not_reads() {
     assert!(writes(sample::v6_12()) <= 2);
 }
 
-/// The last task of a group leaves CPU 0 20 us after its load was published there: the limit forbids
-/// to take it back. A queue that is forgotten just then is counted for ever.
+/// The last task of a group leaves CPU 0 20 us after its load was published there: the limit
+/// forbids to take it back. A queue that is forgotten just then is counted for ever.
 #[test]
 pub(crate) fn a_queue_that_is_still_counted_is_looked_after() {
     let counted = |release: Release| {

@@ -178,6 +178,34 @@ fn blocked_load_keeps_averages_looked_after() {
     assert_eq!(tick(&mut lab, 0).kick_ilb, Some(Cpu(1)));
 }
 
+/// A CPU whose averages are down to nothing is not looked after again until it stops its tick once
+/// more, and none twice in a jiffy.
+#[test]
+fn averages_are_looked_after_once_a_jiffy_and_while_there_are_any() {
+    let mut lab = alone(1);
+    let pass = |lab: &mut Lab| {
+        lab.balance(1, BalanceKind::Nohz);
+        let rq = lab.sh.rq(Cpu(2));
+        (rq.has_blocked_load, rq.last_blocked_update)
+    };
+    sleepers_left(&mut lab, 1024 * 47742);
+    let kick = |lab: &mut Lab, ms| {
+        lab.now = Ns::from_ms(ms);
+        assert_eq!(tick(lab, 0).kick_ilb, Some(Cpu(1)), "{ms}");
+    };
+    let first = pass(&mut lab);
+    assert_eq!(first, (true, lab.at(0, |_, _, cx| cx.jiffies())));
+    // Decayed: the last visit finds nothing, and later ones do not look.
+    kick(&mut lab, 4_000);
+    assert_eq!(pass(&mut lab), (false, 1_000));
+    stop_tick(&mut lab, 3);
+    kick(&mut lab, 8_000);
+    assert_eq!(pass(&mut lab), (false, 1_000));
+    stop_tick(&mut lab, 2);
+    kick(&mut lab, 12_000);
+    assert_eq!(pass(&mut lab), (false, 3_000));
+}
+
 /// CPU 2 is tickless with the load of a sleeper, 1,024, half of which goes in 32 ms. CPU 0 goes
 /// idle: for at least 500 us, so it sees to that; again only 32 ms later, and if some is left.
 #[test]
