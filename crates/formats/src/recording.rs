@@ -146,8 +146,14 @@ impl Meta {
         let features = take("features.txt")?.map_or(String::new(), |t| t.text);
         let tunables = take("sched-tunables.txt")?;
         let summary = take("summary.json")?.map_or(String::new(), |t| t.text);
+        let dropped = summary.split("\"state_rows_dropped\":").nth(1).map_or("", str::trim_start);
+        let dropped: u64 = leading_number(dropped).parse().unwrap_or(0);
         let readme = take("README.md")?.map_or(String::new(), |t| t.text);
         let tunables = tunables.map_or(BTreeMap::new(), |t| pairs(&t, diagnostics));
+        if dropped > 0 {
+            let text = format!("state.csv ends early: {dropped} more rows found no room");
+            diagnostics.push(Diagnostic { path: dir.join("summary.json"), line: 0, text });
+        }
         let isolated = isolated.unwrap_or_else(|list| {
             let path = cmdline.map_or(dir.to_owned(), |t| t.path);
             let text = format!("found isolcpus of \"{list}\", expected a list such as 1,4-7; none");

@@ -34,12 +34,14 @@ impl Surroundings {
             missing: vec![],
         };
         all.files.insert("topology.txt", topology(Path::new("/sys/devices/system")));
+        all.files.extend(word(Path::new("/proc/cmdline")).map(|l| ("cmdline.txt", l + "\n")));
         all.files.insert("sysctl.txt", sysctl(Path::new("/proc/sys/kernel")));
         let debug = Path::new("/sys/kernel/debug/sched");
         match word(&debug.join("features")) {
             Some(features) => {
                 all.files.insert("features.txt", features + "\n");
                 all.files.insert("sched-tunables.txt", tunables(debug));
+                all.files.insert("domains.txt", domains(debug));
             }
             None => all.missing.push(format!(
                 "{}: not readable, so features and tunables are not recorded; `mount -t debugfs \
@@ -84,6 +86,28 @@ fn topology(system: &Path) -> String {
     let nodes = system.join("node");
     for node in numbered(&nodes, "node") {
         ["cpulist", "distance"].iter().for_each(|file| put(&nodes, format!("{node}/{file}")));
+    }
+    out
+}
+
+/// Lines `path:value` of the scheduling domains, which show while `verbose` is on.
+fn domains(debug: &Path) -> String {
+    let verbose = debug.join("verbose");
+    let before = word(&verbose);
+    let set = |value: &str| fs::write(&verbose, value).is_ok();
+    let turned_on = before.as_deref() == Some("N") && set("Y");
+    let (all, mut out) = (debug.join("domains"), String::new());
+    for cpu in numbered(&all, "cpu") {
+        for domain in numbered(&all.join(&cpu), "domain") {
+            for file in ["name", "flags", "min_interval", "max_interval", "imbalance_pct"] {
+                if let Some(value) = word(&all.join(&cpu).join(&domain).join(file)) {
+                    out += &format!("{cpu}/{domain}/{file}:{value}\n");
+                }
+            }
+        }
+    }
+    if turned_on {
+        set("N");
     }
     out
 }
