@@ -257,3 +257,47 @@ impl Tree {
         Ok(nodes)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use vruntime_machine::TopologySpec;
+
+    fn tree(files: &[(String, &str)], cpuinfo: &str) -> Tree {
+        let files = files.iter().map(|(at, v)| (at.clone(), v.to_string())).collect();
+        Tree { path: "sys".into(), files: Files::Held(files), cpuinfo: cpuinfo.into() }
+    }
+
+    fn eight(arch: Option<&str>) -> Vec<(String, &'static str)> {
+        let mut files = vec![("cpu/online".to_string(), "0-7")];
+        for c in 0..8 {
+            files.push((format!("cpu/cpu{c}/topology/thread_siblings_list"), "0-7"));
+            files.push((format!("cpu/cpu{c}/topology/core_siblings_list"), "0-7"));
+            for (index, level) in [(0, "1"), (1, "2"), (2, "3")] {
+                let at = |file: &str| format!("cpu/cpu{c}/cache/index{index}/{file}");
+                let shared = if c % 2 == 0 { "0,2,4,6" } else { "1,3,5,7" };
+                files.push((at("level"), level));
+                files.push((at("type"), "Unified"));
+                files.push((at("shared_cpu_list"), shared));
+            }
+        }
+        files.extend(arch.map(|file| (file.to_string(), "0")));
+        files
+    }
+
+    /// A core of eight threads with two L1s is two cores of four, as the kernel takes it.
+    #[test]
+    fn a_big_core_of_power_is_two_small_ones() {
+        let spec = tree(&eight(Some("cpu/cpu0/dscr")), "").machine("p10").unwrap();
+        let TopologySpec::Masks(masks) = spec.topology else { panic!("{:?}", spec.topology) };
+        assert_eq!(masks.smt, ["0,2,4,6", "1,3,5,7"]);
+        assert_eq!(masks.llc, ["0,2,4,6", "1,3,5,7"]);
+    }
+
+    #[test]
+    fn arm_is_refused() {
+        let e = tree(&eight(None), "processor\t: 0\nCPU implementer\t: 0x41\n").machine("a");
+        let e = e.unwrap_err().to_string();
+        assert!(e.contains("architecture `aarch64`") && e.contains("x86_64, ppc64"), "{e}");
+    }
+}
