@@ -411,15 +411,14 @@ impl<'v> View<'v, '_> {
     }
     /// Flips of `pid`, which may be `more` than `least`: that goes with what `of` had before the
     /// recording, of which none, all and some parts are tried.
-    fn flips(&mut self, least: Option<i64>, pid: i64, more: i64, of: i64) -> u32 {
+    fn flips(&mut self, least: Option<i64>, pid: i64, (more, of): (i64, i64), half: bool) -> u32 {
         let name = "wakee_flips";
         let Some(least) = least else { return self.span(name, pid, None) as u32 };
-        if more == 0 {
-            return least as u32;
-        }
-        let parts = [0, 4096, 8, 64, 512];
-        let part = self.k.ask(Unknown { name, of }, &parts);
-        (least + more * part / 4096) as u32
+        let parts: &[i64] = if more == 0 { &[0] } else { &[0, 4096, 8, 64, 512] };
+        let part = self.k.ask(Unknown { name, of }, parts);
+        let all = (least + more * part / 4096) as u32;
+        let halved = half && all > 0 && self.k.ask(Unknown { name, of: !pid }, &[0, 1]) == 1;
+        if halved { all / 2 } else { all }
     }
     fn span(&mut self, name: &'static str, of: i64, range: Option<(u64, u64)>) -> u64 {
         let (lo, hi) = range.unwrap_or((0, 4096));
@@ -519,11 +518,12 @@ impl PlacementView for View<'_, '_> {
     }
     fn waker_flips(&mut self) -> u32 {
         let r = self.select;
-        self.flips(r.curr_wakee_flips, r.curr_pid, r.flips_more.0, r.flips_of.0)
+        let (more, of) = (r.flips_more.0, r.flips_of.0);
+        self.flips(r.curr_wakee_flips, r.curr_pid, (more, of), r.flips_half.0)
     }
     fn wakee_flips(&mut self) -> u32 {
         let r = self.select;
-        self.flips(r.wakee_flips, r.p.pid, r.flips_more.1, r.flips_of.1)
+        self.flips(r.wakee_flips, r.p.pid, (r.flips_more.1, r.flips_of.1), r.flips_half.1)
     }
     fn waker_is_per_cpu_kthread(&mut self) -> bool {
         let known = self.p.f.tasks.waker_is_per_cpu_kthread(self.select);

@@ -6,7 +6,7 @@
 //! *Source.* Linux 6.1.192 and 6.12.117, kernel/sched/fair.c `record_wakee`; callers of
 //! `__wake_up_sync_key`.
 //! *Equations.* flips grow by one with each other wakee, and halve at the first wakeup more than a
-//! second after the last halving.
+//! second after the last halving; when that was is known once a task has woken nobody for a second.
 //! *Departures.* D1: flips from before the recording are between none and [`MOST_FLIPS`].
 //! *Example.* 1 wakes 2, 3, 2: three flips, or two if it had woken 2 before the recording.
 
@@ -24,39 +24,80 @@ pub(in crate::shadow) const MOST_FLIPS: i64 = 1 << 12;
 /// What halves flips.
 const SECOND: u64 = 1_000_000_000;
 
-/// Wakeup statistics of a task.
+/// A second is counted in jiffies, of which both ends may be one off.
+const JIFFIES: u64 = 20_000_000;
+
+/// Wakeup statistics of a task. When they were last halved before the recording is not known, nor,
+/// at first, whether they are halved at a wakeup: once at most in the second since `since`.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Flips {
+    /// At least so many, if they have not been halved since `since`.
     least: i64,
     most: i64,
+    /// `most` as it was at `since`.
+    most_then: i64,
     last_wakee: i64,
-    decayed: Option<u64>,
+    since: Option<u64>,
+    /// They were halved at `since`, and have not been halved since.
+    exact: bool,
+    /// The wakeup before.
+    last: u64,
     /// The task, or ancestor, whose flips before the recording are not known.
     of: i64,
 }
 
 impl Flips {
     fn unknown(of: i64) -> Flips {
-        Flips { least: 0, most: MOST_FLIPS, last_wakee: -1, decayed: None, of }
+        let most = MOST_FLIPS;
+        let (least, since, exact, last) = (0, None, false, 0);
+        Flips { least, most, most_then: most, last_wakee: -1, since, exact, last, of }
     }
 
-    /// `record_wakee`.
-    fn record(&mut self, wakee: i64, now: u64) {
-        match self.decayed {
-            Some(then) if now - then > SECOND => {
-                (self.least, self.most) = (self.least >> 1, self.most >> 1);
-                self.decayed = Some(now);
-            }
-            Some(_) => {}
-            None => {
-                self.least >>= 1;
-                self.decayed = Some(now);
-            }
+    /// Lowest and highest number.
+    fn ends(&self) -> (i64, i64) {
+        (if self.exact { self.least } else { self.least >> 1 }, self.most)
+    }
+
+    /// Halves what a wakeup at `now` halves, or may halve.
+    fn decay(&mut self, now: u64) {
+        let since = self.since.unwrap_or(now);
+        let quiet = self.since.is_some() && now - self.last > SECOND + JIFFIES;
+        if quiet || (self.exact && now - since > SECOND + JIFFIES) {
+            let (least, most) = self.ends();
+            (self.least, self.most) = (least >> 1, most >> 1);
+            (self.exact, self.since) = (true, Some(now));
+        } else if self.exact && now - since > SECOND - JIFFIES {
+            (self.exact, self.since) = (false, Some(now));
+        } else if !self.exact && now - since > SECOND + JIFFIES {
+            self.least >>= 1;
+            self.most = (self.most_then >> 1) + self.most - self.most_then;
+            self.since = Some(now);
+        } else {
+            self.since = Some(since);
+            return;
         }
+        self.most_then = self.most;
+    }
+
+    /// `record_wakee`; where it is not `sure` that a CPU was chosen, it may not have been called.
+    fn record(&mut self, wakee: i64, now: u64, sure: bool) {
+        let without = *self;
+        self.decay(now);
+        self.last = now;
         if self.last_wakee != wakee {
             self.least += i64::from(self.last_wakee >= 0);
             self.most += 1;
             self.last_wakee = wakee;
+        }
+        if sure {
+            return;
+        }
+        self.least = self.least.min(without.least);
+        self.most = self.most.max(without.most);
+        self.exact &= self.since == without.since;
+        self.last = without.last;
+        if without.last_wakee != wakee {
+            self.last_wakee = -1;
         }
     }
 }
@@ -101,8 +142,13 @@ impl Rebuilder<'_> {
             .find(|x| x.p.pid == r.p.pid && matches!(x.kind, RowKind::Wakeup | RowKind::Waking))?;
         let prev = self.cpu_of(r.task_cpu(), r.rq_cpu);
         let waker = (r.curr_pid, if r.curr_pid == 0 { r.cpu.ix() } else { 0 });
+        let left = self.left_at.get(&r.p.pid).copied().unwrap_or(0);
+        let unheard = self.heard[prev] <= left && r.ts < left + LEAVING_NS;
+        // Who is delayed is queued anew by its waker, who leaves by its own CPU.
+        let leaving = done.cpu != r.cpu && done.cpu.ix() == prev && unheard;
+        let delayed = done.cpu == r.cpu && self.cpus[prev].hides(r.p.pid);
         let w = self.flips.entry(waker).or_insert(Flips::unknown(r.curr_pid));
-        w.record(r.p.pid, r.ts);
+        w.record(r.p.pid, r.ts, !leaving && !delayed);
         let w = *w;
         let p = *self.flips.entry((r.p.pid, 0)).or_insert(Flips::unknown(r.p.pid));
         let mut row = self.plain(r, prev);
@@ -111,11 +157,6 @@ impl Rebuilder<'_> {
         row.ts = next.min(done.ts);
         row.a = done.task_cpu();
         row.b = WF_TTWU | if self.may_be_sync(r) { SYNC_NOT_KNOWN } else { 0 };
-        let left = self.left_at.get(&r.p.pid).copied().unwrap_or(0);
-        let unheard = self.heard[prev] <= left && r.ts < left + LEAVING_NS;
-        // Who is delayed is queued anew by its waker, who leaves by its own CPU.
-        let leaving = done.cpu != r.cpu && done.cpu.ix() == prev && unheard;
-        let delayed = done.cpu == r.cpu && self.cpus[prev].hides(r.p.pid);
         if leaving || delayed {
             row.b |= MAY_STAY;
         }
@@ -126,6 +167,8 @@ impl Rebuilder<'_> {
         (row.curr_wakee_flips, row.wakee_flips) = (Some(w.least), Some(p.least));
         row.flips_more = (w.most - w.least, p.most - p.least);
         row.flips_of = (w.of, p.of);
+        let half = |f: Flips| !f.exact && f.since.is_some();
+        row.flips_half = (half(w), half(p));
         Some(row)
     }
 
@@ -192,7 +235,35 @@ mod tests {
     use crate::shadow::tests::{rebuilt, rebuilt_as, row, switch, woken};
     use vruntime_base::Cpu;
 
-    /// What the parent flipped before the recording is not known; its child has as many more.
+    /// 1 wakes 2 and 3 in turn, every 100 ms. Nine flips are at least four: some wakeup in the
+    /// first second may have halved them. After a second in which it wakes nobody they are halved
+    /// for sure, and no more within the next one.
+    #[test]
+    fn when_flips_are_halved_is_known_after_a_second_without() {
+        let mut f = Flips::unknown(1);
+        f.most = 40;
+        f.most_then = 40;
+        let ms = 1_000_000;
+        for i in 0..10 {
+            f.record(2 + i % 2, i as u64 * 100 * ms, true);
+        }
+        assert_eq!(f.ends(), (4, 50));
+        // In the second second it has been halved once for sure: at the first, or here; or twice.
+        f.record(2, 1_100 * ms, true);
+        assert_eq!(f.ends(), ((9 / 2 + 1) / 2, 40 / 2 + 10 + 1));
+        f.record(3, 2_300 * ms, true);
+        assert_eq!((f.exact, f.ends()), (true, (2 / 2 + 1, 31 / 2 + 1)));
+        f.record(2, 3_200 * ms, true);
+        assert_eq!((f.exact, f.ends()), (true, (3, 17)));
+        // Whether it was woken by a choice is not known.
+        f.record(3, 3_210 * ms, false);
+        assert_eq!(f.ends(), (3, 18));
+        f.record(2, 3_220 * ms, true);
+        assert_eq!(f.ends(), (3, 19));
+    }
+
+    /// What the parent flipped before the recording is not known; its child has as many more, and
+    /// either may have halved them.
     #[test]
     fn a_childs_unknown_flips_are_its_parents() {
         let mut rows = vec![switch(10, 0, 9, 1, false)];
@@ -203,6 +274,7 @@ mod tests {
         let rows = rebuilt(rows, &[]);
         let of = |pid| rows.iter().find(|r| r.kind == RowKind::SelectRq && r.p.pid == pid).unwrap();
         assert_eq!((of(3).flips_of, of(4).flips_of), ((1, 3), (1, 4)));
+        assert_eq!(of(4).flips_half, (true, false));
         assert!(of(3).flips_more.0 > 4000 && of(4).flips_more.0 > 4000);
     }
 

@@ -238,6 +238,8 @@ pub struct Row {
     /// Whose flips before the recording that depends on: with the same task, both are as many
     /// more or as few.
     pub flips_of: (i64, i64),
+    /// Either may have been halved since.
+    pub flips_half: (bool, bool),
     /// `p->wake_cpu`.
     pub wake_cpu: Option<i64>,
     /// `p->recent_used_cpu`.
@@ -289,6 +291,7 @@ impl Row {
             curr_wakee_flips: None,
             flips_more: (0, 0),
             flips_of: (0, 0),
+            flips_half: (false, false),
             wake_cpu: None,
             recent_used_cpu: None,
             on_cpu: None,
