@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `queues` | who is queued where, with what state |
 //! | `buddies` | whom a check or a yield has marked |
+//! | `changes` | when nice values, classes and allowed CPUs were changed |
 //! | `lists` | in which order the balancer goes through them |
 //! | `counts` | how many tasks a CPU had |
 //! | `loads`, `utilisation` | averages of a CPU, as intervals |
@@ -15,6 +16,7 @@
 //! | `one_level` | whether all tasks compete on one level |
 
 pub mod buddies;
+pub mod changes;
 pub mod counts;
 pub mod idle;
 pub mod idle_tasks;

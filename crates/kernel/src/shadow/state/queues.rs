@@ -12,6 +12,7 @@
 //! `exec_start = clock at pick + run time since`.
 
 use super::buddies::Buddies;
+use super::changes::Changes;
 use super::idle_tasks::IdleTasks;
 use crate::shadow::rebuild::queue_frame::MOST_TASKS;
 use crate::shadow::rows::trace::{Row, RowKind, Side, Trace};
@@ -104,6 +105,9 @@ pub struct Queues {
     seq: u64,
     on: BTreeMap<i64, usize>,
     pub(super) idle_tasks: IdleTasks,
+    changes: Changes,
+    /// Time of the row taken in last.
+    now: u64,
     /// By CPU: switches after which rows are missing.
     gaps: Vec<BTreeSet<u64>>,
 }
@@ -133,6 +137,8 @@ impl Queues {
             seq: 0,
             on: BTreeMap::new(),
             idle_tasks: IdleTasks::new(t),
+            changes: Changes::new(t),
+            now: 0,
             gaps: gaps(t),
         }
     }
@@ -140,6 +146,7 @@ impl Queues {
     /// Takes in a row.
     pub fn apply(&mut self, t: &Trace, r: &Row) {
         let rq = r.rq_cpu.ix();
+        self.now = r.ts;
         if r.nr_running.is_some() {
             (self.cpus[rq].nr, self.cpus[rq].nr_more) = (r.nr_running, r.nr_more);
             self.cpus[rq].moved_in = 0;
@@ -311,6 +318,7 @@ impl Queues {
         self.seq += 1;
         let running = self.cpus[cpu].curr == Some(side.pid);
         let seq = old.filter(|_| !running).unwrap_or(self.seq);
+        let exact = exact && !self.changes.follow(side.pid, self.now);
         let seen = Seen { side: *side, vruntime, exact, seq, maybe: false };
         self.cpus[cpu].queued.insert(side.pid, seen);
     }
