@@ -7,10 +7,13 @@
 //! *Equation.* [`nr_idle_scan`], of the sum of utilisations.
 //! *Departures.* D1: utilisation between rows is bounded, not known: an idle CPU's lies between
 //! full decay and its last value, a busy one's between its last value and full growth, and may
-//! be the sum of its tasks' estimates.
+//! be the sum of its tasks' estimates. A pass that finds nothing but tasks that may not go to its
+//! CPU goes on without theirs, and what it then sums up lacks that CPU. D2: of a plain trace such
+//! tasks are not known.
 
 use super::queues::Queues;
 use crate::shadow::rows::trace::Row;
+use std::collections::BTreeSet;
 use vruntime_base::Cpu;
 use vruntime_machine::{LlcId, Topology};
 use vruntime_sched::balance::stats::nr_idle_scan;
@@ -37,6 +40,8 @@ struct Llc {
 pub struct ScanLimits {
     llcs: Vec<Llc>,
     utils: Vec<Option<Util>>,
+    /// Tasks that may not use all CPUs, as last seen.
+    bound: BTreeSet<i64>,
 }
 
 impl ScanLimits {
@@ -55,7 +60,7 @@ impl ScanLimits {
             let range = (0, cpus.len() as u64);
             llcs.push(Llc { cpus, pct, range });
         }
-        ScanLimits { llcs, utils: vec![None; t.nr_cpus()] }
+        ScanLimits { llcs, utils: vec![None; t.nr_cpus()], bound: BTreeSet::new() }
     }
 
     /// Lowest and highest possible limit of cache `llc`.
@@ -79,6 +84,11 @@ impl ScanLimits {
                 self.utils[c.ix()] = Some(Util { ts: r.ts, avg });
             }
         }
+        match r.p_nr_cpus_allowed {
+            Some(n) if n < self.utils.len() as i64 => _ = self.bound.insert(r.p.pid),
+            Some(_) => _ = self.bound.remove(&r.p.pid),
+            None => {}
+        }
         for l in &mut self.llcs {
             if !l.cpus.contains(&r.cpu) && !l.cpus.contains(&r.rq_cpu) {
                 continue;
@@ -87,7 +97,9 @@ impl ScanLimits {
             let (mut lo, mut hi) = (0, 0);
             for c in &l.cpus {
                 let (a, b) = bounds(self.utils[c.ix()], &queues.cpus[c.ix()], r.ts);
-                lo += a;
+                let mut queued = queues.cpus[c.ix()].queued.keys().peekable();
+                let left_out = queued.peek().is_some() && queued.all(|p| self.bound.contains(p));
+                lo += if left_out { 0 } else { a };
                 hi += b;
             }
             let least = u64::from(nr_idle_scan(hi, w, l.pct));
@@ -106,4 +118,39 @@ fn bounds(u: Option<Util>, s: &super::queues::CpuState, now: u64) -> (u64, u64) 
     }
     let est: u64 = s.queued.values().map(|q| q.side.util_est).sum();
     (u.avg.0.min(1024), average_after(u.avg.1, 1024, dt).1.max(est).min(1024))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::shadow::rows::trace::{RowKind, Side, Trace};
+    use crate::shadow::tests::{cores, release};
+
+    /// Of four CPUs of a cache two are fully used: 2 · 1024 / 4 = 512 each, so two may be looked
+    /// at, or fewer if the others are used as well. If what runs there is bound, a pass of another
+    /// CPU may sum up the others alone: four.
+    #[test]
+    fn a_pass_may_leave_out_cpus_whose_tasks_are_bound() {
+        let limit = |allowed: i64| {
+            let (topo, k) = (cores(4, 4), release("v6.12"));
+            let mut limits = ScanLimits::new(&topo, &Domains::build(&topo, &k));
+            limits.learn(0, (0, 0));
+            let mut queues = Queues::new(&Trace { nr_cpus: 4, ..Trace::default() });
+            for c in 0..2 {
+                let n = Side {
+                    pid: 7 + i64::from(c),
+                    prio: 120,
+                    cfs_util_avg: 1024,
+                    ..Side::default()
+                };
+                let to = Row { n: Some(n), ..Row::new(1, Cpu(c), RowKind::Switch) };
+                let shows = Row { p: n, p_nr_cpus_allowed: Some(allowed), ..to.clone() };
+                queues.apply(&Trace { nr_cpus: 4, ..Trace::default() }, &to);
+                limits.row(&Row { kind: RowKind::Waking, n: None, ..shows }, &queues);
+            }
+            limits.range(0)
+        };
+        // After the first of them nothing was known of three.
+        assert_eq!((limit(4), limit(2)), ((0, 3), (0, 4)));
+    }
 }
