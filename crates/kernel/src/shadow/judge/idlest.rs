@@ -18,6 +18,7 @@ use super::migration::{Migrations, READS};
 use super::placement::Facts;
 use super::result::{Disagreement, KindResult};
 use crate::shadow::question::choice::{Choice, OwnPart};
+use crate::shadow::question::known::names::CAPACITY;
 use crate::shadow::question::known::{Asker, explore};
 use crate::shadow::question::moment::{CpuThen, Ground};
 use crate::shadow::rows::neighbours::previous_rows;
@@ -191,6 +192,10 @@ impl<'a> Idlest<'a> {
         for &cpu in &span {
             let then = &mut c.cpus[cpu.ix()];
             *then = m.cpu_then(cpu, q, from, to);
+            if then.used > 0 {
+                // What real-time tasks leave is not known.
+                return Err(CAPACITY);
+            }
             if self.in_groups[cpu.ix()] || q.cpus[cpu.ix()].queued.values().any(|s| s.side.tg != 0)
             {
                 // Rows of its tasks show their own queues only.

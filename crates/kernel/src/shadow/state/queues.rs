@@ -414,7 +414,10 @@ impl Queues {
     /// Lowest and highest `capacity_of(c)`: full, less what real-time tasks may have used.
     pub fn capacity(&self, c: Cpu, now: u64) -> (u64, u64) {
         let s = &self.cpus[c.ix()];
-        let used = decay_load(s.rt_util, now.saturating_sub(s.rt_ts) / SEGMENT_NS);
+        let is_rt = |n: &Side| n.pid != 0 && (1..100).contains(&n.prio);
+        let runs = s.running.is_some_and(|(n, _)| is_rt(&n));
+        let used = decay_load(s.rt_util, now.saturating_sub(s.rt_ts) / SEGMENT_NS)
+            + if runs { now.saturating_sub(s.since) } else { 0 };
         (1024 - (used * 1024 / 47_742_000).min(1023), 1024)
     }
 

@@ -127,7 +127,10 @@ pub struct SeenOn {
 impl SeenOn {
     /// Takes in where `r` shows its tasks to be.
     pub fn note(&mut self, t: &Trace, r: &Row) {
-        if r.kind == RowKind::Migrate && t.has_frame(r, "migration_cpu_stop") {
+        let by_affinity = |f: &String| {
+            f == "migration_cpu_stop" || f == "affine_move_task" || f.contains("set_cpus_allowed")
+        };
+        if r.kind == RowKind::Migrate && t.stack(r).iter().any(by_affinity) {
             // It may use other CPUs from now on, maybe as many as before.
             self.on.retain(|&(pid, _), _| pid != r.p.pid);
             self.changed.insert(r.p.pid);
@@ -151,7 +154,12 @@ impl SeenOn {
             self.changed.insert(pid);
         }
         if !self.changed.contains(&pid) {
-            self.on.entry((pid, nr)).or_insert(CpuMask::EMPTY).set(c);
+            let seen = self.on.entry((pid, nr)).or_insert(CpuMask::EMPTY);
+            if !seen.has(c) && nr > 0 && seen.weight() as i64 >= nr {
+                // More than it may use: they have changed while it slept.
+                *seen = CpuMask::EMPTY;
+            }
+            seen.set(c);
         }
     }
     /// `c` is allowed: it was seen there, or it is among as many CPUs as it may use.
@@ -210,6 +218,13 @@ mod tests {
         s.note(&t, &row(RowKind::NeedResched, 5, Some(16)));
         s.note(&t, &row(RowKind::NeedResched, 5, Some(2)));
         assert_eq!(s.allowed(7, 2, Cpu(5)), None);
+        // It may use two others when it is seen on a third.
+        let mut other = s.clone();
+        for cpu in [1, 2, 3] {
+            other.changed.clear();
+            other.note(&t, &row(RowKind::NeedResched, cpu, Some(2)));
+        }
+        assert_eq!([1, 2, 3].map(|c| other.allowed(7, 2, Cpu(c))), [None, None, Some(true)]);
         let picked = Side { pid: 7, ..Side::default() };
         s.note(&t, &Row { curr_pid: 0, n: Some(picked), ..row(RowKind::Switch, 1, None) });
         s.note(&t, &row(RowKind::NeedResched, 1, Some(2)));
