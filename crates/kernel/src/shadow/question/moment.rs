@@ -353,8 +353,8 @@ impl Ground {
     }
 
     /// What group `g` is with its numbers at their low and at their high ends, if that is the same
-    /// whether real-time tasks have used what they may of its capacity, or nothing. Of an overloaded
-    /// one they change what its load is compared as.
+    /// whether real-time tasks have used what they may of its capacity, or nothing. Of an
+    /// overloaded one they change what its load is compared as.
     fn types(&self, m: &Moment, g: usize) -> Result<[GroupType; 2], &'static str> {
         let sd = self.sh.domains.at(m.pass.slot);
         let group = &sd.groups[g];

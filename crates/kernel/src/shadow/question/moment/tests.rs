@@ -132,8 +132,8 @@ fn what_real_time_tasks_have_left_matters_where_it_tells_the_groups_type() {
         all[0].missing
     };
     assert_eq!(missing(500, 465), Some(CAPACITY));
-    // 1.17 times 100 fit into 500; 1.17 times 1,000 into neither, but what the load of an overloaded
-    // group is compared as hangs on its capacity.
+    // 1.17 times 100 fit into 500; 1.17 times 1,000 into neither, but what the load of an
+    // overloaded group is compared as hangs on its capacity.
     assert_eq!([missing(500, 100), missing(500, 1_000)], [None, Some(CAPACITY)]);
 }
 
