@@ -238,7 +238,7 @@ impl Recording {
 fn isolated(cmdline: &str) -> Result<Option<CpuMask>, String> {
     let mut values = cmdline.split_whitespace().filter_map(|w| w.strip_prefix("isolcpus="));
     let Some(value) = values.next_back() else { return Ok(None) };
-    let is_flag = |w: &&str| w.starts_with(|c: char| c.is_ascii_alphabetic());
+    let is_flag = |w: &&str| ["nohz", "domain", "managed_irq"].contains(w);
     let (flags, list): (Vec<&str>, Vec<&str>) = value.split(',').partition(is_flag);
     let domains = flags.is_empty() || flags.contains(&"domain");
     let list = list.join(",");
@@ -324,6 +324,7 @@ mod tests {
         assert_eq!(of("isolcpus=nohz,domain,3"), Ok(Some(vec![3])));
         assert_eq!(of("isolcpus=nohz,3"), Ok(None));
         assert_eq!(of("isolcpus=8-N"), Err("8-N".to_owned()));
+        assert_eq!(of("isolcpus=all"), Err("all".to_owned()));
         assert_eq!(of("isolcpus=0-15:1/2"), Err("0-15:1/2".to_owned()));
         assert_eq!(of("quiet"), Ok(None));
     }

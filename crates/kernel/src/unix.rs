@@ -13,7 +13,8 @@
 //! in proportion less after less, and more from there on, but not before 3.7 MiB, as the logarithm
 //! is, up to `unix_far` at 73 MiB. `vruntime calibrate` measures 20 and 400 sockets of 250
 //! messages.
-//! *Departures.* D1: a receive takes from one buffer only. D2: the queue lock is one line that
+//! *Departures.* D1: a receive takes from one buffer only: of a message of several it is called
+//! again for each. D2: the queue lock is one line that
 //! moves; holding it is not waited for. D3: a reader on another CPU fetches buffers at no further
 //! cost; bytes that come through the same memory again are counted again. D4: what the next sender
 //! waits for the memory of a cold buffer is paid with its receive.

@@ -34,8 +34,8 @@ fn a_sleeper_wakes_with_the_first_interrupt_within_its_slack() {
                1.0 ms  cpu 4: . -> C: idle: task woken
                1.0 ms  cpu 0: . -> A: idle: task woken
                1.0 ms  cpu 2: . -> B: idle: task woken
-               1.0 ms  cpu 0: A -> .: blocks: timer
                1.0 ms  cpu 4: C -> .: blocks: timer
+               1.0 ms  cpu 0: A -> .: blocks: timer
                1.0 ms  cpu 2: B -> H: blocks: timer
                6.0 ms  cpu 2: H -> B: wakeup: SCHED_IDLE is running
                6.0 ms  cpu 4: . -> C: idle: task woken

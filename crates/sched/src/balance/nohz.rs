@@ -184,7 +184,7 @@ pub(super) fn newly_idle(w: &mut World, cx: &mut Cx, cpu: Cpu) {
 }
 
 /// `update_nohz_stats`: brings the averages of the tickless CPU `c` up to date, at most once a
-/// jiffy. True if something is left to decay.
+/// jiffy (up to 5.12 at every visit). True if something is left to decay.
 fn update_nohz_stats(w: &mut World, cx: &mut Cx, c: Cpu, func: Func) -> bool {
     cx.charge(func, cx.machine.costs.scan_cpu);
     cx.read_load_in_turn(c, func);

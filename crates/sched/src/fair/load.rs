@@ -11,7 +11,8 @@
 //! cfs.util)/2. Hierarchical load: h(child) = h(parent) · se.load / (parent.load + 1).
 //! **Departures.** D1: utilisation changes do not drive a frequency governor. D2: irq, RT and
 //! thermal pressure have no averages. D3: the line and the lock of `removed` are free: who migrates
-//! a sleeper writes one line of the CPU it leaves, which reads that back at its next update.
+//! a sleeper writes one line of the CPU it leaves, which reads that back at its next update. D4:
+//! 5.5 and 5.7 keep sums of 64 bits whole; here theirs are cut as those of 5.17 and later.
 //! **Example.** A task that sleeps on CPU 0 is woken on CPU 1: its averages go to `removed` of CPU
 //! 0 and are subtracted there at the next update; CPU 1 adds them at the enqueue, from 6.0 on less
 //! what has decayed while CPU 0 was idle.

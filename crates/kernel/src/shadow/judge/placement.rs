@@ -89,7 +89,7 @@ impl<'a> Placements<'a> {
         Placements {
             f,
             idle_cores: BTreeMap::new(),
-            scan: ScanLimits::new(f.topology, f.domains),
+            scan: ScanLimits::new(f.topology, f.domains, f.trace.rebuilt),
             manners: Manners::default(),
             seen: SeenOn::default(),
             stays: Stays::default(),
@@ -164,7 +164,7 @@ impl<'a> Placements<'a> {
         let mut o = explore(|k| question(k, told), same);
         let kernel = Cpu(r.task_cpu() as u16);
         let habit = self.manners.of(f.trace, r.curr_pid, r.p.pid);
-        let shown = told.is_none().then(|| shown_sync(&o.all, kernel)).flatten();
+        let shown = (told.is_none() && o.complete).then(|| shown_sync(&o.all, kernel)).flatten();
         if told.is_none() && !o.determined && habit.is_some() {
             o = explore(|k| question(k, habit), same);
         }
@@ -197,9 +197,9 @@ impl<'a> Placements<'a> {
         if let Some(sync) = shown {
             self.manners.show(f.trace, r.curr_pid, r.p.pid, sync);
         }
-        self.commit(&o.all, kernel);
-        self.commit_recent(&o.all, kernel, r.p.pid, q.prev);
-        self.commit_recent_of_waker(&o.all, kernel, r.curr_pid);
+        self.commit(&o, kernel);
+        self.commit_recent(&o, kernel, r.p.pid, q.prev);
+        self.commit_recent_of_waker(&o, kernel, r.curr_pid);
     }
 
     /// The wakee may use one CPU only, as was shown before: nothing is chosen. `o` are the outcomes
@@ -218,29 +218,19 @@ impl<'a> Placements<'a> {
     }
 
     /// `recent_used_cpu` after a choice, going by the runs that end where the kernel did.
-    fn commit_recent(
-        &mut self,
-        runs: &[(Decision, Vec<Assumed>)],
-        kernel: Cpu,
-        pid: i64,
-        prev: Cpu,
-    ) {
-        let same: Vec<_> = runs.iter().filter(|d| d.0.choice == kernel).collect();
+    fn commit_recent(&mut self, o: &Outcomes<Decision>, kernel: Cpu, pid: i64, prev: Cpu) {
+        let same: Vec<_> = o.all.iter().filter(|d| d.0.choice == kernel).collect();
         let wrote = same.iter().filter(|d| d.0.effects.recent_used_cpu.is_some()).count();
-        self.wrote_recent(pid, prev, (!same.is_empty()).then_some((wrote, same.len())));
+        let told = o.complete && !same.is_empty();
+        self.wrote_recent(pid, prev, told.then_some((wrote, same.len())));
     }
 
     /// The waker's, which an affine wakeup writes (5.x).
-    fn commit_recent_of_waker(
-        &mut self,
-        runs: &[(Decision, Vec<Assumed>)],
-        kernel: Cpu,
-        waker: i64,
-    ) {
-        let same: Vec<_> = runs.iter().filter(|d| d.0.choice == kernel).collect();
+    fn commit_recent_of_waker(&mut self, o: &Outcomes<Decision>, kernel: Cpu, waker: i64) {
+        let same: Vec<_> = o.all.iter().filter(|d| d.0.choice == kernel).collect();
         let wrote: Vec<Cpu> = same.iter().filter_map(|d| d.0.effects.waker_recent_cpu).collect();
         if let Some(&cpu) = wrote.first() {
-            self.wrote_recent(waker, cpu, Some((wrote.len(), same.len())));
+            self.wrote_recent(waker, cpu, o.complete.then_some((wrote.len(), same.len())));
         }
     }
 
@@ -259,7 +249,14 @@ impl<'a> Placements<'a> {
 
     /// What the search did to `has_idle_cores`, and what the choice tells about the scan limit,
     /// going by the runs that end where the kernel did.
-    fn commit(&mut self, runs: &[(Decision, Vec<Assumed>)], kernel: Cpu) {
+    fn commit(&mut self, o: &Outcomes<Decision>, kernel: Cpu) {
+        let runs = &o.all;
+        if !o.complete {
+            for c in runs.iter().filter_map(|d| d.0.effects.clear_idle_cores) {
+                self.idle_cores.remove(&self.f.topology.llc_id(c).ix());
+            }
+            return;
+        }
         let same: Vec<_> = runs.iter().filter(|d| d.0.choice == kernel).collect();
         let whole = |d: &(Decision, Vec<Assumed>)| {
             d.1.iter().find(|a| a.0.name == CORES).map(|a| (a.0.of as usize, a.1 != 0))

@@ -81,6 +81,9 @@ pub struct Outcomes<T> {
     pub guess: T,
     /// All outcomes, the best guess first, each with the values that its run assumed.
     pub all: Vec<(T, Vec<Assumed>)>,
+    /// They are all there are: otherwise the values that were asked first have their best guesses,
+    /// and nothing is shown by what the outcomes have in common.
+    pub complete: bool,
     /// Every run gives the same outcome (by the comparison handed to [`explore`]).
     pub determined: bool,
     /// Values that tip the outcome.
@@ -98,6 +101,7 @@ pub fn explore<T: Clone>(
     let mut out = Outcomes {
         guess: guess.clone(),
         all: vec![(guess.clone(), asker.assumed())],
+        complete: true,
         determined: true,
         tipping: BTreeSet::new(),
     };
@@ -133,7 +137,7 @@ pub fn explore<T: Clone>(
         out.all.push((outcome, a.assumed()));
         last = a.asked;
     }
-    out.determined = false;
+    (out.complete, out.determined) = (false, false);
     if out.tipping.is_empty() {
         out.tipping.extend(last.iter().map(|a| a.0.name));
     }

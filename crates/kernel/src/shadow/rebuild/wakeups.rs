@@ -95,7 +95,6 @@ impl Flips {
         self.least = self.least.min(without.least);
         self.most = self.most.max(without.most);
         self.exact &= self.since == without.since;
-        self.last = without.last;
         if without.last_wakee != wakee {
             self.last_wakee = -1;
         }

@@ -16,7 +16,8 @@ impl Changes {
     /// Collects them.
     pub fn new(t: &Trace) -> Changes {
         let mut all = Changes::default();
-        if t.rows.iter().all(|r| r.p.deadline == 0) {
+        // A rebuilt row may not know the nice value of its task, nor its allowed CPUs.
+        if t.rebuilt || t.rows.iter().all(|r| r.p.deadline == 0) {
             return all;
         }
         let mut classes: BTreeMap<i64, (u64, (i64, i64))> = BTreeMap::new();

@@ -7,9 +7,9 @@
 //! *Equation.* [`nr_idle_scan`], of the sum of utilisations.
 //! *Departures.* D1: utilisation between rows is bounded, not known: an idle CPU's lies between
 //! full decay and its last value, a busy one's between its last value and full growth, and may
-//! be the sum of its tasks' estimates. A pass that finds nothing but tasks that may not go to its
-//! CPU goes on without theirs, and what it then sums up lacks that CPU. D2: of a plain trace such
-//! tasks are not known.
+//! be the sum of its tasks' estimates. A pass that finds several tasks none of which may go to its
+//! CPU goes on without theirs, and what it then sums up lacks that CPU. D2: of a plain trace that
+//! is not taken in.
 
 use super::queues::Queues;
 use crate::shadow::rows::trace::Row;
@@ -42,11 +42,12 @@ pub struct ScanLimits {
     utils: Vec<Option<Util>>,
     /// Tasks that may not use all CPUs, as last seen.
     bound: BTreeSet<i64>,
+    rebuilt: bool,
 }
 
 impl ScanLimits {
     /// Nothing is known.
-    pub fn new(t: &Topology, d: &Domains) -> ScanLimits {
+    pub fn new(t: &Topology, d: &Domains, rebuilt: bool) -> ScanLimits {
         let mut llcs: Vec<Llc> = Vec::new();
         for l in 0..t.nr_llcs() {
             let all = t.llc_cpus(LlcId::from_ix(l));
@@ -60,7 +61,7 @@ impl ScanLimits {
             let range = (0, cpus.len() as u64);
             llcs.push(Llc { cpus, pct, range });
         }
-        ScanLimits { llcs, utils: vec![None; t.nr_cpus()], bound: BTreeSet::new() }
+        ScanLimits { llcs, utils: vec![None; t.nr_cpus()], bound: BTreeSet::new(), rebuilt }
     }
 
     /// Lowest and highest possible limit of cache `llc`.
@@ -84,7 +85,7 @@ impl ScanLimits {
                 self.utils[c.ix()] = Some(Util { ts: r.ts, avg });
             }
         }
-        match r.p_nr_cpus_allowed {
+        match r.p_nr_cpus_allowed.filter(|_| !self.rebuilt) {
             Some(n) if n < self.utils.len() as i64 => _ = self.bound.insert(r.p.pid),
             Some(_) => _ = self.bound.remove(&r.p.pid),
             None => {}
@@ -97,8 +98,8 @@ impl ScanLimits {
             let (mut lo, mut hi) = (0, 0);
             for c in &l.cpus {
                 let (a, b) = bounds(self.utils[c.ix()], &queues.cpus[c.ix()], r.ts);
-                let mut queued = queues.cpus[c.ix()].queued.keys().peekable();
-                let left_out = queued.peek().is_some() && queued.all(|p| self.bound.contains(p));
+                let queued = &queues.cpus[c.ix()].queued;
+                let left_out = queued.len() > 1 && queued.keys().all(|p| self.bound.contains(p));
                 lo += if left_out { 0 } else { a };
                 hi += b;
             }
@@ -127,26 +128,28 @@ mod tests {
     use crate::shadow::tests::{cores, release};
 
     /// Of four CPUs of a cache two are fully used: 2 · 1024 / 4 = 512 each, so two may be looked
-    /// at, or fewer if the others are used as well. If what runs there is bound, a pass of another
-    /// CPU may sum up the others alone: four.
+    /// at, or fewer if the others are used as well. If the two tasks on each are bound, a pass of
+    /// another CPU may sum up the others alone: four.
     #[test]
     fn a_pass_may_leave_out_cpus_whose_tasks_are_bound() {
         let limit = |allowed: i64| {
             let (topo, k) = (cores(4, 4), release("v6.12"));
-            let mut limits = ScanLimits::new(&topo, &Domains::build(&topo, &k));
+            let mut limits = ScanLimits::new(&topo, &Domains::build(&topo, &k), false);
             limits.learn(0, (0, 0));
-            let mut queues = Queues::new(&Trace { nr_cpus: 4, ..Trace::default() });
-            for c in 0..2 {
-                let n = Side {
-                    pid: 7 + i64::from(c),
-                    prio: 120,
-                    cfs_util_avg: 1024,
-                    ..Side::default()
-                };
-                let to = Row { n: Some(n), ..Row::new(1, Cpu(c), RowKind::Switch) };
-                let shows = Row { p: n, p_nr_cpus_allowed: Some(allowed), ..to.clone() };
-                queues.apply(&Trace { nr_cpus: 4, ..Trace::default() }, &to);
-                limits.row(&Row { kind: RowKind::Waking, n: None, ..shows }, &queues);
+            let t = Trace { nr_cpus: 4, ..Trace::default() };
+            let mut queues = Queues::new(&t);
+            for c in 0..2u16 {
+                for (i, kind) in [RowKind::Wakeup, RowKind::Switch].into_iter().enumerate() {
+                    let pid = 7 + i64::from(2 * c) + i as i64;
+                    let cfs_util_avg = 1024;
+                    let p = Side { pid, prio: 120, on_rq: true, cfs_util_avg, ..Side::default() };
+                    let n = Some(p).filter(|_| kind == RowKind::Switch);
+                    let from = if n.is_some() { Side::default() } else { p };
+                    let allowed = Some(allowed);
+                    let shows = Row { p, p_nr_cpus_allowed: allowed, ..Row::new(1, Cpu(c), kind) };
+                    queues.apply(&t, &Row { p: from, n, ..shows.clone() });
+                    limits.row(&shows, &queues);
+                }
             }
             limits.range(0)
         };
