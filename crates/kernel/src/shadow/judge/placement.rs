@@ -11,7 +11,7 @@
 use super::explain::{known, range, tasks};
 use super::result::{Disagreement, KindResult, Outcome};
 use crate::shadow::question::known::names::{CAPACITY, IDLE, SCHED_IDLE};
-use crate::shadow::question::known::{Asker, Assumed, Outcomes, Unknown, explore};
+use crate::shadow::question::known::{Asker, Assumed, MOST_RUNS, Outcomes, Unknown, explore_up_to};
 use crate::shadow::rows::searched::Searched;
 use crate::shadow::rows::trace::{
     MAY_STAY, PREV_NOT_KNOWN, Row, RowKind, SYNC_NOT_KNOWN, Trace, WF_SYNC, WF_TTWU,
@@ -32,6 +32,8 @@ use vruntime_sched::fair::select::{Decision, Effects, PlacementView, WakeQuery, 
 use vruntime_sched::release::Release;
 
 /// A CPU that `select_fallback_rq` takes.
+/// Ways that one choice of a CPU may go: a plain trace leaves many open.
+const RUNS: usize = 8 * MOST_RUNS;
 const FALLBACK: Cpu = Cpu(u16::MAX);
 const SCAN: &str = "nr_idle_scan";
 const AFFINITY: &str = "allowed CPUs of the wakee";
@@ -161,12 +163,12 @@ impl<'a> Placements<'a> {
             d
         };
         let same = |a: &Decision, b: &Decision| a.choice == b.choice;
-        let mut o = explore(|k| question(k, told), same);
+        let mut o = explore_up_to(RUNS, |k| question(k, told), same);
         let kernel = Cpu(r.task_cpu() as u16);
         let habit = self.manners.of(f.trace, r.curr_pid, r.p.pid);
         let shown = (told.is_none() && o.complete).then(|| shown_sync(&o.all, kernel)).flatten();
         if told.is_none() && !o.determined && habit.is_some() {
-            o = explore(|k| question(k, habit), same);
+            o = explore_up_to(RUNS, |k| question(k, habit), same);
         }
         let nontrivial = kernel != q.prev;
         if f.trace.rebuilt && self.is_bound(&o, r, q.prev, kernel) {

@@ -92,6 +92,15 @@ pub struct Outcomes<T> {
 
 /// Runs `question` for every combination of the unknown values it reads.
 pub fn explore<T: Clone>(
+    question: impl FnMut(&mut Asker) -> T,
+    same: impl Fn(&T, &T) -> bool,
+) -> Outcomes<T> {
+    explore_up_to(MOST_RUNS, question, same)
+}
+
+/// The same with up to `most` runs.
+pub fn explore_up_to<T: Clone>(
+    most: usize,
     mut question: impl FnMut(&mut Asker) -> T,
     same: impl Fn(&T, &T) -> bool,
 ) -> Outcomes<T> {
@@ -119,7 +128,7 @@ pub fn explore<T: Clone>(
         }
     }
     let mut last = first;
-    for _ in 0..MOST_RUNS {
+    for _ in 0..most {
         while last.last().is_some_and(|(_, o, i)| i + 1 == o.len()) {
             last.pop();
         }
