@@ -27,7 +27,6 @@ pub const COLUMNS: &[&str] = &[
     "b",
     "rq_clock_task",
     "stack",
-    "p_pid",
     "p_prio",
     "p_policy",
     "p_weight",

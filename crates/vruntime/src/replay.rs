@@ -255,9 +255,7 @@ pub fn trace(r: &Recording, cpus: &CpuNumbers) -> (Trace, usize, Option<String>)
         });
     }
     rows.sort_by_key(|r| r.ts);
-    if t.has("p_depth") {
-        root_is_group_0(&mut rows);
-    }
+    root_is_group_0(&mut rows);
     let stacks = &r.stacks;
     // Without one chain of a request nothing tells who asked.
     let has_chain = |r: &Row| r.stack.is_some_and(|s| stacks.get(s).is_some_and(|c| c.len() > 1));

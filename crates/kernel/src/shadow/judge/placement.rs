@@ -368,8 +368,7 @@ impl<'a> Placements<'a> {
     }
 }
 
-/// Whether the wakeup was synchronous, if all runs that end where the kernel did assume the same
-/// and others end elsewhere.
+/// Whether the wakeup was synchronous, if all runs that end where the kernel did assume the same.
 fn shown_sync(runs: &[(Decision, Vec<Assumed>)], kernel: Cpu) -> Option<bool> {
     let assumed =
         |d: &(Decision, Vec<Assumed>)| d.1.iter().find(|a| a.0.name == SYNC).map(|a| a.1 != 0);

@@ -155,6 +155,10 @@ impl Side {
     pub fn is_fair(&self) -> bool {
         self.pid != 0 && self.prio >= 100
     }
+    /// A task of the real-time class (not a stopper).
+    pub fn is_rt(&self) -> bool {
+        self.pid != 0 && (1..100).contains(&self.prio)
+    }
 }
 
 /// What a row's `common_flags` tell of the moment.

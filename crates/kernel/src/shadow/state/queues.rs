@@ -187,7 +187,7 @@ impl Queues {
         }
         let s = &mut self.cpus[c];
         s.min_vruntime.insert(n.tg, (n.cfs_min_vruntime, r.ts));
-        if r.p.pid != 0 && (1..100).contains(&r.p.prio) {
+        if r.p.is_rt() {
             let ran = r.ts.saturating_sub(s.since);
             let segments = r.ts.saturating_sub(s.rt_ts) / SEGMENT_NS;
             s.rt_util = decay_load(s.rt_util, segments) + ran;
@@ -414,8 +414,7 @@ impl Queues {
     /// Lowest and highest `capacity_of(c)`: full, less what real-time tasks may have used.
     pub fn capacity(&self, c: Cpu, now: u64) -> (u64, u64) {
         let s = &self.cpus[c.ix()];
-        let is_rt = |n: &Side| n.pid != 0 && (1..100).contains(&n.prio);
-        let runs = s.running.is_some_and(|(n, _)| is_rt(&n));
+        let runs = s.running.is_some_and(|(n, _)| n.is_rt());
         let used = decay_load(s.rt_util, now.saturating_sub(s.rt_ts) / SEGMENT_NS)
             + if runs { now.saturating_sub(s.since) } else { 0 };
         (1024 - (used * 1024 / 47_742_000).min(1023), 1024)

@@ -240,8 +240,8 @@ fn the_load_of_two_hundred_tasks_wraps_when_one_leaves() {
     run(&mut lab, &[Cpu(0)], 1000);
     let load = lab.sh.loads[0].load_avg;
     assert!((223_000..=224_400).contains(&load), "{load}");
-    let se = tasks.iter().map(|t| lab.sh.tasks[t.ix()].se);
-    let se = se.clone().find(|&se| lab.linux.fair.cfs[0].curr != se).unwrap();
+    let mut waiting = tasks.iter().map(|t| lab.sh.tasks[t.ix()].se);
+    let se = waiting.find(|&se| lab.linux.fair.cfs[0].curr != se).unwrap();
     lab.linux.fair.dequeue_load_avg(se);
     let sum = lab.linux.fair.cfs[0].avg.load_sum;
     assert!((1_900_000_000..=2_080_000_000).contains(&sum), "{sum}");
