@@ -1,6 +1,6 @@
 //! Dispatch: what acts on a CPU when its operation has ended.
 
-use crate::frame::{Frame, Rest, irq};
+use crate::frame::{Frame, Ipi, Rest};
 use crate::sim::Sim;
 use vruntime_base::{Cause, Cpu, Func, Ns, Resource};
 
@@ -15,7 +15,7 @@ impl Sim {
             Frame::Locked => self.locked(c),
             Frame::QueueLocked => self.queue_locked(c),
             Frame::EnterIdle => self.enter_idle(c),
-            Frame::Idle => unreachable!("a stopped CPU has no operation"),
+            Frame::Idle => self.polled_long_enough(c),
             Frame::IdleExit => self.idle_exit(c),
             Frame::Wake => self.wake_begin(c),
             Frame::WakeLook => self.wake_look(c),
@@ -65,12 +65,12 @@ impl Sim {
         if target == c {
             return at;
         }
-        self.notify(c, target, at, irq::RESCHED)
+        self.notify(c, target, at, Ipi::Resched)
     }
 
     /// `target` shall look at its flags (and its wake list): by a store if it polls in idle, else
     /// by an interrupt. Returns when `c` has done its part.
-    pub(crate) fn notify(&mut self, c: Cpu, target: Cpu, at: Ns, bits: u8) -> Ns {
+    pub(crate) fn notify(&mut self, c: Cpu, target: Cpu, at: Ns, ipi: Ipi) -> Ns {
         if self.polls(target) {
             self.sh.rqs[target.ix()].need_resched = true;
             if self.cpus[target.ix()].is_stopped() {
@@ -79,32 +79,27 @@ impl Sim {
             }
             return at;
         }
-        self.interrupt_cpu(c, target, at, bits)
+        self.interrupt_cpu(c, target, at, ipi)
     }
 
-    /// It looks at its flags in idle: until it has left the idle loop, interrupts in between or
-    /// not.
+    /// TIF_POLLING_NRFLAG: it looks at its flags in idle. Not yet on the way to idle, in the
+    /// switch; still when it leaves, until the tick runs again.
     pub(crate) fn polls(&self, c: Cpu) -> bool {
         let cpu = &self.cpus[c.ix()];
         match cpu.frames[0] {
             Frame::Idle => cpu.polling,
-            Frame::EnterIdle | Frame::IdleExit => true,
+            Frame::IdleExit | Frame::Flush => true,
             _ => false,
         }
     }
 
     /// `c` sends `target` an interrupt at `at`. Returns when it has done so.
-    pub(crate) fn interrupt_cpu(&mut self, c: Cpu, target: Cpu, at: Ns, bits: u8) -> Ns {
+    pub(crate) fn interrupt_cpu(&mut self, c: Cpu, target: Cpu, at: Ns, ipi: Ipi) -> Ns {
         self.stats.count.ipis += 1;
         let sent = at + self.work(c, vruntime_base::Func::Ipi, self.machine.costs.ipi_send);
         let arrives = sent + self.machine.ipi(c, target);
-        let cpu = &mut self.cpus[target.ix()];
-        cpu.ipi_bits |= bits;
-        if arrives < cpu.ipi_at {
-            cpu.ipi_at = arrives;
-            cpu.update_irq();
-        }
-        if bits == irq::RESCHED {
+        self.cpus[target.ix()].ipi_arrives(ipi, arrives);
+        if ipi == Ipi::Resched {
             self.preempt_at_exit(target);
         }
         self.arm(target);

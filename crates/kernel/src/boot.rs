@@ -208,7 +208,9 @@ impl Sim {
             sim.sh.rqs[c.ix()].tick_stopped = true;
             sim.hook(c, Ns::ZERO, |s, cx| s.tick_stopped(cx, c, true));
             let cpu = &mut sim.cpus[c.ix()];
-            let state = cpu.menu.choose(&sim.machine.idle, Ns::NEVER, None, Ns(tick)).state;
+            let left_out = sim.sh.release.menu_leaves_out;
+            let idle = &sim.machine.idle;
+            let state = cpu.menu.choose(idle, Ns::NEVER, None, Ns(tick), left_out).state;
             cpu.idle_state = state as u8;
             cpu.polling = sim.machine.idle[state].polling;
         }

@@ -110,7 +110,9 @@ impl Sim {
         let from = if last_cpu.is_none() {
             Distance::Same
         } else if last_cpu != c {
-            machine.topo.distance(last_cpu, c)
+            // Not nearer than where what came after it there has pushed it.
+            let there = self.cpus[last_cpu.ix()].passed.since(passed_stamp);
+            machine.topo.distance(last_cpu, c).max(machine.caches.pushed_to(kib, there))
         } else {
             machine.caches.pushed_to(kib, before.since(passed_stamp))
         };

@@ -94,14 +94,15 @@ impl Rest {
         Rest { takes: Ns::ZERO, user_from: Ns::ZERO, user_to: Ns::ZERO, then: Frame::Task };
 }
 
-/// Bits of pending interrupts.
-pub mod irq {
+/// An inter-processor interrupt.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Ipi {
     /// Wake list (call function single).
-    pub const CALL: u8 = 1;
+    Call,
     /// Reschedule.
-    pub const RESCHED: u8 = 2;
+    Resched,
     /// Nohz kick.
-    pub const NOHZ_KICK: u8 = 4;
+    NohzKick,
 }
 
 /// One CPU of the model. What every event touches comes first, on one cache line.
@@ -154,12 +155,14 @@ pub struct CpuSim {
     pub granted: Ns,
     /// Next tick; NEVER while stopped.
     pub tick_at: Ns,
-    /// Pending inter-processor interrupt.
+    /// The first pending inter-processor interrupt.
     pub ipi_at: Ns,
-    /// Which ones.
-    pub ipi_bits: u8,
+    /// By [`Ipi`]: when it arrives.
+    ipi_due: [Ns; 3],
     /// Earliest timer.
     pub timer_at: Ns,
+    /// It serves the interrupt of the timer, which a tick that is due shares.
+    pub in_timer_irq: bool,
     /// Sleepers by the latest time to wake them, and how much sooner that may be, in ns.
     pub timers: BinaryHeap<Reverse<(Ns, u32, u32)>>,
     /// Offset of this CPU's ticks.
@@ -182,6 +185,8 @@ pub struct CpuSim {
     pub idle_since: Ns,
     /// Until when its idle time is booked.
     pub idle_booked: Ns,
+    /// It counts among the busy threads of its core.
+    pub busy: bool,
     /// Idle state it is in.
     pub idle_state: u8,
     /// Woken from idle by a store, not by an interrupt.
@@ -230,8 +235,9 @@ impl CpuSim {
             irq_at: Ns::NEVER,
             tick_at: Ns::NEVER,
             ipi_at: Ns::NEVER,
-            ipi_bits: 0,
+            ipi_due: [Ns::NEVER; 3],
             timer_at: Ns::NEVER,
+            in_timer_irq: false,
             timers: BinaryHeap::new(),
             tick_phase,
             wake_list: Vec::with_capacity(16),
@@ -249,6 +255,7 @@ impl CpuSim {
             kicked: false,
             idle_since: Ns::ZERO,
             idle_booked: Ns::ZERO,
+            busy: false,
             idle_state: 0,
             polling: true,
             menu: Menu::default(),
@@ -298,6 +305,26 @@ impl CpuSim {
     #[inline]
     pub fn update_irq(&mut self) {
         self.irq_at = self.tick_at.min(self.ipi_at).min(self.timer_at);
+    }
+    /// An interrupt is on its way and arrives at `at`, if none of its kind comes before.
+    pub fn ipi_arrives(&mut self, ipi: Ipi, at: Ns) {
+        let due = &mut self.ipi_due[ipi as usize];
+        *due = at.min(*due);
+        if at < self.ipi_at {
+            self.ipi_at = at;
+            self.update_irq();
+        }
+    }
+    /// Takes an interrupt that has arrived by `now`, if there is one of the kind.
+    pub fn take_ipi(&mut self, ipi: Ipi, now: Ns) -> bool {
+        let due = &mut self.ipi_due[ipi as usize];
+        let arrived = *due <= now;
+        if arrived {
+            *due = Ns::NEVER;
+            self.ipi_at = self.ipi_due.into_iter().min().unwrap_or(Ns::NEVER);
+            self.update_irq();
+        }
+        arrived
     }
     /// The timer that is due next expires if an interrupt comes at `now`.
     #[inline]

@@ -6,12 +6,14 @@
 //! *Source.* Linux 6.1.192 and 6.12.117, kernel/sched/idle.c `do_idle`, kernel/time/tick-sched.c;
 //! the machine file for latencies.
 //! *Equations.* None.
-//! *Departures.* D1: a CPU that was interrupted only to balance goes straight back.
+//! *Departures.* D1: a CPU that was interrupted only to balance goes straight back. D2: it polls
+//! while it serves interrupts, too: as the kernel does in the polling state and in those entered
+//! with interrupts on (C1 of intel_idle on servers); out of others the flag is cleared first.
 //! *Example.* A CPU idle for 2 µs again and again expects 2 µs: it stops in C1 with its tick on and
 //! comes back within C1's exit latency.
 
 use crate::frame::Frame;
-use crate::menu::Choice;
+use crate::menu::{self, Choice, Ended};
 use crate::sim::Sim;
 use vruntime_base::{Cpu, Func, Ns, Resource};
 
@@ -28,7 +30,13 @@ impl Sim {
         let cpu = &mut self.cpus[c.ix()];
         let timer = cpu.timer_at.saturating_sub(self.now);
         let to_tick = (cpu.tick_at < Ns::NEVER).then(|| cpu.tick_at.saturating_sub(self.now));
-        let Choice { state, stop_tick } = cpu.menu.choose(&self.machine.idle, timer, to_tick, tick);
+        let Choice { state, stop_tick } = cpu.menu.choose(
+            &self.machine.idle,
+            timer,
+            to_tick,
+            tick,
+            self.sh.release.menu_leaves_out,
+        );
         if stop_tick && !self.sh.rqs[c.ix()].tick_stopped {
             let ((), cost) = self.hook(c, at, |s, cx| s.tick_stopped(cx, c, true));
             at += cost;
@@ -36,14 +44,22 @@ impl Sim {
             self.cpus[c.ix()].tick_at = Ns::NEVER;
         }
         let polling = self.machine.idle[state].polling;
+        let limit = menu::poll_limit(&self.machine.idle, state, self.machine.topo.arch(), tick);
+        self.set_busy(c, false);
         let cpu = &mut self.cpus[c.ix()];
         cpu.idle_state = state as u8;
         cpu.polling = polling;
         cpu.frames[0] = Frame::Idle;
         cpu.idle_since = at;
         cpu.idle_booked = at;
-        cpu.op_end = Ns::NEVER;
+        cpu.op_end = limit.map_or(Ns::NEVER, |limit| at + limit);
         cpu.update_irq();
+    }
+
+    /// Nothing has come while it polled: it chooses anew.
+    pub(crate) fn polled_long_enough(&mut self, c: Cpu) {
+        let at = self.now + self.wake_from_stop(c, self.now);
+        self.plan(c, at, Frame::EnterIdle);
     }
 
     /// The stopped CPU begins to come back at `at`: books its idle time and the exit latency.
@@ -58,8 +74,12 @@ impl Sim {
         cpu.idle_booked = begin;
         let state = &self.machine.idle[cpu.idle_state as usize];
         let latency = Ns(u64::from(state.exit_latency_ns));
-        let by_tick = cpu.tick_at <= at;
-        cpu.menu.note(idle + latency, state, by_tick, Ns(self.sh.release.tick_ns()));
+        let ended = match () {
+            _ if cpu.tick_at <= at => Ended::Tick,
+            _ if cpu.op_end <= at => Ended::Limit,
+            _ => Ended::Event,
+        };
+        cpu.menu.note(idle + latency, state, ended, Ns(self.sh.release.tick_ns()));
         self.sh.ledger.book(c, Func::Idle, Resource::None, unbooked);
         self.sh.ledger.book(c, Func::IdleExit, Resource::None, latency);
         begin - at + latency
@@ -74,6 +94,7 @@ impl Sim {
 
     /// Out of the idle state by a store: the tick, the wake list, then `schedule()`.
     pub(crate) fn idle_exit(&mut self, c: Cpu) {
+        self.set_busy(c, true);
         let at = self.restart_tick(c, self.now);
         if at > self.now {
             self.plan(c, at, Frame::Flush);

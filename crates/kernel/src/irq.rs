@@ -11,7 +11,7 @@
 //! *Example.* A task computes in user mode, a tick finds its slice used up: tick, irq exit,
 //! `schedule()`.
 
-use crate::frame::{Frame, irq};
+use crate::frame::{Frame, Ipi};
 use crate::rq_lock::Under;
 use crate::sim::Sim;
 use crate::task::{Step, WaitsFor};
@@ -26,13 +26,15 @@ impl Sim {
         let stopped = self.cpus[c.ix()].is_stopped();
         let mut at = now;
         if stopped {
+            self.set_busy(c, true);
             at += self.wake_from_stop(c, now);
         }
         let cpu = &mut self.cpus[c.ix()];
         let level = cpu.level as usize;
         let newidle = level == 0 && matches!(cpu.frames[0], Frame::Balance);
         debug_assert!(!newidle, "newidle balancing on {c} is interrupted");
-        cpu.saved[level] = if cpu.op_end >= Ns::NEVER { Ns::NEVER } else { cpu.op_end - now };
+        let waits = stopped || cpu.op_end >= Ns::NEVER;
+        cpu.saved[level] = if waits { Ns::NEVER } else { cpu.op_end - now };
         cpu.suspended_at[level] = now;
         if level == 0 && cpu.spin.is_some() {
             cpu.granted = cpu.op_end;
@@ -56,20 +58,19 @@ impl Sim {
         }
         if ipi {
             let cpu = &mut self.cpus[c.ix()];
-            let bits = cpu.ipi_bits;
-            cpu.ipi_bits = 0;
-            cpu.ipi_at = Ns::NEVER;
-            cpu.update_irq();
-            at += self.work(c, Func::Ipi, self.machine.costs.ipi_entry);
-            if bits & irq::NOHZ_KICK != 0 {
+            let [call, resched, kick] =
+                [Ipi::Call, Ipi::Resched, Ipi::NohzKick].map(|ipi| cpu.take_ipi(ipi, now));
+            let entries = u32::from(call) + u32::from(resched) + u32::from(kick);
+            at += self.work(c, Func::Ipi, entries * self.machine.costs.ipi_entry);
+            if kick {
                 self.cpus[c.ix()].nohz_kick = true;
                 self.cpus[c.ix()].softirq = true;
             }
-            if bits & irq::CALL != 0 && !timer {
+            if call && !timer {
                 self.plan(c, at, Frame::Flush);
                 return;
             }
-            if bits & irq::CALL != 0 {
+            if call {
                 // The timer's wakeups come first; the list is flushed after them.
                 self.plan_wakes(c, at, Frame::Flush);
                 return;
@@ -80,6 +81,7 @@ impl Sim {
             return;
         }
         if tick {
+            at += self.work(c, Func::Tick, self.machine.costs.timer_irq);
             self.tick(c, at);
             return;
         }
@@ -91,6 +93,7 @@ impl Sim {
         let now = self.now;
         let at = at + self.work(c, Func::Timer, self.machine.costs.timer_irq);
         let cpu = &mut self.cpus[c.ix()];
+        cpu.in_timer_irq = true;
         while cpu.next_timer_may_expire(now) {
             let Some(std::cmp::Reverse((_, p, _))) = cpu.timers.pop() else { break };
             let waits_for = self.tasks[p as usize].waits_for;
@@ -103,15 +106,14 @@ impl Sim {
         at
     }
 
-    /// The tick: interrupt entry, then the run queue lock.
+    /// The tick: what the interrupt does first, then the run queue lock.
     fn tick(&mut self, c: Cpu, at: Ns) {
         let tick_ns = self.sh.release.tick_ns();
         let cpu = &mut self.cpus[c.ix()];
         cpu.tick_at += Ns(tick_ns);
         cpu.update_irq();
         self.stats.count.ticks += 1;
-        let mut at = at
-            + self.work(c, Func::Tick, self.machine.costs.tick_base + self.machine.costs.timer_irq);
+        let mut at = at + self.work(c, Func::Tick, self.machine.costs.tick_base);
         let n = self.now.0 / tick_ns;
         if self.sh.noise.below(Stream::Interrupts, u64::from(c.0), n, 8) == 0 {
             at += self.work(c, Func::Interrupt, self.machine.costs.interrupt);
@@ -137,15 +139,18 @@ impl Sim {
         let polls = self.polls(ilb);
         if polls && self.sh.release.nohz_kick != NohzKick::Interrupt {
             self.cpus[ilb.ix()].kicked = true;
-            return self.notify(c, ilb, at, irq::NOHZ_KICK);
+            return self.notify(c, ilb, at, Ipi::NohzKick);
         }
-        self.interrupt_cpu(c, ilb, at, irq::NOHZ_KICK)
+        self.interrupt_cpu(c, ilb, at, Ipi::NohzKick)
     }
 
     /// The interrupt returns at `at` to whatever it interrupted.
     pub(crate) fn irq_exit(&mut self, c: Cpu, at: Ns) {
         let cpu = &mut self.cpus[c.ix()];
         debug_assert!(cpu.level == 2);
+        if std::mem::take(&mut cpu.in_timer_irq) && cpu.tick_at <= at {
+            return self.tick(c, at);
+        }
         let below = usize::from(cpu.in_softirq);
         if below == 0 && cpu.softirq {
             cpu.level = 1;
@@ -295,6 +300,42 @@ mod tests {
         }
         let cpu = &s.cpus[1];
         (ipis, cpu.level, cpu.frames[0])
+    }
+
+    /// A reschedule that arrives first is served without the call that is still on its way; each
+    /// has an entry of its own.
+    #[test]
+    fn interrupts_arrive_one_by_one() {
+        let mut s = sim("v6.1");
+        s.cpus[1].polling = false;
+        s.cpus[1].ipi_arrives(Ipi::Resched, Ns(2_000_000));
+        s.cpus[1].ipi_arrives(Ipi::Call, Ns(2_000_300));
+        s.now = Ns(2_000_000);
+        s.interrupt(Cpu(1));
+        let entry = || s.sh.ledger.sum(Func::Ipi, Resource::None).0;
+        assert_eq!(entry(), u64::from(s.machine.costs.ipi_entry));
+        assert_eq!(s.cpus[1].ipi_at, Ns(2_000_300));
+    }
+
+    /// A sleeper's timer and the tick are due at once: one interrupt, and one entry.
+    #[test]
+    fn a_tick_shares_the_timers_interrupt() {
+        let mut s = sim("v6.1");
+        s.cpus[1].timer_at = Ns(2_000_000);
+        s.cpus[1].tick_at = Ns(2_000_000);
+        s.cpus[1].update_irq();
+        s.now = Ns(2_000_000);
+        s.interrupt(Cpu(1));
+        for _ in 0..2 {
+            s.now = s.cpus[1].op_end;
+            s.act(Cpu(1));
+        }
+        assert_eq!(s.stats.count.ticks, 1);
+        let entry = s.sh.ledger.sum(Func::Timer, Resource::None).0;
+        assert_eq!(entry, u64::from(s.machine.costs.timer_irq));
+        let tick = s.sh.ledger.sum(Func::Tick, Resource::None).0;
+        assert!(tick >= u64::from(s.machine.costs.tick_base), "{tick}");
+        assert!(tick < u64::from(s.machine.costs.tick_base + s.machine.costs.timer_irq), "{tick}");
     }
 
     /// A CPU that balances for others may be kicked again: its interrupt raises the softirq anew.

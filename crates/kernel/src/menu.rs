@@ -2,21 +2,25 @@
 //!
 //! *What.* Predicts how long the CPU will be idle: from the last eight idle periods, if they are
 //! alike, and from how much of the time to the next timer such periods have lasted.
-//! *Source.* Linux 6.1 and 6.12, drivers/cpuidle/governors/menu.c; drivers/cpuidle/cpuidle.c.
+//! *Source.* Linux 6.1, 6.12 and 6.18, drivers/cpuidle/governors/menu.c; drivers/cpuidle/cpuidle.c
+//! and cpuidle-pseries.c.
 //! *Equations.* Typical period: the mean of the eight, if its standard deviation is at most 20 us,
 //! or a sixth of it with six or more of them; if not, again without those as long as the longest;
 //! none with six or fewer left. Correction: six factors, by the decade of the time to the next
 //! timer, each a mean of (period / that time) of weight 1/8. Predicted: the smaller of typical
 //! period and time × factor. State: the deepest that pays within it. The tick is stopped if the
-//! prediction is at least a tick. A period that a tick has ended counts as 45 ms.
+//! prediction is at least a tick. A period that a tick has ended counts as 45 ms, one that the
+//! limit of polling has ended as long as the timer was away. From 6.15 on, instead of the longest,
+//! the end that is farther from the mean is left out.
 //! *Departures.* D1: no task waits for I/O. D2: every CPU has a timer within 4 s, that of the
 //! watchdog. D3: also from 6.6 on, where the timers are not looked at if the typical period is at
-//! most 15 us. D4: the polling state ends only when somebody ends it.
+//! most 15 us. D4: the limit of polling is that of 5.11 on.
 //! *Example.* Idle for 5 us again and again: C1, with the tick on. Then nothing comes: the first
 //! seven ticks count as 45 ms each and are left out as outliers; after the eighth the tick stops.
 
 use vruntime_base::Ns;
-use vruntime_machine::IdleState;
+use vruntime_machine::{Arch, IdleState};
+use vruntime_sched::release::LeftOut;
 
 const INTERVALS: usize = 8;
 const BUCKETS: usize = 6;
@@ -52,6 +56,30 @@ pub struct Choice {
     pub stop_tick: bool,
 }
 
+/// What has ended an idle period.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Ended {
+    /// The tick, which was not stopped.
+    Tick,
+    /// The limit of polling.
+    Limit,
+    /// Anything else.
+    Event,
+}
+
+/// How long a CPU stays in `state` at the most: only the polling state has a limit.
+pub fn poll_limit(states: &[IdleState], state: usize, arch: Arch, tick: Ns) -> Option<Ns> {
+    let polls = state == 0 && states[0].target_residency_ns == 0 && states.len() > 1;
+    let pays_at = || states[1..].iter().map(|s| Ns(u64::from(s.target_residency_ns)));
+    polls.then(|| match arch {
+        Arch::X86 => {
+            let most = Ns(tick.0 / 16);
+            pays_at().find(|r| r.0 >= 10 * US).map_or(most, |r| r.min(most))
+        }
+        Arch::Powerpc => pays_at().next().unwrap_or(tick),
+    })
+}
+
 impl Default for Menu {
     /// A CPU that has been idle for long.
     fn default() -> Menu {
@@ -73,6 +101,7 @@ impl Menu {
         timer: Ns,
         to_tick: Option<Ns>,
         tick: Ns,
+        left_out: LeftOut,
     ) -> Choice {
         self.timer = timer.min(WATCHDOG);
         let polls = |state: usize| state == 0 && states[0].target_residency_ns == 0;
@@ -80,7 +109,7 @@ impl Menu {
         if states.len() == 1 || self.timer < pays_at(1) {
             return Choice { state: 0, stop_tick: !polls(0) };
         }
-        let mut predicted = self.predicted();
+        let mut predicted = self.predicted(left_out);
         if to_tick.is_none() && predicted < tick {
             // A short stay is no longer to be expected where nothing would end a long one.
             predicted = self.timer;
@@ -89,7 +118,8 @@ impl Menu {
         let mut chosen = 0;
         for (i, state) in states.iter().enumerate() {
             if pays_at(i) > predicted {
-                if polls(chosen) && pays_at(i) <= self.timer {
+                let latency = Ns(u64::from(state.table_latency_ns));
+                if polls(chosen) && latency <= wait_at_most && pays_at(i) <= self.timer {
                     // Rather than burn power.
                     (predicted, chosen) = (pays_at(i), i);
                 } else if predicted >= tick && to_tick.is_some() {
@@ -116,11 +146,12 @@ impl Menu {
         }
     }
 
-    /// It was idle for `idle`, until it was out of `state` again; a tick has ended that.
-    pub fn note(&mut self, idle: Ns, state: &IdleState, by_tick: bool, tick: Ns) {
+    /// It was idle for `idle`, until it was out of `state` again; `ended` by what.
+    pub fn note(&mut self, idle: Ns, state: &IdleState, ended: Ended, tick: Ns) {
         let exit = Ns(u64::from(state.table_latency_ns));
         let measured = match idle > Ns(2 * exit.0) {
-            _ if by_tick && self.timer > tick => ENDED_BY_TICK,
+            _ if ended == Ended::Tick && self.timer > tick => ENDED_BY_TICK,
+            _ if ended == Ended::Limit => self.timer,
             true => idle - exit,
             false => Ns(idle.0 / 2),
         };
@@ -135,21 +166,27 @@ impl Menu {
         self.oldest = (self.oldest + 1) % INTERVALS as u8;
     }
 
-    fn predicted(&self) -> Ns {
+    fn predicted(&self, left_out: LeftOut) -> Ns {
         let factor = u64::from(self.factors[bucket(self.timer)]);
         let corrected = (self.timer.0 * factor + UNITY * US / 2) / (UNITY * US);
-        Ns(corrected.min(self.typical().unwrap_or(u64::MAX / US)) * US)
+        Ns(corrected.min(self.typical(left_out).unwrap_or(u64::MAX / US)) * US)
     }
 
     /// The typical period, us.
-    fn typical(&self) -> Option<u64> {
-        let mut longest = u32::MAX;
+    fn typical(&self, left_out: LeftOut) -> Option<u64> {
+        let (mut shortest, mut longest) = (0, u64::MAX);
         loop {
-            let counted =
-                || self.intervals.iter().filter(|i| **i <= longest).map(|i| u64::from(*i));
+            let all = self.intervals.iter().map(|&i| u64::from(i));
+            let counted = || all.clone().filter(|i| (shortest..=longest).contains(i));
             let n = counted().count() as u64;
+            let (min, max) = (counted().min()?, counted().max()?);
             let mean = counted().sum::<u64>() / n;
-            let variance = counted().map(|i| i.abs_diff(mean).pow(2)).sum::<u64>() / n;
+            let variance = match left_out {
+                LeftOut::Longest => counted().map(|i| i.abs_diff(mean).pow(2)).sum::<u64>() / n,
+                LeftOut::Farthest if max == 0 => return None,
+                // Of rounded means; never negative, for the mean is rounded down.
+                LeftOut::Farthest => counted().map(|i| i * i).sum::<u64>() / n - mean * mean,
+            };
             let most = 4 * n >= 3 * INTERVALS as u64;
             if variance <= 400 || most && mean * mean > 36 * variance {
                 return Some(mean);
@@ -157,7 +194,10 @@ impl Menu {
             if 4 * n <= 3 * INTERVALS as u64 {
                 return None;
             }
-            longest = counted().max()? as u32 - 1;
+            match left_out {
+                LeftOut::Farthest if mean - min > max - mean => shortest = min + 1,
+                _ => longest = max - 1,
+            }
         }
     }
 }
@@ -193,13 +233,14 @@ mod tests {
         let mut m = Menu::default();
         for us in us {
             m.timer = FAR;
-            m.note(Ns(us * US + 1_000), &states()[1], false, TICK);
+            m.note(Ns(us * US + 1_000), &states()[1], Ended::Event, TICK);
         }
         m
     }
 
     fn choose(m: &mut Menu, timer: Ns, to_tick: Option<Ns>) -> (usize, bool) {
-        let Choice { state, stop_tick } = m.choose(&states(), timer, to_tick, TICK);
+        let Choice { state, stop_tick } =
+            m.choose(&states(), timer, to_tick, TICK, LeftOut::Longest);
         (state, stop_tick)
     }
 
@@ -213,25 +254,39 @@ mod tests {
         let mut m = after([5; 8]);
         for _ in 0..8 {
             assert_eq!(choose(&mut m, FAR, Some(TICK)), (1, false));
-            m.note(TICK - Ns(1_000), &states()[1], true, TICK);
+            m.note(TICK - Ns(1_000), &states()[1], Ended::Tick, TICK);
         }
         assert_eq!(m.intervals, [45_000; 8]);
-        assert_eq!(m.typical(), Some(45_000));
+        assert_eq!(m.typical(LeftOut::Longest), Some(45_000));
         // The factor has followed, too: 3 s × (1 - (7/8)^8 × …) is far more than a tick.
         assert_eq!(choose(&mut m, FAR, Some(TICK)), (2, true));
     }
 
     #[test]
-    fn outliers_upwards_do_not_count() {
-        assert_eq!(after([5, 5, 5, 5, 5, 5, 5, 9_000]).typical(), Some(5));
-        assert_eq!(after([5, 5, 5, 5, 5, 5, 400, 9_000]).typical(), Some(5));
-        // Of 100, 200 … 800 the longest two are left out, and the rest is still no typical period.
-        assert_eq!(after([100, 200, 300, 400, 500, 600, 700, 800]).typical(), None);
+    fn outliers_do_not_count() {
+        let both = |us| [LeftOut::Longest, LeftOut::Farthest].map(|rule| after(us).typical(rule));
+        assert_eq!(both([5, 5, 5, 5, 5, 5, 5, 9_000]), [Some(5); 2]);
+        assert_eq!(both([5, 5, 5, 5, 5, 5, 400, 9_000]), [Some(5); 2]);
+        // Of 100, 200 … 800 two are left out, and the rest is still no typical period.
+        assert_eq!(both([100, 200, 300, 400, 500, 600, 700, 800]), [None; 2]);
         // A sixth: 600 us and 20 of deviation.
-        assert_eq!(after([580, 620, 580, 620, 580, 620, 580, 620]).typical(), Some(600));
-        // All of the longest go at once, however many they are.
-        assert_eq!(after([400, 800, 800, 800, 800, 800, 800, 800]).typical(), Some(400));
-        assert_eq!(after([5, 800, 800, 800, 5, 800, 800, 800]).typical(), Some(5));
+        assert_eq!(both([580, 620, 580, 620, 580, 620, 580, 620]), [Some(600); 2]);
+        // All of the longest go at once, however many they are; or the shortest, which is farther
+        // from the mean.
+        assert_eq!(both([400, 800, 800, 800, 800, 800, 800, 800]), [Some(400), Some(800)]);
+        assert_eq!(both([5, 800, 800, 800, 5, 800, 800, 800]), [Some(5), Some(800)]);
+        assert_eq!(both([0; 8]), [Some(0), None]);
+    }
+
+    /// Nothing has come for as long as the timer was away, as far as the governor can tell.
+    #[test]
+    fn polling_has_a_limit() {
+        let limit = |arch| [0, 1].map(|state| poll_limit(&states(), state, arch, TICK));
+        assert_eq!(limit(Arch::X86), [Some(Ns(62_500)), None]);
+        assert_eq!(limit(Arch::Powerpc), [Some(Ns(2_000)), None]);
+        let mut m = after([5; 8]);
+        m.note(Ns(62_500), &states()[0], Ended::Limit, TICK);
+        assert_eq!(m.intervals[0], 3_000_000);
     }
 
     #[test]
@@ -244,20 +299,20 @@ mod tests {
         assert_eq!(choose(&mut m, Ns(700_000), Some(Ns(100_000))), (1, false));
     }
 
-    /// C1 rather than polling, where it may pay; with the tick stopped nobody would end a long
-    /// stay in C1.
+    /// C1 rather than polling, where it may pay and one is out of it in time; with the tick stopped
+    /// nobody would end a long stay in C1.
     #[test]
     fn a_short_prediction() {
-        let mut m = after([1; 8]);
-        assert_eq!(choose(&mut m, FAR, Some(TICK)), (1, false));
-        assert_eq!(choose(&mut m, FAR, None), (2, true));
+        assert_eq!(choose(&mut after([1; 8]), FAR, Some(TICK)), (1, false));
+        assert_eq!(choose(&mut after([0; 8]), FAR, Some(TICK)), (0, false));
+        assert_eq!(choose(&mut after([1; 8]), FAR, None), (2, true));
     }
 
     #[test]
     fn the_exit_is_no_idle_time() {
         let mut m = after([5; 8]);
         let measured = |m: &mut Menu, idle: u64| {
-            m.note(Ns(idle), &states()[1], false, TICK);
+            m.note(Ns(idle), &states()[1], Ended::Event, TICK);
             m.intervals[usize::from(m.oldest + 7) % 8]
         };
         assert_eq!([9_000, 2_000].map(|idle| measured(&mut m, idle)), [8, 1]);

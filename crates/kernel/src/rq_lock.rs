@@ -107,7 +107,7 @@ impl Sim {
         let waited = self.now - cpu.lock_wait_since;
         self.rq_locks[rq.ix()].granted(&mut self.spinners, c, self.now);
         // The hand-over itself was part of the grant's time.
-        self.machine.write(Line::Rq(rq), c);
+        self.machine.lines.take_over(Line::Rq(rq), c);
         self.waited(c, Func::RqLock, Resource::RqLock, waited);
         let at = self.now + self.fetch_queue(c, rq, under.func());
         self.with_lock(c, at);

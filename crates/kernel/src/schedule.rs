@@ -158,9 +158,6 @@ impl Sim {
             if let Some(u) = self.unfinished(c) {
                 u.curr_until = chosen;
             }
-            if prev_idle != next_idle {
-                self.set_busy(c, !next_idle);
-            }
             if !next_idle {
                 self.sh.tasks[next.ix()].on_cpu_until = Ns::NEVER;
                 if !self.sh.tasks[next.ix()].policy.is_fair() {
@@ -169,14 +166,14 @@ impl Sim {
             }
         }
         self.hold_rq(c, c, at);
+        let cpu = &mut self.cpus[c.ix()];
+        debug_assert!(cpu.level == 0);
+        cpu.irqs_on(at);
+        cpu.no_user();
+        at += self.return_mm(c, next);
         if prev != next && !next_idle {
             at = self.start_running(c, next, chosen, at);
         }
-        at += self.return_mm(c, next);
-        let cpu = &mut self.cpus[c.ix()];
-        cpu.irqs_on(at);
-        cpu.no_user();
-        debug_assert!(cpu.level == 0);
         if next_idle {
             self.plan(c, at, Frame::EnterIdle);
             return;
@@ -285,6 +282,28 @@ impl Sim {
 mod tests {
     use super::*;
     use crate::sample::sim;
+
+    /// On the way to idle a CPU does not poll yet: who wakes a task there interrupts it, as soon
+    /// as the lock is free. When it has left idle it polls until its tick runs again.
+    #[test]
+    fn a_cpu_polls_from_the_end_of_its_switch_to_idle() {
+        let mut s = sim("v6.1");
+        let (c, p) = (Cpu(0), TaskId(s.tasks.len() as u32 - 1));
+        s.sh.rqs[c.ix()].curr = p;
+        s.switch_to(c, TaskId(0), s.now);
+        let cpu = &s.cpus[c.ix()];
+        assert_eq!(
+            (cpu.frames[0], s.polls(c), cpu.irqs_on_at),
+            (Frame::EnterIdle, false, cpu.op_end)
+        );
+        s.now = cpu.op_end;
+        s.act(c);
+        assert!(s.polls(c) && s.cpus[c.ix()].is_stopped());
+        s.leave_idle(c, s.now);
+        s.now = s.cpus[c.ix()].op_end;
+        s.act(c);
+        assert_eq!((s.cpus[c.ix()].frames[0], s.polls(c)), (Frame::Flush, true));
+    }
 
     /// An idle CPU keeps the last address space: to go on in it is cheaper than in another one.
     #[test]

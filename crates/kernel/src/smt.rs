@@ -1,15 +1,16 @@
 //! SMT: how fast a thread runs while its siblings are busy.
 //!
-//! *What.* A thread's speed depends on nothing but the number of busy threads in its core. When
-//! that number changes, what each of them is doing takes longer or shorter from that moment on.
+//! *What.* A thread's speed depends on nothing but the number of busy threads in its core: of
+//! those that have not stopped in an idle state, whatever they do. When that number changes, what
+//! each of them is doing takes longer or shorter from that moment on.
 //! *Source.* Throughput per core with all threads busy over one thread busy, as vendors and
 //! benchmark papers give it; values per machine in its file (`smt_speed`).
 //! *Equations.* Speed in 1/1024 of full speed for `k` busy threads; slowdown = 1024² / speed; what
 //! is left of an operation becomes left × new slowdown / old slowdown.
 //! *Departures.* D1: all programs suffer alike. D2: a polling idle thread counts as idle. D3: what
-//! is done with interrupts off (a switch under the run queue lock), in an interrupt or in a softirq
-//! keeps the time that it was begun with, and so do waits for a lock; of any other operation all
-//! that is left changes, its waits for lines included.
+//! is done with interrupts off (a switch under the run queue lock), in an interrupt, in a softirq
+//! or in the idle loop keeps the time that it was begun with, and so do waits for a lock; of any
+//! other operation all that is left changes, its waits for lines included.
 //! *Example.* At speed 640, 100 ns of work take 160 ns. If the sibling goes idle after half of
 //! them, the other half takes 50 ns.
 
@@ -20,7 +21,8 @@ use vruntime_base::{Cpu, Ns, Resource};
 impl Sim {
     /// `c` becomes busy or idle: its siblings slow down or speed up from now on.
     pub(crate) fn set_busy(&mut self, c: Cpu, busy: bool) {
-        if self.paces.len() == 1 {
+        let was = std::mem::replace(&mut self.cpus[c.ix()].busy, busy);
+        if self.paces.len() == 1 || was == busy {
             return;
         }
         let core = self.machine.topo.core_id(c);
@@ -50,7 +52,14 @@ impl Sim {
         let old = cpu.slowdown;
         cpu.pace = pace;
         cpu.slowdown = slowdown;
-        if old == slowdown || !matches!(cpu.frames[0], Frame::Task) || cpu.spin.is_some() {
+        if old == slowdown {
+            return;
+        }
+        if matches!(cpu.frames[0], Frame::MutexWake | Frame::Rest | Frame::Wake) {
+            self.change_speed_of_rest(c, old, slowdown);
+            return;
+        }
+        if !matches!(cpu.frames[0], Frame::Task) || cpu.spin.is_some() {
             return;
         }
         if cpu.level != 0 {
@@ -82,6 +91,23 @@ impl Sim {
             self.mutex_free_at(c, mutex, free_at);
         }
         self.arm(c);
+    }
+
+    /// As `change_speed`, for what is left of an operation that was cut; what comes before that
+    /// keeps its time.
+    fn change_speed_of_rest(&mut self, c: Cpu, old: u32, slowdown: u32) {
+        let cpu = &mut self.cpus[c.ix()];
+        let scale = |d: Ns| d.mul_div(u64::from(slowdown), u64::from(old));
+        let rest = &mut cpu.rest;
+        let was = rest.takes;
+        rest.takes = scale(was);
+        (rest.user_from, rest.user_to) = (scale(rest.user_from), scale(rest.user_to));
+        let (func, takes) = (cpu.func, rest.takes);
+        if takes >= was {
+            self.sh.ledger.book(c, func, Resource::None, takes - was);
+        } else {
+            self.sh.ledger.unbook(c, func, Resource::None, was - takes);
+        }
     }
 
     /// As `change_speed`, for what is left of an operation that an interrupt has suspended.

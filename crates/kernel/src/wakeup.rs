@@ -17,7 +17,7 @@
 //! *Example.* A write to a pipe whose reader sleeps on an idle CPU of the same LLC: choose
 //! (reader's CPU), wake list, the idle CPU leaves its loop, enqueues, switches.
 
-use crate::frame::{Frame, WakeOp, irq};
+use crate::frame::{Frame, Ipi, WakeOp};
 use crate::rq_lock::Under;
 use crate::sim::Sim;
 use crate::variation::Knockout;
@@ -214,7 +214,7 @@ impl Sim {
         let cpu = &mut self.cpus[target.ix()];
         cpu.wake_list.push((p, migrated, c));
         if cpu.wake_list.len() == 1 {
-            at = self.notify(c, target, at, irq::CALL);
+            at = self.notify(c, target, at, Ipi::Call);
         }
         self.wake_done(c, at);
     }

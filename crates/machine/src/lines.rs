@@ -282,6 +282,16 @@ impl Lines {
         (asked.at == now && asked.by == cpu && asked.line == i).then_some(asked)
     }
 
+    /// `cpu` has `line` to itself: it came over with what has been paid for already.
+    pub fn take_over(&mut self, line: Line, cpu: Cpu) {
+        let i = self.index(line);
+        if self.states[i].nr_sharers > 0 {
+            self.sharers[i * self.words..(i + 1) * self.words].fill(0);
+        }
+        let s = &mut self.states[i];
+        (s.owner, s.nr_sharers) = (cpu, 0);
+    }
+
     /// The CPU that wrote `line` last.
     pub fn owner(&self, line: Line) -> Cpu {
         self.states[self.index(line)].owner

@@ -51,6 +51,16 @@ pub enum NohzKick {
     Call,
 }
 
+/// Which idle periods the menu governor leaves out where they are not alike.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum LeftOut {
+    /// Those as long as the longest (to 6.14).
+    Longest,
+    /// Those as long as the longest or the shortest, whichever is farther from the mean (6.15 on).
+    Farthest,
+}
+
 /// The rule that lets a task stack on the per-CPU kthread that wakes it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -255,6 +265,9 @@ release! {
     ttwu_on_cpu_handover: bool,
     /// How a tickless CPU is told to balance: `interrupt`, `call-lost-on-polling`, `call`.
     nohz_kick: NohzKick,
+    /// Outliers among the last idle periods that the menu governor leaves out: `longest`,
+    /// `farthest` (from the mean).
+    menu_leaves_out: LeftOut,
     /// The on_rq wakeup path also updates avg_idle and runs the class hooks (up to 6.1).
     ttwu_runnable_full: bool,
     /// On the on_rq path, no preemption check while the task is still running (6.5 on).

@@ -50,7 +50,7 @@ fn a_wakeup_goes_to_an_idle_prev() {
                1.0 ms  cpu 1: B -> .: blocks: timer
                1.0 ms  cpu 0: A -> .: blocks: futex
                4.0 ms  cpu 1: . -> B: idle: task woken
-               4.1 ms  cpu 0: . -> A: idle: task woken
+               4.0 ms  cpu 0: . -> A: idle: task woken
                5.1 ms  cpu 0: A -> .: exits
                6.1 ms  cpu 1: B -> .: exits
             placed 2 x pinned
@@ -186,8 +186,8 @@ fn without_an_idle_core_the_sibling_of_prev_is_taken() {
                1.1 ms  cpu 0: . -> A: idle: task woken
                1.1 ms  cpu 0: A -> B: blocks: timer
                1.1 ms  cpu 1: C -> .: blocks: timer
-               1.1 ms  cpu 3: D -> .: blocks: timer
                1.1 ms  cpu 0: B -> .: blocks: timer
+               1.1 ms  cpu 3: D -> .: blocks: timer
               10.1 ms  cpu 0: . -> B: idle: task woken
               10.1 ms  cpu 1: . -> C: idle: task woken
               31.0 ms  A moved 0 -> 3: idle CPU seen in core search
@@ -421,8 +421,8 @@ fn two_busy_threads_of_a_core_are_spread() {
             cpu 1 ....................AAAAAAAAAAAA
             cpu 2 .....BBBBBBBBBBBBBBBBBBBBBBBBBBB
             cpu 3 ................................
-               1.1 ms  cpu 2: . -> B: idle: task woken
                1.1 ms  cpu 0: . -> A: idle: task woken
+               1.1 ms  cpu 2: . -> B: idle: task woken
                1.1 ms  cpu 2: B -> .: blocks: timer
                5.1 ms  cpu 2: . -> B: idle: task woken
               20.1 ms  cpu 0: A -> stopper: wakeup: higher class

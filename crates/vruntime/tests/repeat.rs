@@ -111,24 +111,25 @@ fn golden_hackbench_on_cfs() {
         "v6.1",
         "hackbench -g 2 -f 4 --pipe --threads -l 2000",
         expect![[r#"
-            time 7239 us
-            switches 1796, voluntary 947, involuntary 160; migrations 76
-            wakeups 952, local 67, queued 715; ipis 166; messages 64000
-                44 switch: blocks: no room to write
-               878 switch: blocks: nothing to read
-                 9 switch: blocks: waits for a child
+            time 7009 us
+            switches 135, voluntary 77, involuntary 14; migrations 14
+            wakeups 77, local 7, queued 53; ipis 32; messages 64000
+                 4 switch: blocks: no room to write
+                52 switch: blocks: nothing to read
+                 5 switch: blocks: waits for a child
                 16 switch: exits
-               689 switch: idle: task woken
-               160 switch: wakeup: vruntime beyond granularity
-                20 placement: idle CPU in scan
-               210 placement: prev idle
-                 2 placement: recent_used_cpu idle
-               245 placement: target (nothing idle)
-               147 placement: target idle
-                20 migration: idle CPU in scan
-                15 migration: newidle balance, MC
-                 2 migration: recent_used_cpu idle
-                52 migration: target (nothing idle)
+                44 switch: idle: task woken
+                14 switch: wakeup: vruntime beyond granularity
+                 4 placement: idle CPU in scan
+                20 placement: prev idle
+                 1 placement: recent_used_cpu idle
+                29 placement: target (nothing idle)
+                 1 placement: target (scan limit)
+                 3 placement: target idle
+                 4 migration: idle CPU in scan
+                 3 migration: newidle balance, MC
+                 1 migration: recent_used_cpu idle
+                 7 migration: target (nothing idle)
         "#]],
     );
 }
@@ -140,23 +141,25 @@ fn golden_hackbench_on_eevdf() {
         "v6.12",
         "hackbench -g 2 -f 4 --pipe --threads -l 2000",
         expect![[r#"
-            time 8405 us
-            switches 3620, voluntary 1825, involuntary 8; migrations 14
-            wakeups 1826, local 10, queued 1797; ipis 358; messages 64000
-                63 switch: blocks: no room to write
-              1739 switch: blocks: nothing to read
-                 7 switch: blocks: waits for a child
+            time 10194 us
+            switches 10216, voluntary 5117, involuntary 9; migrations 11
+            wakeups 5117, local 5, queued 5100; ipis 125; messages 64000
+                14 switch: blocks: no room to write
+              5081 switch: blocks: nothing to read
+                 6 switch: blocks: waits for a child
                 16 switch: exits
-              1787 switch: idle: task woken
+              5090 switch: idle: task woken
                  3 switch: slice ended
-                 5 switch: wakeup: wakee is picked
-                 6 placement: idle CPU in scan
-               211 placement: prev idle
+                 6 switch: wakeup: wakee is picked
+                 4 placement: idle CPU in scan
+               158 placement: prev idle
+                 1 placement: recent_used_cpu idle
                 18 placement: target (nothing idle)
-               639 placement: target idle
-                 6 migration: idle CPU in scan
-                 4 migration: newidle balance, MC
-                 4 migration: target (nothing idle)
+              4817 placement: target idle
+                 4 migration: idle CPU in scan
+                 3 migration: newidle balance, MC
+                 1 migration: recent_used_cpu idle
+                 3 migration: target (nothing idle)
         "#]],
     );
 }

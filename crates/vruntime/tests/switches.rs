@@ -385,8 +385,8 @@ fn two_busy_threads_are_moved_to_an_idle_core() {
             cpu 1 ....................AAAAAAAAAAAA
             cpu 2 .BBBBBBBBBBBBBBBBBBBBBBBBBBBBBBB
             cpu 3 ................................
-               1.1 ms  cpu 2: . -> B: idle: task woken
                1.1 ms  cpu 0: . -> A: idle: task woken
+               1.1 ms  cpu 2: . -> B: idle: task woken
               20.1 ms  cpu 0: A -> stopper: wakeup: higher class
               20.1 ms  A moved 0 -> 1: active balance, NUMA
               20.1 ms  cpu 0: stopper -> .: blocks: stopper has no work

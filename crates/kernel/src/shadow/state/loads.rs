@@ -4,6 +4,8 @@
 //! balancer) bring it up to date, towards the load weight on the queue, which is known; so the
 //! value lies between the last one seen and what full decay to now would give. Sleepers that
 //! were woken elsewhere are subtracted at the next update, whenever that is.
+//! *Groups.* The entity of a task group has a weight that follows the group's load elsewhere, and
+//! its load with it; where one may have changed since the load was seen, nothing is known.
 //! *Equation.* L(t) = W + (L₀ − W)·y^(t/1.048576 ms), y^32 = 1/2.
 
 use super::counts::attached;
@@ -38,7 +40,70 @@ pub struct Loads {
     points: Vec<Vec<Point>>,
     /// Load that may join or leave.
     moves: Vec<Vec<Move>>,
+    groups: Vec<GroupEvents>,
     rebuilt: bool,
+}
+
+/// Any load: nothing is known of it.
+const ANY: (u64, u64) = (0, 1 << 20);
+
+/// When entities of task groups on the root queue of one CPU can have been given another weight:
+/// at an enqueue or dequeue below them, and at ticks while a task of theirs runs.
+#[derive(Clone, Debug, Default)]
+struct GroupEvents {
+    at: Vec<u64>,
+    /// Switches between tasks of groups and others, and whether one of a group runs then.
+    runs: Vec<(u64, bool)>,
+}
+
+impl GroupEvents {
+    fn note(&mut self, ts: u64) {
+        if self.at.last() != Some(&ts) {
+            self.at.push(ts);
+        }
+    }
+
+    fn runs(&mut self, ts: u64, runs: bool) {
+        if self.runs.last().is_some_and(|x| x.1) != runs {
+            self.runs.push((ts, runs));
+        }
+    }
+
+    /// One can have been in `since + 1 ..= to`.
+    fn any(&self, since: u64, to: u64) -> bool {
+        let until = |at: u64| self.runs.partition_point(|x| x.0 <= at);
+        let (before, now) = (until(since), until(to));
+        let ran = self.runs[..before].last().is_some_and(|x| x.1) && since < to;
+        let first = self.at.partition_point(|&x| x <= since);
+        ran || before < now || self.at.get(first).is_some_and(|&x| x <= to)
+    }
+}
+
+/// By CPU. A trace without groups has no such events.
+fn group_events(t: &Trace) -> Vec<GroupEvents> {
+    let mut all = vec![GroupEvents::default(); t.nr_cpus];
+    for r in &t.rows {
+        let grouped = r.p.tg != 0;
+        match r.kind {
+            RowKind::Switch => {
+                let next = r.n.is_some_and(|n| n.tg != 0);
+                let here = &mut all[r.cpu.ix()];
+                if grouped || next {
+                    here.note(r.ts);
+                }
+                here.runs(r.ts, next);
+            }
+            RowKind::Wakeup | RowKind::WakeupNew if grouped => all[r.rq_cpu.ix()].note(r.ts),
+            RowKind::Migrate if grouped => {
+                all[r.rq_cpu.ix()].note(r.ts);
+                if let Some(to) = r.dst_ix(t.nr_cpus) {
+                    all[to].note(r.ts);
+                }
+            }
+            _ => {}
+        }
+    }
+    all
 }
 
 impl Loads {
@@ -46,7 +111,8 @@ impl Loads {
     pub fn new(t: &Trace) -> Loads {
         let n = t.nr_cpus;
         let moves = moves(t, |p| p.load_avg + p.load_more);
-        let mut s = Loads { points: vec![vec![]; n], moves, rebuilt: t.rebuilt };
+        let groups = group_events(t);
+        let mut s = Loads { points: vec![vec![]; n], moves, groups, rebuilt: t.rebuilt };
         for r in &t.rows {
             let sides = [(r.rq_cpu, Some(&r.p)), (r.cpu, r.n.as_ref())];
             // Rebuilt loads are known where an event brings them up to date.
@@ -81,9 +147,13 @@ impl Loads {
             let lo = p[inside..end].iter().map(|x| x.load.0).min()?;
             let hi = p[inside..end].iter().map(|x| x.load.1).max()?;
             let (_, joined) = moved(&self.moves[c.ix()], p[end - 1].ts, to);
-            return Some((lo, hi + joined));
+            let known = !self.groups[c.ix()].any(from, to);
+            return Some(if known { (lo, hi + joined) } else { ANY });
         }
         let last = *p[..end].last()?;
+        if self.groups[c.ix()].any(last.ts, to) {
+            return Some(ANY);
+        }
         let now = average_after(last.load.0, last.weight.0, to - last.since);
         let (mut lo, mut hi) = (last.load.0.min(now.0), last.load.0.max(now.1));
         if self.rebuilt {
@@ -109,7 +179,7 @@ impl Loads {
     pub fn ticked(&self, c: Cpu, from: u64, to: u64, late: u64) -> Option<(u64, u64)> {
         let (lo, hi) = self.at(c, from, to)?;
         let last = *self.points[c.ix()].iter().rfind(|x| x.ts <= to)?;
-        if last.ts >= from {
+        if last.ts >= from || (lo, hi) == ANY {
             return Some((lo, hi));
         }
         let after = |dt: u64| {
@@ -128,6 +198,9 @@ impl Loads {
         let p = &self.points[c.ix()];
         let end = p.partition_point(|x| x.ts <= to);
         let start = p[..end].partition_point(|x| x.ts < from).saturating_sub(1);
+        if self.groups[c.ix()].any(p[..end].get(start)?.ts, to) {
+            return Some(ANY);
+        }
         let lo = p[start..end].iter().map(|x| x.load.0).min()?;
         Some((lo, p[start..end].iter().map(|x| x.load.1).max()?))
     }
@@ -139,6 +212,9 @@ impl Loads {
         let end = p.partition_point(|x| x.ts <= now);
         let start = p[..end].partition_point(|x| x.ts < since);
         let last = p[..end].last()?;
+        if self.groups[c.ix()].any(since.min(last.ts), now) {
+            return None;
+        }
         let (mut least, mut most) = (4096, 4096);
         for run in [|x: (u64, u64)| x.0, |x: (u64, u64)| x.1] {
             let weight = run(last.weight);
@@ -243,7 +319,7 @@ mod tests {
     fn a_tick_does_not_bring_back_what_was_woken_elsewhere() {
         let side = Side { cfs_load_avg: 2000, cfs_load_weight: 2000 << 10, ..Side::default() };
         let seen = Row { p: side, ..Row::new(0, Cpu(0), RowKind::Waking) };
-        let p = Side { pid: 7, load_avg: 900, tg: 1, ..Side::default() };
+        let p = Side { pid: 7, load_avg: 900, ..side };
         let moved = Row { p, a: 0, b: 1, ..Row::new(10, Cpu(1), RowKind::Migrate) };
         let moved = Row { rq_cpu: Cpu(0), ..moved };
         let tick = 4_000_000;
@@ -256,6 +332,27 @@ mod tests {
         // The tick's request still shows the load of before.
         let request = Row { kind: RowKind::NeedResched, ts: 2 * tick - 1, ..seen.clone() };
         assert_eq!(after(vec![seen, moved, request]), Some((1099, 2000)));
+    }
+
+    /// A task of a group wakes on CPU 0, or runs there, after the load was seen.
+    #[test]
+    fn groups_may_weigh_something_else_meanwhile() {
+        let p = Side { cfs_load_avg: 1000, cfs_load_weight: 1000 << 10, ..Side::default() };
+        let of_group = Side { pid: 7, tg: 5, on_rq: true, ..p };
+        let row = |ts, kind, p| Row { p, ..Row::new(ts, Cpu(0), kind) };
+        let seen = row(10, RowKind::NeedResched, p);
+        let wakes = row(20, RowKind::Wakeup, of_group);
+        let runs = Row { n: Some(of_group), ..row(5, RowKind::Switch, p) };
+        let at = |rows: &[&Row], from, to| {
+            let rows = rows.iter().map(|&r| r.clone()).collect();
+            Loads::new(&Trace { rows, nr_cpus: 1, ..Trace::default() }).at(Cpu(0), from, to)
+        };
+        assert_eq!(at(&[&seen], 30, 30), Some((999, 1000)));
+        assert_eq!(at(&[&seen, &wakes], 15, 15), Some((999, 1000)));
+        assert_eq!(at(&[&seen, &wakes], 30, 30), Some(ANY));
+        assert_eq!(at(&[&seen, &wakes], 9, 30), Some(ANY));
+        assert_eq!(at(&[&runs, &seen], 15, 15), Some(ANY));
+        assert_eq!(at(&[&runs, &seen], 10, 10), Some((1000, 1000)));
     }
 
     /// Rebuilt: the load of CPU 0, where a task of weight 1024 has run for long, was 1000 to 1024.
