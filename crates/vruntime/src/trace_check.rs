@@ -17,7 +17,7 @@ use vruntime_formats::recording::{Meta, Recording};
 use vruntime_kernel::shadow;
 use vruntime_kernel::shadow::judge::explain::Explained;
 use vruntime_kernel::shadow::rows::alive::Alive;
-use vruntime_kernel::shadow::rows::trace::{Row, Trace};
+use vruntime_kernel::shadow::rows::trace::{Row, RowKind, Trace};
 use vruntime_machine::{RECLAIM_DISTANCE, Topology, node_reclaim_distance};
 use vruntime_report::check::{CheckReport, RecordingCheck, Source};
 use vruntime_sched::domains::{Domains, SdFlags};
@@ -183,7 +183,12 @@ impl Found {
             let expected = format!("expected one of {} CPUs", s.cpus.count());
             format!("{first}; {expected}; such rows left out: {foreign}")
         }));
-        trace.alive = plain.map(|plain| Alive::beside(&trace, plain)).unwrap_or_default();
+        let alive = plain.map(|plain| Alive::beside(&trace, plain)).unwrap_or_default();
+        let activates = |r: &&mut Row| matches!(r.kind, RowKind::Wakeup | RowKind::WakeupNew);
+        for r in trace.rows.iter_mut().filter(activates).filter(|r| r.cpu == r.rq_cpu) {
+            r.due = alive.due(r.cpu, r.p.pid, r.ts);
+        }
+        trace.alive = alive;
         Ok(Some(trace))
     }
 

@@ -155,7 +155,12 @@ impl<'a> Preempts<'a> {
             .filter(|i| of_curr(i) && !asked.contains(i))
             .filter(|&&i| !(in_check(&i) && self.in_activation(r, i)))
             .filter(|i| !self.t.is_lazy(&self.t.rows[**i]));
-        let flag = match (outside.map(|&i| self.t.rows[i].ts).max(), s.need_resched) {
+        let last = outside.map(|&i| self.t.rows[i].ts).max();
+        let flag = match (last, s.need_resched) {
+            _ if r.due == Some(true) => NeedResched::SetAt(r.ts),
+            _ if r.due == Some(false) && last.is_none_or(|ts| r.ts - ts > self.slack) => {
+                NeedResched::No
+            }
             (Some(ts), _) => NeedResched::SetAt(ts),
             (None, NeedResched::SetAt(ts)) if before.iter().all(|&i| self.t.rows[i].ts != ts) => {
                 NeedResched::SetAt(ts)

@@ -257,6 +257,8 @@ impl Ground {
         let tasks = &queue.tasks;
         let idle_tasks = self.clear(m);
         (self.sh.loads[src.ix()], self.sh.loads[m.pass.on.ix()]) = Default::default();
+        // The stopper runs, whoever ran in an earlier question.
+        self.sh.rqs[src.ix()].curr = TaskId::from_ix(src.ix());
         let Ground { sh, machine, fair, balancer, resched } = self;
         let mut cx =
             Cx { now: NOW, cpu: src, sh, machine, cost: Ns::ZERO, slowdown: 1024, resched };

@@ -3,16 +3,20 @@
 //! *What.* A recorded machine's CPU can stand still for long, if it is a virtual one whose host
 //! runs another. What it read before is as old as its last event. Rows of the scheduler are rare;
 //! a plain trace of the same execution has many more events (ticks, interrupts, accounting), and
-//! the last of them before a pass of the balancer tells when the pass can have begun.
+//! the last of them before a pass of the balancer tells when the pass can have begun. And they
+//! carry TIF_NEED_RESCHED, which some set without a call that leaves a row (RCU, of a task that has
+//! been in the kernel for long), and which is cleared without one where the same task goes on.
 //! *Departures.* Left out are events that the pass itself makes: moves, and accounting of what
 //! another CPU runs, whose queue it takes tasks from.
 
-use super::trace::{RowKind, Trace};
+use super::trace::{Flags, RowKind, Trace};
 use std::collections::BTreeMap;
 use vruntime_base::Cpu;
 
 /// Events of the same switch lie this near in two recordings of one execution, ns.
 const NEAR_NS: u64 = 1_000_000;
+/// A wakeup takes no longer from its beginning to its event, ns.
+const JUST_BEFORE_NS: u64 = 200_000;
 /// Of a hundred switches so many have to be in both.
 const IN_BOTH: usize = 90;
 
@@ -23,6 +27,34 @@ pub struct Alive {
     moments: Vec<Vec<u64>>,
     /// Of them those that accounted its running task, and so brought its averages up to date.
     accounted: Vec<Vec<u64>>,
+    /// All that carry flags, in the order of the trace.
+    flagged: Vec<Vec<Flagged>>,
+}
+
+/// What an event shows of its CPU.
+#[derive(Clone, Copy, Debug)]
+struct Flagged {
+    ts: u64,
+    flags: Flags,
+    /// The task that it tells to be awake.
+    wakee: Option<i64>,
+}
+
+/// By CPU.
+fn flagged(plain: &Trace) -> Vec<Vec<Flagged>> {
+    let rows = plain.rows.iter().enumerate().filter_map(|(i, r)| {
+        let wakes = matches!(r.kind, RowKind::Wakeup | RowKind::WakeupNew);
+        let wakee = wakes.then_some(r.p.pid);
+        Some(((i, true), r.cpu, Flagged { ts: r.ts, flags: r.flags?, wakee }))
+    });
+    let glimpses = plain.glimpses.iter().filter_map(|g| {
+        Some(((g.before, false), g.cpu, Flagged { ts: g.ts, flags: g.flags?, wakee: None }))
+    });
+    let mut all: Vec<_> = rows.chain(glimpses).collect();
+    all.sort_by_key(|x| x.0);
+    let mut of = vec![vec![]; plain.nr_cpus];
+    all.into_iter().for_each(|(_, cpu, f)| of[cpu.ix()].push(f));
+    of
 }
 
 impl Alive {
@@ -32,7 +64,8 @@ impl Alive {
             return Alive::default();
         }
         let n = plain.nr_cpus;
-        let mut found = Alive { moments: vec![vec![]; n], accounted: vec![vec![]; n] };
+        let (moments, accounted) = (vec![vec![]; n], vec![vec![]; n]);
+        let mut found = Alive { moments, accounted, flagged: flagged(plain) };
         let rows = plain.rows.iter().filter(|r| r.kind != RowKind::Migrate);
         rows.for_each(|r| found.moments[r.cpu.ix()].push(r.ts));
         for g in plain.glimpses.iter().filter(|g| g.ran.is_none_or(|ran| ran.pid == g.curr_pid)) {
@@ -61,6 +94,18 @@ impl Alive {
     /// The same where not all may be seen.
     pub fn last(&self, c: Cpu, ts: u64) -> Option<u64> {
         last(&self.moments, c, ts)
+    }
+
+    /// Whether the task running on `c` was to be rescheduled when `c` began to wake `wakee` there,
+    /// which it had done by `ts`: as the event before that tells, if it is not long before.
+    pub fn due(&self, c: Cpu, wakee: i64, ts: u64) -> Option<bool> {
+        let all = self.flagged.get(c.ix())?;
+        let from = all.partition_point(|x| x.ts + NEAR_NS < ts);
+        let near = all[from..].iter().take_while(|x| x.ts <= ts + NEAR_NS);
+        let wakeups = near.enumerate().filter(|(_, x)| x.wakee == Some(wakee));
+        let (at, woken) = wakeups.min_by_key(|(_, x)| x.ts.abs_diff(ts))?;
+        let before = all[..from + at].last().filter(|x| x.ts + JUST_BEFORE_NS >= woken.ts)?;
+        Some(before.flags.need_resched)
     }
 
     /// When `c` last accounted its running task before `ts`.
@@ -98,7 +143,7 @@ fn is_same_execution(state: &Trace, plain: &Trace) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::shadow::rows::trace::{Glimpse, Ran};
+    use crate::shadow::rows::trace::{Glimpse, Ran, Row};
     use crate::shadow::tests::{row, switch};
 
     fn plain(at: u64) -> Trace {
@@ -124,6 +169,34 @@ mod tests {
         assert_eq!(alive.moments, [vec![100, 100 + 5 * NEAR_NS], vec![110]]);
         assert_eq!(alive.accounted, [vec![], vec![110]]);
         assert_eq!((alive.before(Cpu(0), 200), alive.before(Cpu(1), 200)), (Some(100), None));
+    }
+
+    /// 7 and then 8 wake on CPU 0; the flag is set before the first, and not before the second, or
+    /// nothing is known from just before.
+    #[test]
+    fn the_flag_is_what_the_event_before_the_wakeup_shows() {
+        let flags =
+            |need_resched| Flags { need_resched, lazy: false, interrupt: false, hard: false };
+        let waking =
+            |ts, pid, set| Row { flags: Some(flags(set)), ..row(ts, 0, RowKind::Waking, pid, 0) };
+        let wakeup =
+            |ts, pid| Row { flags: Some(flags(true)), ..row(ts, 0, RowKind::Wakeup, pid, 0) };
+        let at = 3 * NEAR_NS;
+        let rows =
+            vec![waking(at, 7, true), wakeup(at, 7), waking(at + 10, 8, false), wakeup(at + 10, 8)];
+        let mut t = plain(at);
+        t.rows = rows;
+        t.glimpses.clear();
+        let flagged = flagged(&t);
+        let alive = Alive { flagged, ..Alive::default() };
+        assert_eq!(
+            [7, 8, 9].map(|pid| alive.due(Cpu(0), pid, at + 20)),
+            [Some(true), Some(false), None]
+        );
+        t.rows.remove(2);
+        t.rows[2].ts += JUST_BEFORE_NS;
+        let alive = Alive { flagged: super::flagged(&t), ..Alive::default() };
+        assert_eq!(alive.due(Cpu(0), 8, at + 20), None);
     }
 
     /// The state shows a switch that the plain trace has 20 ns, or 2 ms, earlier.

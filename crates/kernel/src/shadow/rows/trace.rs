@@ -269,7 +269,8 @@ pub struct Row {
     /// Activation or tick in a plain trace: the kernel asked for a reschedule, as far as that can
     /// be told (`rebuild::answers`).
     pub asked: Option<bool>,
-    /// The same: the running task was to be rescheduled before.
+    /// The same, and of an activation of whose execution there is a plain trace, too: the running
+    /// task was to be rescheduled before.
     pub due: Option<bool>,
     /// Line in the file, for messages; in a plain trace the number of the event.
     pub line: u64,

@@ -2,50 +2,77 @@
 //!
 //! *What.* Such a change takes a queued task off its queue and puts it back, without a row. EEVDF
 //! places it anew by then, with what it is owed cut to the limit: its virtual times are not those
-//! that were last seen. CFS leaves them as they are.
+//! that were last seen. CFS leaves them as they are. A running task may be of another class from
+//! then on.
 //! *Departures.* D1: a change back before the next row is not seen.
 
 use crate::shadow::rows::trace::{Side, Trace};
 use std::collections::BTreeMap;
 
 /// By task, in order: the rows before and after a change.
+type Spans = BTreeMap<i64, Vec<(u64, u64)>>;
+
+/// The changes of a recording.
 #[derive(Clone, Debug, Default)]
-pub struct Changes(BTreeMap<i64, Vec<(u64, u64)>>);
+pub struct Changes {
+    /// Of a fair task that leave it placed anew.
+    placed: Spans,
+    /// To or from the fair class.
+    classes: Spans,
+}
 
 impl Changes {
     /// Collects them.
     pub fn new(t: &Trace) -> Changes {
         let mut all = Changes::default();
         // A rebuilt row may not know the nice value of its task, nor its allowed CPUs.
-        if t.rebuilt || t.rows.iter().all(|r| r.p.deadline == 0) {
+        if t.rebuilt {
             return all;
         }
-        let mut classes: BTreeMap<i64, (u64, (i64, i64))> = BTreeMap::new();
+        let eevdf = t.rows.iter().any(|r| r.p.deadline != 0);
+        let mut manners: BTreeMap<i64, (u64, Side)> = BTreeMap::new();
         let mut allowed: BTreeMap<i64, (u64, i64)> = BTreeMap::new();
         for r in &t.rows {
             for side in [Some(&r.p), r.n.as_ref()].into_iter().flatten().filter(|s| s.pid > 0) {
-                let class = |s: &Side| (s.prio, s.policy);
-                let before = classes.insert(side.pid, (r.ts, class(side)));
-                all.note(side.pid, r.ts, before.filter(|b| b.1 != class(side)).map(|b| b.0));
+                let Some((from, before)) = manners.insert(side.pid, (r.ts, *side)) else {
+                    continue;
+                };
+                if (before.prio, before.policy) != (side.prio, side.policy) {
+                    note(&mut all.placed, side.pid, from, r.ts);
+                }
+                if before.is_fair() != side.is_fair() {
+                    note(&mut all.classes, side.pid, from, r.ts);
+                }
             }
-            if let Some(n) = r.p_nr_cpus_allowed.filter(|_| r.p.pid > 0) {
-                let before = allowed.insert(r.p.pid, (r.ts, n));
-                all.note(r.p.pid, r.ts, before.filter(|b| b.1 != n).map(|b| b.0));
+            let shown = r.p_nr_cpus_allowed.filter(|_| r.p.pid > 0);
+            let before = shown.and_then(|n| Some((n, allowed.insert(r.p.pid, (r.ts, n))?)));
+            if let Some((_, (from, _))) = before.filter(|(n, (_, was))| n != was) {
+                note(&mut all.placed, r.p.pid, from, r.ts);
             }
+        }
+        if !eevdf {
+            all.placed.clear();
         }
         all
     }
 
-    fn note(&mut self, pid: i64, to: u64, from: Option<u64>) {
-        if let Some(from) = from {
-            self.0.entry(pid).or_default().push((from, to));
-        }
+    /// Whether `pid`, seen at `ts`, may be placed anew before it is seen again.
+    pub fn follow(&self, pid: i64, ts: u64) -> bool {
+        during(&self.placed, pid, ts)
     }
 
-    /// Whether `pid`, seen at `ts`, may be changed before it is seen again.
-    pub fn follow(&self, pid: i64, ts: u64) -> bool {
-        self.0.get(&pid).is_some_and(|all| all.iter().any(|&(from, to)| from <= ts && ts < to))
+    /// Whether `pid`, seen at `ts`, leaves the fair class or comes to it before it is seen again.
+    pub fn class_follows(&self, pid: i64, ts: u64) -> bool {
+        during(&self.classes, pid, ts)
     }
+}
+
+fn note(all: &mut Spans, pid: i64, from: u64, to: u64) {
+    all.entry(pid).or_default().push((from, to));
+}
+
+fn during(all: &Spans, pid: i64, ts: u64) -> bool {
+    all.get(&pid).is_some_and(|all| all.iter().any(|&(from, to)| from <= ts && ts < to))
 }
 
 #[cfg(test)]
@@ -67,6 +94,7 @@ mod tests {
         let c = Changes::new(&Trace { rows: rows.clone(), ..Trace::default() });
         assert_eq!([10, 20, 29, 30].map(|ts| c.follow(7, ts)), [false, true, true, false]);
         assert_eq!([10, 20].map(|ts| c.follow(8, ts)), [true, false]);
+        assert!(!c.class_follows(8, 10));
         // CFS: no deadlines.
         let cfs = rows.into_iter().map(|r| Row { p: Side { deadline: 0, ..r.p }, ..r }).collect();
         assert!(!Changes::new(&Trace { rows: cfs, ..Trace::default() }).follow(7, 20));

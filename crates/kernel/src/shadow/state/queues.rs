@@ -16,7 +16,7 @@ use super::changes::Changes;
 use super::idle_tasks::IdleTasks;
 use crate::shadow::rebuild::queue_frame::MOST_TASKS;
 use crate::shadow::rows::trace::{Row, RowKind, Side, Trace};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use vruntime_base::Cpu;
 use vruntime_sched::fair::pelt::{SEGMENT_NS, average_after, decay_load};
 use vruntime_sched::fair::weight::task_virtual_time;
@@ -81,8 +81,45 @@ pub struct CpuState {
     nr: Option<i64>,
     nr_more: i64,
     moved_in: i64,
-    rt_util: u64,
-    rt_ts: u64,
+    /// The running task is of another class by the next row that shows it.
+    class_changes: bool,
+    rt_used: RtUse,
+}
+
+/// How much of a CPU real-time tasks have used.
+#[derive(Clone, Debug, Default)]
+struct RtUse {
+    /// When one was switched from, and the decayed sum of what they ran by then. The first lies
+    /// before `STALE_NS`.
+    seen: VecDeque<(u64, u64)>,
+}
+
+/// `rq->cpu_capacity` may be as old: a pass of the lowest domain brings it up to date, on a busy
+/// CPU once in 16 ms for each CPU of that domain.
+const STALE_NS: u64 = 16 * 16 * 1_000_000;
+
+impl RtUse {
+    /// At `ts`.
+    fn at(&self, ts: u64) -> u64 {
+        let last = self.seen.iter().rfind(|x| x.0 <= ts);
+        last.map_or(0, |&(then, used)| decay_load(used, (ts - then) / SEGMENT_NS))
+    }
+
+    /// One that ran for `ran` is switched from at `ts`.
+    fn ends(&mut self, ts: u64, ran: u64) {
+        let used = self.at(ts) + ran;
+        while self.seen.get(1).is_some_and(|x| x.0 + STALE_NS < ts) {
+            self.seen.pop_front();
+        }
+        self.seen.push_back((ts, used));
+    }
+
+    /// The most in the `STALE_NS` before `now`.
+    fn most(&self, now: u64) -> u64 {
+        let begin = now.saturating_sub(STALE_NS);
+        let inside = self.seen.iter().filter(|x| (begin..=now).contains(&x.0));
+        inside.map(|x| x.1).fold(self.at(begin), u64::max)
+    }
 }
 
 /// Lowest and highest virtual runtime of a recorded state.
@@ -156,6 +193,10 @@ impl Queues {
             let curr = &mut self.cpus[r.cpu.ix()].curr;
             curr.get_or_insert(r.curr_pid);
         }
+        let s = &mut self.cpus[rq];
+        if s.curr == Some(r.p.pid) && self.changes.class_follows(r.p.pid, r.ts) {
+            (s.class_changes, s.running) = (true, None);
+        }
         match r.kind {
             RowKind::Switch => self.switch(r),
             RowKind::Wakeup | RowKind::WakeupNew if r.p.is_fair() && r.p.on_rq => {
@@ -187,15 +228,13 @@ impl Queues {
         }
         let s = &mut self.cpus[c];
         s.min_vruntime.insert(n.tg, (n.cfs_min_vruntime, r.ts));
-        if r.p.is_rt() {
-            let ran = r.ts.saturating_sub(s.since);
-            let segments = r.ts.saturating_sub(s.rt_ts) / SEGMENT_NS;
-            s.rt_util = decay_load(s.rt_util, segments) + ran;
-            s.rt_ts = r.ts;
+        if r.p.is_rt() || s.class_changes {
+            s.rt_used.ends(r.ts, r.ts.saturating_sub(s.since));
         }
+        s.class_changes = self.changes.class_follows(n.pid, r.ts);
         s.curr = Some(n.pid);
         s.lost = self.gaps[c].contains(&r.ts);
-        s.running = r.clock_task.map(|k| (n, k));
+        s.running = r.clock_task.filter(|_| !s.class_changes).map(|k| (n, k));
         s.since = r.ts;
         s.need_resched = NeedResched::No;
         s.lazy = None;
@@ -205,13 +244,15 @@ impl Queues {
             s.buddies.last = s.perhaps.last.take().or(s.buddies.last);
         }
         s.perhaps = s.perhaps.without(n.pid);
-        // Delayed entities leave inside the pick, without a row.
+        // Delayed entities leave inside the pick, without a row: the one that it would pick first
+        // by its deadline, then the next. Not the one that the row shows queued.
         if n.pid == 0 || n.tg == 0 {
             let left = n.cfs_nr.max(0) as usize;
             while s.queued.len() > left {
-                let Some((&pid, _)) = s.queued.iter().find(|q| q.1.side.sched_delayed) else {
-                    break;
-                };
+                let delayed = s.queued.iter().filter(|q| q.1.side.sched_delayed && *q.0 != r.p.pid);
+                let first =
+                    delayed.min_by_key(|q| q.1.side.deadline.wrapping_sub(n.deadline) as i64);
+                let Some((&pid, _)) = first else { break };
                 s.queued.remove(&pid);
                 self.on.remove(&pid);
             }
@@ -414,9 +455,8 @@ impl Queues {
     /// Lowest and highest `capacity_of(c)`: full, less what real-time tasks may have used.
     pub fn capacity(&self, c: Cpu, now: u64) -> (u64, u64) {
         let s = &self.cpus[c.ix()];
-        let runs = s.running.is_some_and(|(n, _)| n.is_rt());
-        let used = decay_load(s.rt_util, now.saturating_sub(s.rt_ts) / SEGMENT_NS)
-            + if runs { now.saturating_sub(s.since) } else { 0 };
+        let runs = s.class_changes || s.running.is_some_and(|(n, _)| n.is_rt());
+        let used = s.rt_used.most(now) + if runs { now.saturating_sub(s.since) } else { 0 };
         (1024 - (used * 1024 / 47_742_000).min(1023), 1024)
     }
 
@@ -433,6 +473,32 @@ impl Queues {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// 2 and 1 go into delayed dequeue, 3 is picked, and two are queued: 2 has left, for 1 was on
+    /// the queue still. Had 4 been delayed, too, with the first deadline, then that.
+    #[test]
+    fn the_pick_takes_off_the_first_of_the_delayed_but_not_who_was_queued_then() {
+        let side =
+            |pid, deadline| Side { pid, prio: 120, on_rq: true, deadline, ..Side::default() };
+        let delayed = |pid, deadline| Side { sched_delayed: true, ..side(pid, deadline) };
+        let switch = |ts, p, n, cfs_nr| Row {
+            p,
+            n: Some(Side { cfs_nr, ..n }),
+            ..Row::new(ts, Cpu(0), RowKind::Switch)
+        };
+        let after = |fourth| {
+            let rows = vec![
+                switch(10, delayed(4, fourth), side(2, 30), 4),
+                switch(20, delayed(2, 30), side(1, 20), 4),
+                switch(30, delayed(1, 20), side(3, 40), 3),
+            ];
+            let t = Trace { rows, nr_cpus: 1, ..Trace::default() };
+            let mut q = Queues::new(&t);
+            t.rows.iter().for_each(|r| q.apply(&t, r));
+            q.cpus[0].queued.keys().copied().collect::<Vec<_>>()
+        };
+        assert_eq!([after(25), after(35)], [[1, 2, 3], [1, 3, 4]]);
+    }
 
     /// 1 runs and 2 waits; then 2 goes to sleep and 3 runs. That 2 was switched to is `there` or
     /// lost: whether 1 waits is known or not. Whether rows are missing before that, and who waits.

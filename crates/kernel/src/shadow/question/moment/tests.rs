@@ -179,6 +179,16 @@ fn a_pass_leaves_no_counts_behind() {
     assert_eq!([push(), push()], [0, 0]);
 }
 
+/// The first of a queue runs, then the stopper pushes the first of another.
+#[test]
+fn a_stopper_knows_nothing_of_who_ran_before_it() {
+    let (mut ground, m) = two_cpus(3);
+    let queue =
+        |curr| Ok(QueueThen { tasks: vec![TaskThen { curr, ..task(2, 9 * MS) }], placed: true });
+    ground.pull(&mut Asker::default(), &m, |_| queue(true));
+    assert_eq!(ground.push(&mut Asker::default(), &m, Cpu(1), queue(false)).tasks, [2]);
+}
+
 /// A stopper passes over what runs and what is bound; that a task is hot does not count.
 #[test]
 fn a_stopper_pushes_the_first_task_that_may_go() {
