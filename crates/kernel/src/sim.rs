@@ -103,11 +103,13 @@ impl Sim {
         (result, cost)
     }
 
-    /// `tracing_gen_ctx`: what the scheduler's events on `c` tell of it. Interrupts are off there.
+    /// `tracing_gen_ctx`: what the scheduler's events on `c` tell of it after the first `asked`
+    /// requests of a hook. Interrupts are off there.
     #[inline]
-    fn trace_flags(&self, c: Cpu) -> u8 {
+    fn trace_flags(&self, c: Cpu, asked: usize) -> u8 {
         let cpu = &self.cpus[c.ix()];
-        let resched = self.sh.rqs[c.ix()].need_resched || self.resched.iter().any(|r| r.0 == c);
+        let asked = &self.resched[..asked.min(self.resched.len())];
+        let resched = self.sh.rqs[c.ix()].need_resched || asked.iter().any(|r| r.0 == c);
         let bit = |set: bool, bit: u8| if set { bit } else { 0 };
         flag::IRQS_OFF
             | bit(resched, flag::NEED_RESCHED)
@@ -119,9 +121,9 @@ impl Sim {
     #[cold]
     fn note_accounted(&mut self, c: Cpu, at: Ns) {
         let Some(mut list) = self.sh.accounted.take() else { return };
-        for (task, ran) in list.drain(..) {
+        for (task, ran, asked) in list.drain(..) {
             let (a, b) = (ran.0 as u32, (ran.0 >> 32) as u32);
-            self.trace(Event { a, b, ..Event::new(at, c, EventKind::Runtime, task) });
+            self.trace_after(asked, Event { a, b, ..Event::new(at, c, EventKind::Runtime, task) });
         }
         self.sh.accounted = Some(list);
     }
@@ -129,8 +131,14 @@ impl Sim {
     /// Puts an event on `e.cpu` into the timeline, with what is known there of the moment.
     #[inline]
     pub(crate) fn trace(&mut self, e: Event) {
+        self.trace_after(usize::MAX, e);
+    }
+
+    /// The same of an event after which the hook went on: it had asked for `asked` reschedules.
+    #[inline]
+    fn trace_after(&mut self, asked: usize, e: Event) {
         if self.stats.keeps_events() {
-            let flags = self.trace_flags(e.cpu);
+            let flags = self.trace_flags(e.cpu, asked);
             let next_prio = match e.kind {
                 EventKind::Switch => self.prio(TaskId(e.a)),
                 _ => e.next_prio,

@@ -28,8 +28,9 @@ pub struct Shared {
     pub ledger: Ledger,
     /// All randomness.
     pub noise: Noise,
-    /// If a timeline is kept: whom the last hook accounted, and for how long.
-    pub accounted: Option<Vec<(TaskId, Ns)>>,
+    /// If a timeline is kept: whom the last hook accounted, for how long, and how many reschedules
+    /// it had asked for before.
+    pub accounted: Option<Vec<(TaskId, Ns, usize)>>,
 }
 
 /// Counters of wakeups in `/proc/schedstat`, for a domain of the waker's CPU.

@@ -69,7 +69,7 @@ impl Fair {
         if e.is_task()
             && let Some(accounted) = &mut cx.sh.accounted
         {
-            accounted.push((e.task, delta));
+            accounted.push((e.task, delta, cx.resched.len()));
         }
         e.vruntime = e.vruntime.plus(e.virtual_time(delta.0) as i64);
         if !self.eevdf {

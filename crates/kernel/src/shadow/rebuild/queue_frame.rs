@@ -327,6 +327,14 @@ impl Frame {
         }
     }
 
+    /// The queue was empty a moment ago: whoever waits here has come since, and was placed by
+    /// nobody or by who came first, not by the task that was taken to be here. Returns who.
+    pub fn came_to_nothing(&mut self) -> Vec<i64> {
+        let here: Vec<i64> = self.ents.keys().copied().collect();
+        here.iter().for_each(|&pid| self.will_change(pid));
+        here
+    }
+
     /// `pid`, which is here, is seen to have `prio` from now on.
     pub fn has_changed(&mut self, pid: i64, prio: i64, t: &Tuning) {
         self.ents.remove(&pid);
@@ -627,6 +635,18 @@ mod tests {
         assert!(f.ents[&2].v.slop() >= FAR && f.ents[&2].weight == weight_of(125));
         f.has_changed(2, 90, &t);
         assert_eq!((f.nr_running().0, f.nr_fair()), (2, 1));
+    }
+
+    /// 1 sleeps and its CPU looks for something to do; 2 has come meanwhile, placed beside nobody.
+    #[test]
+    fn who_came_while_a_cpu_looked_for_work_is_anywhere() {
+        let t = Tuning::new(&crate::shadow::tests::release("v6.12"), 2);
+        let mut f = one_and_two(&t, true);
+        f.run(1, 1, &t);
+        f.leave(1, &t);
+        assert!(f.ents[&2].v.slop() < FAR);
+        assert_eq!(f.came_to_nothing(), [2]);
+        assert!(f.ents[&2].v.slop() >= FAR && !f.ents[&2].due_known);
     }
 
     /// Half a request by the clock, a quarter by the event: the event counts.
