@@ -84,7 +84,7 @@ pub enum FormatError {
         first: String,
     },
     /// The recording comes from a kernel that there is no model of.
-    #[error("{path}: no model for release {version}; have {have}")]
+    #[error("{path}: no model for release {version}; have {have}, of which -k takes one")]
     NoModel {
         /// Recording.
         path: PathBuf,

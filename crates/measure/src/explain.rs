@@ -148,14 +148,17 @@ pub struct Explanation {
     pub conclusion: String,
 }
 
-/// Mean and interval of `v`.
+/// Mean and interval of `v`. Two that are equal have none: they tell nothing of a third (D2 of
+/// `interval`).
 pub fn interval(v: &[f64]) -> (f64, Option<(f64, f64)>) {
     let m = mean(v).unwrap_or(0.0);
-    let half = || {
-        let t = t_quantile(0.5 + 0.5 * LEVEL, v.len().checked_sub(1)? as u32)?;
-        Some(t * sd(v)? / (v.len() as f64).sqrt())
-    };
-    (m, half().map(|h| (m - h, m + h)))
+    let half = half_width(v).filter(|h| v.len() >= 3 || *h > 1e-12 * m.abs());
+    (m, half.map(|h| (m - h, m + h)))
+}
+
+fn half_width(v: &[f64]) -> Option<f64> {
+    let t = t_quantile(0.5 + 0.5 * LEVEL, v.len().checked_sub(1)? as u32)?;
+    Some(t * sd(v)? / (v.len() as f64).sqrt())
 }
 
 /// The part with this amount a seed, of a difference of that much.
@@ -183,7 +186,10 @@ fn share_interval(amount: &[f64], delta: &[f64]) -> Option<(f64, f64)> {
     let without = |v: &[f64], i: usize| [&v[..i], &v[i + 1..]].concat();
     let shares = (0..amount.len()).map(|i| share(&without(amount, i), &without(delta, i)));
     let pseudo = jackknife(share(amount, delta), shares.collect());
-    interval(&pseudo.into_iter().collect::<Option<Vec<_>>>()?).1
+    let pseudo = pseudo.into_iter().collect::<Option<Vec<_>>>()?;
+    // Shares that are equal are so by arithmetic: of a part that is all there is.
+    let (m, half) = (mean(&pseudo)?, half_width(&pseudo)?);
+    Some((m - half, m + half))
 }
 
 /// The parts of `game`, largest first, named in its order. `delta` is the mean difference that
@@ -309,6 +315,13 @@ mod tests {
     fn game(value: &[f64]) -> Game {
         let n = value.len().ilog2() as usize;
         Game { n, value: value.iter().map(|&v| vec![v]).collect() }
+    }
+
+    #[test]
+    fn two_seeds_that_agree_have_no_interval() {
+        assert_eq!(interval(&[-4.0, -4.0]), (-4.0, None));
+        assert_eq!(interval(&[-4.0; 3]), (-4.0, Some((-4.0, -4.0))));
+        assert!(interval(&[-4.0, -3.0]).1.is_some());
     }
 
     #[test]

@@ -9,7 +9,7 @@ use vruntime_machine::{hint, nearest_name};
 
 /// Exit code: done.
 pub const DONE: u8 = 0;
-/// Exit code: a stated expectation failed.
+/// Exit code: the command that was recorded failed.
 pub const FINDING: u8 = 1;
 /// Exit code: the command line is wrong.
 pub const USAGE: u8 = 2;

@@ -11,6 +11,7 @@ use crate::replay_plain::plain_trace;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use vruntime_formats::error::FormatError;
+use vruntime_formats::kernel_file::LINUX;
 use vruntime_formats::kernel_file::{builtin_kernels, kernel};
 use vruntime_formats::read::{self, Recorded};
 use vruntime_formats::recording::{Meta, Recording};
@@ -373,8 +374,15 @@ fn series(path: &Path, meta: &Meta) -> Result<String, FormatError> {
              it, or -k KERNEL",
         )
     })?;
-    if kernel(version).is_ok() {
-        return Ok(version.clone()); // A model run names its kernel expression.
+    // A model run names its kernel expression.
+    if let Ok(k) = kernel(version) {
+        let scheduler = k.release.scheduler;
+        if scheduler != LINUX {
+            let found = format!("a run under scheduler `{scheduler}`");
+            let expected = format!("`{LINUX}`, whose decisions are what is judged");
+            return Err(FormatError::syntax(path, 0, found, expected));
+        }
+        return Ok(version.clone());
     }
     let mut parts = version.split('.');
     let series = format!("v{}.{}", parts.next().unwrap_or(""), parts.next().unwrap_or(""));

@@ -105,6 +105,19 @@ fn kernel_files() {
     fails(&run("uma-2", name, PIPE), 3, &["missing field", "every key"]);
 }
 
+/// A trace names its kernel; what another scheduler decided is no decision of EEVDF.
+#[test]
+fn a_run_under_another_scheduler_is_not_judged() {
+    let trace = Path::new(env!("CARGO_TARGET_TMPDIR")).join("of-rr.data");
+    let trace = trace.to_str().unwrap();
+    let mut args = run("uma-2", "v6.12+scheduler=rr", PIPE);
+    args.extend(["--trace", trace]);
+    let (code, _, error) = vruntime(&args);
+    assert_eq!(code, 0, "{error}");
+    let words = ["found a run under scheduler `rr`; expected `linux`"];
+    fails(&["trace", "check", trace, "-m", "uma-2"], 3, &words);
+}
+
 /// What a kernel around another scheduler does not read, a note names: it changes nothing.
 #[test]
 fn what_round_robin_ignores_is_noted() {

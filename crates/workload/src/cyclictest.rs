@@ -275,6 +275,21 @@ impl Cyclictest {
         first.saturating_sub(less).max(u8::from(self.is_rt()))
     }
 
+    /// Where its threads may run, one after the other.
+    fn cpus(&self, nr_cpus: usize) -> Vec<Cpu> {
+        match &self.affinity {
+            Affinity::All => self.allowed(nr_cpus).iter().collect(),
+            Affinity::Of(cpus) => cpus.iter().collect(),
+        }
+    }
+
+    fn nr_threads(&self, nr_cpus: usize) -> u32 {
+        match self.threads {
+            Threads::Some(n) => n,
+            Threads::All => self.cpus(nr_cpus).len() as u32,
+        }
+    }
+
     /// The CPUs that main may use.
     fn allowed(&self, nr_cpus: usize) -> CpuMask {
         self.launch.cpus.unwrap_or(CpuMask::first_n(nr_cpus))
@@ -427,14 +442,7 @@ impl Workload for Cyclictest {
     }
 
     fn build(&self, b: &mut Builder) {
-        let nr_threads = match self.threads {
-            Threads::Some(n) => n,
-            Threads::All => self.allowed(b.nr_cpus).weight() as u32,
-        };
-        let cpus: Vec<Cpu> = match &self.affinity {
-            Affinity::All => self.allowed(b.nr_cpus).iter().collect(),
-            Affinity::Of(cpus) => cpus.iter().collect(),
-        };
+        let (cpus, nr_threads) = (self.cpus(b.nr_cpus), self.nr_threads(b.nr_cpus));
         b.cpu_dma_latency = self.dma_latency_us.map(|us| Ns::from_us(us.into()));
         b.binds(cpus.iter().copied());
         let mut threads = Vec::new();
@@ -583,6 +591,15 @@ mod tests {
         assert!(of("cyclictest --policy=deadline").contains("other, normal, batch"));
         assert!(of("cyclictest -a 3-1").contains("found `3-1`"));
         assert!(of("cyclictest -t 0").contains("from 1 to 10000"));
+    }
+
+    #[test]
+    fn there_is_a_thread_for_each_cpu_of_the_list() {
+        let c = |words: &str| {
+            let words = shell_words::split(words).unwrap();
+            read(&words, Launch::default()).ok().unwrap().nr_threads(8)
+        };
+        assert_eq!(["-t -a 0-1", "-a 0-1 -t", "-S -a 0", "-t", "-a 0-1"].map(c), [2, 2, 8, 8, 1]);
     }
 
     #[test]

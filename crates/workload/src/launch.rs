@@ -67,7 +67,8 @@ pub(crate) fn parse(words: &[String]) -> Result<(Launch, &[String]), WorkloadErr
     let mut rest = words;
     loop {
         let Some((program, words)) = rest.split_first() else { return Ok((l, rest)) };
-        rest = match program.as_str() {
+        // They may stand with their path.
+        rest = match program.rsplit('/').next().unwrap_or(program) {
             "taskset" => taskset(&mut l, words)?,
             "nice" => nice(&mut l, words)?,
             "chrt" => chrt(&mut l, words)?,
@@ -229,6 +230,7 @@ mod tests {
     fn wrappers_in_their_spellings() {
         for c in ["taskset -c 3", "taskset -c3", "taskset --cpu-list 3", "taskset --cpu-list=3"] {
             assert_eq!(prefix(c), "taskset -c 3 ");
+            assert_eq!(prefix(&format!("/usr/bin/{c}")), "taskset -c 3 ");
         }
         for c in ["nice -n -5", "nice -n-5", "nice --adjustment=-5", "nice -n 5 nice -n -10"] {
             assert_eq!(prefix(c), "nice -n -5 ");
