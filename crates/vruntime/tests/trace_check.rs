@@ -113,7 +113,9 @@ fn the_slow_path_agrees_with_the_recorded_kernels() {
 /// From plain columns alone: fewer decisions are determined, and those agree.
 #[test]
 fn decisions_agree_from_rebuilt_state() {
-    for (name, least) in [(V6_1, [930, 950, 940]), (V6_12, [650, 790, 810])] {
+    // Of the second a few preemptions and picks had been called known that were not: those of tasks
+    // that came while a CPU looked for work.
+    for (name, least) in [(V6_1, [930, 950, 940]), (V6_12, [650, 785, 800])] {
         let report = trace_check(&[recording(name)], Given::default()).unwrap();
         let text = report.text();
         for (kind, least) in ["placement", "wakeup_preemption", "pick"].iter().zip(least) {
