@@ -109,12 +109,11 @@ impl Sim {
         let (way, before) = self.cpus[c.ix()].way(kib, &machine.caches);
         let from = if last_cpu.is_none() {
             Distance::Same
-        } else if last_cpu != c {
-            // Not nearer than where what came after it there has pushed it.
-            let there = self.cpus[last_cpu.ix()].passed.since(passed_stamp);
-            machine.topo.distance(last_cpu, c).max(machine.caches.pushed_to(kib, there))
         } else {
-            machine.caches.pushed_to(kib, before.since(passed_stamp))
+            // Not nearer than where what came after it on its last CPU has pushed it.
+            let passed = if last_cpu == c { before } else { self.cpus[last_cpu.ix()].passed };
+            let pushed = machine.caches.pushed_to(kib, passed.since(passed_stamp));
+            machine.topo.distance(last_cpu, c).max(pushed)
         };
         (machine.refill(WAY_KIB, way), machine.refill(kib, from))
     }

@@ -16,7 +16,7 @@
 
 use crate::frame::Frame;
 use crate::sim::Sim;
-use vruntime_base::{Cpu, Ns, Resource};
+use vruntime_base::{Cpu, Func, Ns, Resource};
 
 impl Sim {
     /// `c` becomes busy or idle: its siblings slow down or speed up from now on.
@@ -81,11 +81,7 @@ impl Sim {
         cpu.user_to = stretch(cpu.user_to);
         let func = cpu.func;
         let mutex = cpu.mutex;
-        if end >= was {
-            self.sh.ledger.book(c, func, Resource::None, end - was);
-        } else {
-            self.sh.ledger.unbook(c, func, Resource::None, was - end);
-        }
+        self.rebook(c, func, was, end);
         if mutex.is_some() && self.holds_mutex(c, mutex) {
             let free_at = stretch(self.pipe(mutex).mutex.free_at);
             self.mutex_free_at(c, mutex, free_at);
@@ -103,11 +99,7 @@ impl Sim {
         rest.takes = scale(was);
         (rest.user_from, rest.user_to) = (scale(rest.user_from), scale(rest.user_to));
         let (func, takes) = (cpu.func, rest.takes);
-        if takes >= was {
-            self.sh.ledger.book(c, func, Resource::None, takes - was);
-        } else {
-            self.sh.ledger.unbook(c, func, Resource::None, was - takes);
-        }
+        self.rebook(c, func, was, takes);
     }
 
     /// As `change_speed`, for what is left of an operation that an interrupt has suspended.
@@ -125,10 +117,15 @@ impl Sim {
         cpu.user_to = stretch(cpu.user_to);
         cpu.mutex_left = scale(cpu.mutex_left);
         let func = cpu.func;
-        if scaled >= left {
-            self.sh.ledger.book(c, func, Resource::None, scaled - left);
+        self.rebook(c, func, left, scaled);
+    }
+
+    /// What was booked as `was` takes until `is` instead.
+    fn rebook(&mut self, c: Cpu, func: Func, was: Ns, is: Ns) {
+        if is >= was {
+            self.sh.ledger.book(c, func, Resource::None, is - was);
         } else {
-            self.sh.ledger.unbook(c, func, Resource::None, left - scaled);
+            self.sh.ledger.unbook(c, func, Resource::None, was - is);
         }
     }
 }
