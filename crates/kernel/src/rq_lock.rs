@@ -89,6 +89,7 @@ impl Sim {
             Request::Granted { .. } => {
                 // Whoever holds the lock owns its line: scanners that read it will miss again.
                 let cost = self.machine.write(Line::Rq(rq), c).total();
+                let cost = if self.without.has(Knockout::RqLine) { Ns::ZERO } else { cost };
                 let at = self.now + self.waited(c, Func::RqLock, Resource::RqLine, cost);
                 let at = at + self.fetch_queue(c, rq, under.func());
                 self.with_lock(c, at);

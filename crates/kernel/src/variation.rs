@@ -40,7 +40,7 @@ macro_rules! knockouts {
 
 knockouts! {
     RqLock "rq_lock" "waiting for run queue locks",
-    RqLine "rq_line" "fetching lines of run queues: loads, wake lists, enqueues, and back",
+    RqLine "rq_line" "fetching lines of run queues: locks, loads, wake lists, enqueues, and back",
     TgLoadAvg "tg_load_avg" "reading and writing tg->load_avg",
     LlcShared "sd_llc_shared" "reading and writing sd_llc_shared",
     PipeMutex "pipe_mutex" "waiting for pipe mutexes, and their lines",
@@ -52,7 +52,7 @@ knockouts! {
     Ipi "ipi" "interrupts between CPUs: sending, delivery, entry",
     IdleExit "idle_exit" "the exit latency of idle states",
     ColdCache "cold_cache" "refilling cold caches, after a move or of what was pushed out",
-    Scan "scan" "looking for an idle CPU: examining CPUs, the first line of queues",
+    Scan "scan" "looking for an idle CPU: examining CPUs, and the first line of their queues",
     Smt "smt" "the slow-down by a busy sibling",
     TtwuPending "ttwu_pending" "seeing that a CPU has wakees on its list (ttwu_pending=nowhere)",
     StaleRq "stale_rq" "seeing what a run queue was while it is being changed (nr_running, curr)",
@@ -148,7 +148,10 @@ impl Variation {
 /// to the kernel's code.
 fn leave_out(m: &mut Machine, k: Knockout) {
     match k {
-        Knockout::RqLine => m.lines.set_free(LineKind::RqLoad, true),
+        Knockout::RqLine => {
+            m.costs.balance_scan = 0;
+            m.lines.set_free(LineKind::RqLoad, true);
+        }
         Knockout::TgLoadAvg => m.lines.set_free(LineKind::TgLoadAvg, true),
         Knockout::MmCount => m.lines.set_free(LineKind::MmCount, true),
         Knockout::LlcShared => m.lines.set_free(LineKind::LlcShared, true),
@@ -159,8 +162,7 @@ fn leave_out(m: &mut Machine, k: Knockout) {
         Knockout::IdleExit => m.idle.iter_mut().for_each(|s| s.exit_latency_ns = 0),
         Knockout::ColdCache => m.costs.refill_kib = [0; 6],
         Knockout::Scan => {
-            m.costs.scan_cpu = 0;
-            m.lines.set_free(LineKind::Rq, true);
+            (m.costs.scan_cpu, m.costs.idle_test, m.costs.idle_scan) = (0, 0, 0);
         }
         Knockout::Smt => m.set_full_speed(),
         Knockout::RqLock

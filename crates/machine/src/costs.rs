@@ -97,6 +97,10 @@ macro_rules! cost_table {
                 })+
                 rows.into_iter()
             }
+            /// Multiplies every path cost and its range by `permille`/1000.
+            pub fn scale_paths(&mut self, permille: u32) {
+                $(self.$p.scale(permille);)+
+            }
         }
 
         impl Costs {

@@ -20,11 +20,12 @@ pub struct Row {
     pub better: Better,
     /// Mean of the base.
     pub base: Option<f64>,
-    /// Arithmetic mean over the seeds that know the value.
+    /// Arithmetic mean over the seeds whose value every kernel knows that knows any; over its own
+    /// if there is no such seed.
     pub value: Vec<Option<f64>>,
-    /// Sample standard deviation over the seeds.
+    /// Sample standard deviation over the same seeds.
     pub sd: Vec<Option<f64>>,
-    /// Change from the base in %, positive for more, over the seeds that both know.
+    /// Change from the base in %, positive for more, over the same seeds.
     pub delta_pct: Vec<Option<f64>>,
     /// Lower end of the interval of `delta_pct`.
     pub ci_low_pct: Vec<Option<f64>>,
@@ -32,7 +33,7 @@ pub struct Row {
     pub ci_high_pct: Vec<Option<f64>>,
     /// The change is more than noise.
     pub significant: Vec<bool>,
-    /// Number of seeds whose value both the base and this kernel know.
+    /// Number of those seeds that both the base and this kernel know.
     pub pairs: Vec<usize>,
 }
 
@@ -190,8 +191,24 @@ fn pairs(a: &[Option<f64>], b: &[Option<f64>]) -> (Vec<f64>, Vec<f64>) {
     a.iter().zip(b).filter_map(|(&a, &b)| Some((a?, b?))).unzip()
 }
 
-/// The row of a metric whose values are known per kernel and sample.
+/// The samples that every column knows which knows any; all, if there is no such sample.
+fn common(columns: &[Vec<Option<f64>>]) -> Vec<Vec<Option<f64>>> {
+    let knows_any = |c: &&Vec<Option<f64>>| c.iter().any(Option::is_some);
+    let in_all =
+        |i: usize| columns.iter().filter(knows_any).all(|c| matches!(c.get(i), Some(Some(_))));
+    let longest = columns.iter().map(Vec::len).max().unwrap_or(0);
+    let kept: Vec<bool> = (0..longest).map(in_all).collect();
+    if !kept.contains(&true) {
+        return columns.to_vec();
+    }
+    let only = |c: &Vec<Option<f64>>| c.iter().zip(&kept).map(|(v, &k)| v.filter(|_| k)).collect();
+    columns.iter().map(only).collect()
+}
+
+/// The row of a metric whose values are known per kernel and sample: of the samples that all know,
+/// so that values and changes are of the same ones.
 pub(crate) fn row(what: &Metric, columns: &[Vec<Option<f64>>], sig: Sig) -> Row {
+    let columns = &common(columns);
     let known: Vec<Vec<f64>> =
         columns.iter().map(|c| c.iter().copied().flatten().collect()).collect();
     let mut row = Row {

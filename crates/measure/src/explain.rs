@@ -140,6 +140,8 @@ pub struct Explanation {
     pub tried: Vec<Tried>,
     /// Whether counts are totals or rates.
     pub counting: Counting,
+    /// Seeds that are left out: a run of theirs does not know the metric.
+    pub left_out: Vec<u64>,
     /// Runs that did not end in the time they were given: counts are rates then.
     pub given_up: usize,
     /// ^C ended it: what is not complete is missing.
@@ -230,6 +232,22 @@ impl Explanation {
     /// The finding in a few sentences.
     pub fn conclude(&self) -> String {
         let mut text = self.finding();
+        match &self.left_out[..] {
+            [] => {}
+            [seed] => {
+                text += &format!(
+                    " Seed {seed} is left out: there is a run of it whose {} is not known.",
+                    self.metric
+                );
+            }
+            seeds => {
+                text += &format!(
+                    " {} seeds are left out: there are runs of theirs whose {} is not known.",
+                    seeds.len(),
+                    self.metric
+                );
+            }
+        }
         if self.given_up > 0 {
             text += &format!(
                 " {} of the runs did not end in the time that they were given: counts are per \

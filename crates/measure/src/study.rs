@@ -51,9 +51,8 @@ const FROM_IDLE: &str = "idle: task woken";
 /// It waited for a reader.
 const NO_ROOM: &str = "blocks: no room to write";
 
-/// The value of a study's metric in one run; `None` if it has none there. `all_groups`: the time is
-/// extrapolated from all groups' progress together.
-pub fn study_metric(name: &str, r: &RunRecord, all_groups: bool) -> Option<f64> {
+/// The value of a study's metric in one run; `None` if it has none there.
+pub fn study_metric(name: &str, r: &RunRecord) -> Option<f64> {
     let busy: Ns = sum(r, |f| f.category() != Category::Idle);
     let share = |func: Func| ratio(100.0 * sum(r, |f| f == func).0 as f64, busy.0 as f64);
     let seconds = window(r).0 as f64 / 1e9;
@@ -64,7 +63,6 @@ pub fn study_metric(name: &str, r: &RunRecord, all_groups: bool) -> Option<f64> 
     let searches = || count(&r.placements, &[&FOUND[..], &CUT, &[LOOKED]].concat());
     let all = |of: &[(&str, u64)]| of.iter().map(|(_, n)| *n as f64).sum::<f64>();
     match name {
-        "time" if all_groups && !r.complete => time_of_all(r),
         "time" => r.time.map(|t| t.0 as f64 / 1e9),
         "idle" => {
             let idle = sum(r, |f| f.category() == Category::Idle).0 as f64;
@@ -109,13 +107,13 @@ pub fn whole_time(r: &RunRecord, whole: u32, part: u32) -> Option<Ns> {
     Some(Ns((times * middle + times.sqrt() * (time - middle)).round() as u64))
 }
 
-/// Seconds until all messages are done at the rate of the window.
-fn time_of_all(r: &RunRecord) -> Option<f64> {
+/// The time by which all messages are done at the rate of the window.
+pub fn time_of_all(r: &RunRecord) -> Option<Ns> {
     let (from, to) = r.window;
     let made: u64 = r.groups.iter().map(|g| g.at_window_end - g.at_window_start).sum();
     let left: u64 = r.groups.iter().map(|g| g.goal - g.at_window_end).sum();
     let more = ratio(left as f64 * to.saturating_sub(from).0 as f64, made as f64)?;
-    Some((to.saturating_sub(r.started).0 as f64 + more) / 1e9)
+    Some(to.saturating_sub(r.started) + Ns(more.round() as u64))
 }
 
 /// What a change does.
@@ -369,7 +367,7 @@ mod tests {
         // 60 placements, 50 of them by a search, in a us on 48 CPUs.
         r.window = (Ns(0), Ns(1_000));
         let metrics = ["search_cut", "search_move", "idle", "rq_spin", "placement", "search"];
-        let got = metrics.map(|name| study_metric(name, &r, false).unwrap().round());
+        let got = metrics.map(|name| study_metric(name, &r).unwrap().round());
         assert_eq!(got, [40.0, 15.0, 25.0, 100.0, 1_250.0, 1_042.0]);
     }
 
@@ -381,7 +379,7 @@ mod tests {
         r.counters.involuntary_switches = 160;
         r.counters.cpu_migrations = 40;
         let rates = ["context_switch", "involuntary", "migration"];
-        let got = rates.map(|name| study_metric(name, &r, false).unwrap());
+        let got = rates.map(|name| study_metric(name, &r).unwrap());
         assert_eq!(got, [100.0, 20.0, 5.0]);
     }
 
@@ -392,7 +390,7 @@ mod tests {
         let has = |rule| r.switches.iter().any(|(name, n)| *name == rule && *n > 0);
         assert!(has(NO_ROOM) && has(FROM_IDLE), "{:?}", r.switches);
         r.switches = vec![(NO_ROOM, 3), (FROM_IDLE, 90), ("blocks: nothing to read", 7)];
-        assert_eq!(study_metric("write_sleep", &r, false), Some(30.0));
+        assert_eq!(study_metric("write_sleep", &r), Some(30.0));
     }
 
     #[test]

@@ -68,6 +68,16 @@ fn parts_table(out: &mut String, e: &Explanation) {
         of.for_each(|p| *out += &part_line(p));
     }
     e.parts.iter().filter(|p| p.kind == Kind::Rest).for_each(|p| *out += &part_line(p));
+    let split = e.tried.iter().filter(|t| t.split).count();
+    if 0 < split && split < e.tried.len() && e.seeds.len() > 1 {
+        let text = format!(
+            "Costs are the {split} of {} knock-outs that leave the least, chosen by these seeds: \
+             their intervals do not count that choice.",
+            e.tried.len()
+        );
+        *out += "\n";
+        *out += &wrapped(&text);
+    }
 }
 
 fn part_line(p: &Part) -> String {

@@ -147,16 +147,25 @@ impl Cx<'_> {
         self.wait(func, on, c.own + c.wait);
     }
     /// `func` reads a CPU's lines for an idle test; the time goes under [`Resource::RqLine`].
+    /// Without a share of a transfer to take, the line stays where it is.
     #[inline(always)]
     pub fn read_for_idle_test(&mut self, cpu: Cpu, func: Func) {
+        let share = self.machine.costs.idle_test;
+        if share == 0 {
+            return;
+        }
         let c = self.machine.read(Line::Rq(cpu), self.cpu);
-        let own = c.own.permille(self.machine.costs.idle_test);
+        let own = c.own.permille(share);
         self.wait(func, Resource::RqLine, own + c.wait);
     }
     /// `func` reads `line` as one of many whose addresses are known beforehand: the CPU has several
-    /// on their way at a time, so each takes `share` permille of what it would take alone.
+    /// on their way at a time, so each takes `share` permille of what it would take alone. Without
+    /// a share to take, the line stays where it is.
     #[inline(always)]
     pub fn read_in_turn(&mut self, line: Line, func: Func, share: u32) {
+        if share == 0 {
+            return;
+        }
         let c = self.machine.read(line, self.cpu);
         self.wait(func, Resource::RqLine, c.total().permille(share));
     }

@@ -15,8 +15,8 @@ use crate::registry::Entry;
 use crate::rr::Rr;
 use crate::scheduler::*;
 use crate::task::{Policy, TgId};
-use vruntime_base::{Cause, CauseKind, Cpu, Func, Resource, Stream, TaskId};
-use vruntime_machine::{Line, Topology};
+use vruntime_base::{Cause, CauseKind, Cpu, Func, Stream, TaskId};
+use vruntime_machine::Topology;
 
 /// For the registry.
 pub(crate) const ENTRY: Entry = Entry {
@@ -47,7 +47,7 @@ impl TwoChoices {
 
 /// Tasks on `c`'s queue, one that is on its way included.
 fn length(cx: &mut Cx, c: Cpu) -> u32 {
-    cx.read(Line::Rq(c), Func::SelectTaskRq, Resource::RqLine);
+    cx.read_for_idle_test(c, Func::SelectTaskRq);
     cx.sh.seen_nr_running(c, cx.now) + u32::from(cx.sh.seen_pending(c, cx.now))
 }
 

@@ -33,6 +33,8 @@ pub struct Point {
     pub extra: Vec<(String, u32)>,
     /// The seed.
     pub seed: u64,
+    /// The question's seed that it belongs to.
+    pub of: u64,
 }
 
 /// What to explain.
@@ -52,7 +54,7 @@ pub struct Question<'a> {
     pub split: usize,
 }
 
-/// Gives the value of each point.
+/// Gives the value of each point; not a number where its run does not know it.
 pub type Runner<'a> = dyn FnMut(&[Point]) -> Result<Vec<f64>, Failure> + 'a;
 
 /// Asks and divides. The caller names machine, workload and metric.
@@ -128,6 +130,7 @@ fn explanation(q: &Question, whole: &Sides, parts: Vec<Part>, tried: Vec<Tried>)
         parts,
         tried,
         counting: Counting::Totals,
+        left_out: Vec::new(),
         given_up: 0,
         interrupted: false,
         conclusion: String::new(),
@@ -146,6 +149,11 @@ impl Sides {
     }
 }
 
+/// The two kernels as they are, for each seed.
+pub fn whole(q: &Question, run: &mut Runner) -> Result<(), Failure> {
+    pair(q, run, &[vec![]]).map(|_| ())
+}
+
 /// Both kernels without each of `sets`.
 fn pair(q: &Question, run: &mut Runner, sets: &[Vec<Knockout>]) -> Result<Vec<Sides>, Failure> {
     let mut points = Vec::new();
@@ -156,6 +164,7 @@ fn pair(q: &Question, run: &mut Runner, sets: &[Vec<Knockout>]) -> Result<Vec<Si
                 without: without.clone(),
                 extra: if side == 1 { q.plant.to_vec() } else { Vec::new() },
                 seed: seed.wrapping_add(q.offsets[side]),
+                of: seed,
             }));
         }
     }
@@ -251,6 +260,7 @@ fn mechanisms(q: &Question, run: &mut Runner, whole: &Sides) -> Result<Vec<Part>
                         without: Vec::new(),
                         extra: Vec::new(),
                         seed: seed.wrapping_add(q.offsets[0]),
+                        of: seed,
                     },
                 );
                 set.iter().for_each(|d| d.apply(&mut fields, &b, &mut p));

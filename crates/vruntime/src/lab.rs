@@ -19,7 +19,9 @@ use vruntime_machine::MachineSpec;
 use vruntime_machine::costs::CostRow;
 use vruntime_measure::message_time::message_time;
 use vruntime_measure::stats::mean;
-use vruntime_measure::study::{Effect, StudyRow, change_pct, study_metric, whole_time};
+use vruntime_measure::study::{
+    Effect, StudyRow, change_pct, study_metric, time_of_all, whole_time,
+};
 use vruntime_report::study::{MessageTime, Price};
 
 /// Factors over the allowed range that a fit tries; then it tries half a step either side of the
@@ -104,24 +106,24 @@ impl Lab<'_> {
         variation: &Variation,
     ) -> Result<Records, Failure> {
         let mut specs = Vec::new();
-        let mut loops = Vec::new();
+        let mut parts = Vec::new();
         for key in keys {
             let (machine, expression, workload) = key;
             let seeds = self.seeds(key, effort);
             let choice = kernel(expression)?;
             let release = Arc::new(choice.release);
-            let Part { workload, sampling, whole, part } = part(workload, effort)?;
-            loops.push((whole, part, seeds as usize));
+            let part = part(workload, effort)?;
             specs.extend((1..=seeds).map(|seed| RunSpec {
                 seed: seed.wrapping_add(choice.seed_offset),
-                sampling,
+                sampling: part.sampling,
                 variation: variation.clone(),
                 ..RunSpec::new(
                     Arc::clone(&self.machines[machine]),
                     Arc::clone(&release),
-                    Arc::clone(&workload),
+                    Arc::clone(&part.workload),
                 )
             }));
+            parts.push((part, seeds as usize));
         }
         // What is wrong stands in the study, not on the command line.
         let records = run_specs(&specs, self.threads, self.quiet).map_err(|e| match e {
@@ -130,13 +132,13 @@ impl Lab<'_> {
         })?;
         let mut records = records.into_iter();
         let mut complete = Records::new();
-        for (key, (whole, part, seeds)) in keys.iter().zip(loops) {
+        for (key, (part, seeds)) in keys.iter().zip(parts) {
             let of_key: Vec<_> = records.by_ref().take(seeds).collect();
             let Some(mut of_key) = of_key.into_iter().collect::<Option<Vec<_>>>() else {
                 continue;
             };
             for record in &mut of_key {
-                record.time = whole_time(record, whole, part);
+                record.time = part.time_of(record);
             }
             complete.insert(key.clone(), of_key);
         }
@@ -157,10 +159,8 @@ impl Lab<'_> {
     }
 
     /// A metric of each run of a key; nothing if a run does not know it.
-    fn values(records: &[RunRecord], effort: &Effort, metric: &str) -> Vec<f64> {
-        let all_groups = matches!(effort.span(), Span::Window { time: TimeFrom::AllGroups, .. });
-        let known: Option<Vec<f64>> =
-            records.iter().map(|r| study_metric(metric, r, all_groups)).collect();
+    fn values(records: &[RunRecord], metric: &str) -> Vec<f64> {
+        let known: Option<Vec<f64>> = records.iter().map(|r| study_metric(metric, r)).collect();
         known.unwrap_or_default()
     }
 
@@ -175,7 +175,7 @@ impl Lab<'_> {
             let case = self.case(&r.case);
             let values = |after| {
                 let runs = self.records_of(records, case, after, effort);
-                runs.map_or(Vec::new(), |runs| Self::values(runs, effort, &r.metric))
+                runs.map_or(Vec::new(), |runs| Self::values(runs, &r.metric))
             };
             let mut row = StudyRow {
                 id: r.id.clone(),
@@ -218,7 +218,10 @@ impl Lab<'_> {
                 [false, true].map(|after| self.records_of(records, case, after, &self.effort));
             let Part { whole, part, .. } = part(&case.workload, &self.effort).ok()?;
             let rows = message_time(before?, after?, &rows, f64::from(whole) / f64::from(part));
-            let costs = &self.machines[&case.machine].costs;
+            // As the model uses them.
+            let machine = &self.machines[&case.machine];
+            let mut costs = machine.costs.clone();
+            costs.scale_paths(machine.path_permille.mid);
             let named = costs.iter().filter(|c| rows.iter().any(|r| r.costs.contains(&c.name)));
             let price = |c: CostRow| Price {
                 name: c.name,
@@ -292,9 +295,11 @@ impl Lab<'_> {
             return Ok(String::new());
         }
         let plain = Arc::clone(&self.machines[name]);
-        let step = (fitted.high - fitted.low) / (FIT_GRID - 1);
+        let span = fitted.high - fitted.low;
+        let step = span / (FIT_GRID - 1);
         let range = fitted.low..=fitted.high;
-        let grid: Vec<u32> = (0..FIT_GRID).map(|i| fitted.low + i * step).collect();
+        let grid: Vec<u32> =
+            (0..FIT_GRID).map(|i| fitted.low + span * i / (FIT_GRID - 1)).collect();
         let mut best = (0u32, f64::INFINITY);
         for fine in [false, true] {
             let beside = [best.0.saturating_sub(step / 2), best.0 + step / 2];
@@ -329,7 +334,7 @@ impl Lab<'_> {
         for b in base {
             let of_key = records.get(&b.key).ok_or(Failure::Interrupted)?;
             let no_time = "fit: a group made no progress, or a benchmark was given up";
-            let time = mean(&Self::values(of_key, &self.effort, "time"));
+            let time = mean(&Self::values(of_key, "time"));
             let time = time.ok_or_else(|| Failure::Input(no_time.into()))?;
             squares += (time / b.published).ln().powi(2);
             times.push(format!("{time:.1} ({})", b.published));
@@ -360,21 +365,42 @@ pub struct Part {
     /// Loops.
     pub whole: u32,
     part: u32,
+    /// Times are from all groups' progress together.
+    all_groups: bool,
+}
+
+impl Part {
+    /// The time of the whole benchmark, by this run of the part.
+    pub fn time_of(&self, r: &RunRecord) -> Option<Ns> {
+        match self.all_groups && !r.complete {
+            true => time_of_all(r),
+            false => whole_time(r, self.whole, self.part),
+        }
+    }
+    /// It is not what a run of the whole would say of itself.
+    pub fn has_own_time(&self) -> bool {
+        self.all_groups || self.whole != self.part
+    }
 }
 
 /// See [`Part`].
 pub fn part(command: &str, effort: &Effort) -> Result<Part, Failure> {
     let workload = workload_of(command)?;
     match effort.span() {
-        Span::Window { warmup_ms, window_ms, .. } => {
-            Ok(Part { workload, sampling: window(warmup_ms, window_ms), whole: 1, part: 1 })
-        }
+        Span::Window { warmup_ms, window_ms, time } => Ok(Part {
+            workload,
+            sampling: window(warmup_ms, window_ms),
+            whole: 1,
+            part: 1,
+            all_groups: time == TimeFrom::AllGroups,
+        }),
         Span::Shortened(by) => {
             let Some(Shortened { workload, whole, part }) = workload.shortened(by) else {
                 let what = format!("loops_divided_by: `{command}` cannot be shortened");
                 return Err(Failure::Input(what));
             };
-            Ok(Part { workload, sampling: Sampling::Full { limit: FULL_LIMIT }, whole, part })
+            let sampling = Sampling::Full { limit: FULL_LIMIT };
+            Ok(Part { workload, sampling, whole, part, all_groups: false })
         }
     }
 }

@@ -37,10 +37,18 @@ fn of(r: &RunRecord, func: Func) -> Ns {
     r.cpu_time.iter().filter(|e| e.0 == func).fold(Ns::ZERO, |sum, e| sum + e.2)
 }
 
+/// What looks for an idle CPU wait for at the run queues' lines.
+fn looks(r: &RunRecord) -> Ns {
+    let of = |e: &&(Func, Resource, Ns)| (e.0, e.1) == (Func::SelectIdle, Resource::RqLine);
+    r.cpu_time.iter().filter(of).fold(Ns::ZERO, |sum, e| sum + e.2)
+}
+
 /// What each knock-out takes out of the ledger, if it is a whole entry of it.
 fn entry(k: Knockout, r: &RunRecord) -> Option<Ns> {
     Some(match k {
         Knockout::RqLock => on(r, Resource::RqLock),
+        Knockout::RqLine => on(r, Resource::RqLine) - looks(r),
+        Knockout::Scan => looks(r),
         Knockout::TgLoadAvg => on(r, Resource::TgLoadAvg),
         Knockout::LlcShared => on(r, Resource::LlcShared),
         Knockout::PipeMutex => on(r, Resource::PipeMutex),
@@ -168,14 +176,17 @@ fn booked(cost: &str, ns: u32, func: Func) -> f64 {
 }
 
 fn explained(planted: &str, options: &str) -> serde_json::Value {
-    let command = format!(
-        "explain -m uma-2 -k v6.1 -k v6.1+hz=1000 --plant {planted} --full --seeds 3 --json -q \
-         --split 1"
-    );
+    let planted = format!("-k v6.1+hz=1000 --plant {planted} --full --seeds 3");
+    explain(PIPE, &format!("{planted} {options}"))
+}
+
+/// v6.1 against what `options` say, on two CPUs.
+fn explain(workload: &str, options: &str) -> serde_json::Value {
+    let command = format!("explain -m uma-2 -k v6.1 --json -q --split 1 {options}");
     let out = assert_cmd::Command::cargo_bin("vruntime")
         .unwrap()
-        .args(command.split_whitespace().chain(options.split_whitespace()))
-        .args(["-w", PIPE])
+        .args(command.split_whitespace())
+        .args(["-w", workload])
         .output()
         .unwrap();
     assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
@@ -187,6 +198,32 @@ fn explained(planted: &str, options: &str) -> serde_json::Value {
 fn amount(json: &serde_json::Value, part: &str) -> f64 {
     let parts = json["parts"].as_array().unwrap();
     parts.iter().find(|p| p["mechanism"] == part).expect(part)["amount"].as_f64().unwrap()
+}
+
+/// Counts of whole benchmarks are totals, as in `compare`, also if a window holds them.
+#[test]
+fn a_window_that_holds_the_whole_run_counts_totals() {
+    let counted = |window: &str| {
+        let options = format!("--warmup 0ms --window {window} --seeds 1 --try ipi");
+        explain(PIPE, &format!("-k v6.12 --metric context_switches {options}"))
+    };
+    let whole = counted("2s");
+    assert_eq!((&whole["counting"], &whole["unit"]), (&"totals".into(), &"1".into()), "{whole}");
+    let part = counted("1ms");
+    assert_eq!((&part["counting"], &part["unit"]), (&"rates".into(), &"1/s".into()), "{part}");
+}
+
+/// In a few milliseconds a group may make no progress, and then nobody knows the run's time: that
+/// takes its seed out, and not the question away.
+#[test]
+fn seeds_that_do_not_know_the_metric_are_left_out() {
+    let asked = "-k v6.12 --metric time --try ipi,scan --seeds 5 --warmup 20ms --window 3ms";
+    let json = explain("hackbench -g 4 -f 2 -l 20000", asked);
+    let of = |name: &str| json[name].as_array().unwrap().len();
+    let (seeds, left_out) = (of("seeds"), of("left_out"));
+    assert!(left_out > 0 && seeds > 0 && left_out + seeds == 5, "{json}");
+    assert!(json["conclusion"].as_str().unwrap().contains(" left out: "), "{json}");
+    assert!(json["delta"].is_number(), "{json}");
 }
 
 /// Waiting for the counts that threads share, ns a message.

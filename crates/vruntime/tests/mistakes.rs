@@ -285,6 +285,9 @@ fn negative_numbers_are_values() {
     let recording = "../../tests/data/guest-6.1-16cpu-xfs-dbench6";
     fails(&["trace", "why", recording, "--at", "-5"], 2, &["--at", "`-5`"]);
     fails(&["explain", "--split", "-1"], 2, &["-1", "1..=6"]);
+    let twice = "explain -m uma-2 -k v6.1 -k v6.12 --without ipi --try scan,ipi -w";
+    let twice: Vec<&str> = twice.split_whitespace().chain(["spin 1 1"]).collect();
+    fails(&twice, 2, &["`ipi` is left out of every run by --without"]);
     let study = ["study", "l2-queued-wakeups"];
     fails(&[&study[..], &["-j", "-1"]].concat(), 2, &["`-1`", "a whole number from 0"]);
     fails(&[&study[..], &["--uncertainty", "-1"]].concat(), 2, &["`-1`", "a whole number from 1"]);

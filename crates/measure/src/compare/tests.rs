@@ -33,7 +33,7 @@ fn unknown_times_are_left_out_in_pairs() {
     b.1[1].complete = false;
     let c = compare(&[kernel("a", &[4.0, 4.2, 4.1]), b], Sig::Interval);
     let time = c.row("time").unwrap();
-    assert_eq!(time.pairs, [3, 2]);
+    assert_eq!(time.pairs, [2, 2]);
     assert!(!c.complete && !c.extrapolated && !c.whole());
     assert_eq!(c.row("migrations").unwrap().unit, "1/s");
 
@@ -43,6 +43,24 @@ fn unknown_times_are_left_out_in_pairs() {
     let time = &c.rows[0];
     assert_eq!((time.metric, time.base, time.value[1]), ("time", None, Some(3.0)));
     assert_eq!(time.delta_pct, [None, None]);
+}
+
+/// One whose seeds are known in part only: its values, spread and change are of the same seeds, so
+/// that a slow seed that only the base knows does not make both of them "faster".
+#[test]
+fn values_and_changes_are_of_the_same_seeds() {
+    let mut b = kernel("b", &[4.0, 40.0, 4.4]);
+    b.1[1].time = None;
+    let c =
+        compare(&[kernel("a", &[4.0, 30.0, 4.0]), b, kernel("c", &[2.0, 9.0, 2.0])], Sig::Interval);
+    let time = c.row("time").unwrap();
+    let rounded: Vec<String> = time.value.iter().map(|v| format!("{:.1}", v.unwrap())).collect();
+    assert_eq!(rounded, ["4.0", "4.2", "2.0"]);
+    for k in 1..3 {
+        let by_values = 100.0 * (time.value[k].unwrap() / time.base.unwrap() - 1.0);
+        assert!((by_values - time.delta_pct[k].unwrap()).abs() < 1e-9, "{time:?}");
+    }
+    assert_eq!((time.sd[0], time.pairs.clone()), (Some(0.0), vec![2, 2, 2]));
 }
 
 #[test]

@@ -12,7 +12,7 @@ use vruntime_formats::kernel_file::kernel;
 use vruntime_formats::study_file::{
     Case, Effort, Fit, FittedCosts, Span, Study, StudyQuestion, TimeFrom, study as read_study,
 };
-use vruntime_kernel::record::{Knockout, Variation};
+use vruntime_kernel::record::{Knockout, RunRecord, Variation};
 use vruntime_machine::{hint, nearest_name};
 use vruntime_measure::METRICS as RUN_METRICS;
 use vruntime_measure::explain::Explanation;
@@ -276,24 +276,25 @@ fn answer(
 ) -> Result<(String, String, Explanation), Failure> {
     let (case, effort) = (lab.case(&q.case), &lab.study.explain);
     let tries = knockouts(q).map_err(Failure::Input)?;
-    let Part { workload, sampling, .. } =
-        part(q.workload.as_ref().unwrap_or(&case.workload), effort)?;
+    let part = part(q.workload.as_ref().unwrap_or(&case.workload), effort)?;
     let batch = Batch {
         timeline: 0,
         schedstat: false,
         machine: Arc::clone(&lab.machines[&case.machine]),
         kernels: vec![kernel(&case.before)?, kernel(&case.after)?],
-        workload,
+        workload: Arc::clone(&part.workload),
         seeds: (1..=q.seeds.unwrap_or(effort.seeds)).collect(),
-        sampling,
+        sampling: part.sampling,
         variation: Variation::default(),
         threads: lab.threads,
         checks: false,
         quiet: lab.quiet,
     };
-    let e = explanation(&batch, &q.metric, &tries, q.split, &[], known)?;
-    let command = if lab.study.fit_of(&case.machine).is_some() {
-        // The machine of this study is not the one that -m would name.
+    let time_of = |r: &RunRecord| part.time_of(r);
+    let e = explanation(&batch, &q.metric, &tries, q.split, &[], &time_of, known)?;
+    let own_time = q.metric == "time" && part.has_own_time();
+    let command = if own_time || lab.study.fit_of(&case.machine).is_some() {
+        // `explain` has another machine of that name, or another time.
         let seeds = args.seeds.map_or(String::new(), |n| format!(" --seeds {n}"));
         let study = shell_words::quote(&args.name);
         format!("vruntime study {study} --case {} --explain{seeds}", shell_words::quote(&case.id))
