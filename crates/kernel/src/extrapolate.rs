@@ -85,6 +85,7 @@ mod tests {
         GroupProgress {
             goal,
             at_window_start: a,
+            at_half: 0,
             at_window_end: b,
             finished_at: None,
             seen_running: seen.0,

@@ -133,6 +133,8 @@ pub struct GroupProgress {
     pub goal: u64,
     /// Messages done when the window began.
     pub at_window_start: u64,
+    /// Messages done at [`RunRecord::half`].
+    pub at_half: u64,
     /// Messages done when it ended.
     pub at_window_end: u64,
     /// When the goal was reached, if it was.
@@ -162,6 +164,8 @@ pub struct RunRecord {
     pub started: Ns,
     /// The measured window.
     pub window: (Ns, Ns),
+    /// When half of it was over, or within a millisecond of that.
+    pub half: Option<Ns>,
     /// The benchmark ended within the run.
     pub complete: bool,
     /// The benchmark's time: measured if complete, otherwise extrapolated; `None` if it cannot be

@@ -116,6 +116,7 @@ impl Sim {
                 if let Some(start) = self.stats.mark_start {
                     if w.warm {
                         self.look_at_groups();
+                        self.note_half(t, window);
                     } else if t >= start + warmup {
                         w.warm = true;
                         self.open_window(t, w.schedstat);
@@ -163,6 +164,16 @@ impl Sim {
             }
         }
         self.stats.groups.iter_mut().for_each(|g| g.seen_waiting += elsewhere);
+    }
+
+    /// How far the groups are when half of the `window` is over, or soon after.
+    fn note_half(&mut self, t: Ns, window: Ns) {
+        let s = &mut self.stats;
+        let opened = s.window.as_ref().map_or(t, |w| w.at);
+        if s.half.is_none() && t >= opened + Ns(window.0 / 2) {
+            s.half = Some(t);
+            s.groups.iter_mut().for_each(|g| g.at_half = g.done);
+        }
     }
 
     /// Nothing can happen any more: every CPU is stopped, and no timer or interrupt is pending.
@@ -254,6 +265,7 @@ impl Sim {
             .map(|g| GroupProgress {
                 goal: g.goal,
                 at_window_start: g.at_start,
+                at_half: g.at_half,
                 at_window_end: g.done,
                 finished_at: g.finished_at,
                 seen_running: g.seen_running,
@@ -276,6 +288,7 @@ impl Sim {
             nr_tasks,
             started,
             window: (w.at, end),
+            half: s.half,
             complete: s.mark_stop.is_some(),
             time,
             groups,

@@ -11,6 +11,8 @@ pub(crate) struct Group {
     pub goal: u64,
     pub done: u64,
     pub at_start: u64,
+    /// Messages at the middle of the window.
+    pub at_half: u64,
     pub finished_at: Option<Ns>,
     /// Tasks seen to run and to wait for a CPU since the window began.
     pub seen_running: u64,
@@ -48,6 +50,8 @@ pub(crate) struct Stats {
     /// Events ahead of the clock, the latest first.
     ahead: Vec<Event>,
     pub window: Option<Snapshot>,
+    /// When half of the window was over.
+    pub half: Option<Ns>,
 }
 
 /// The number of a task of the workload in traces, above those of stoppers on any machine.
@@ -86,6 +90,7 @@ impl Stats {
                     goal,
                     done: 0,
                     at_start: 0,
+                    at_half: 0,
                     finished_at: None,
                     seen_running: 0,
                     seen_waiting: 0,
@@ -106,6 +111,7 @@ impl Stats {
             timeline_max,
             ahead: Vec::new(),
             window: None,
+            half: None,
         }
     }
 

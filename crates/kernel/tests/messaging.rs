@@ -5,7 +5,7 @@ use std::sync::Arc;
 use vruntime_base::Ns;
 use vruntime_formats::{kernel_file, machine_file};
 use vruntime_kernel::program::ChannelKind;
-use vruntime_kernel::record::{RunSpec, Sampling};
+use vruntime_kernel::record::{GroupProgress, RunSpec, Sampling};
 use vruntime_kernel::simulate::run;
 
 #[test]
@@ -50,6 +50,10 @@ fn nobody_who_sleeps_for_a_mutex_is_forgotten() {
         };
         let r = run(&spec).unwrap();
         assert!(r.groups.iter().all(|g| g.at_window_end > 1_000), "{release}");
+        // The window's middle is in its middle, and so is what was done by then.
+        assert_eq!(r.half.map(|half| half - r.window.0), Some(Ns(window.0 / 2)));
+        let rises = |g: &GroupProgress| [g.at_window_start, g.at_half, g.at_window_end].is_sorted();
+        assert!(r.groups.iter().all(rises) && r.groups.iter().any(|g| g.at_half > 0), "{release}");
     }
 }
 

@@ -2,7 +2,7 @@
 
 use crate::causes::{CauseRates, CauseTables, CpuTime};
 use crate::interval::{Delta, Sig, delta};
-use crate::metrics::{Better, Counting, Metric, metrics, window};
+use crate::metrics::{Better, Counting, Metric, drift, metrics, window};
 use crate::stats::{correlation, mean, sd};
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -38,7 +38,7 @@ pub struct Row {
 }
 
 /// How the runs of a kernel ended, in seeds, and how much of them was measured.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Ends {
     /// They reached the end of the benchmark.
     pub ended: usize,
@@ -50,6 +50,9 @@ pub struct Ends {
     pub window_min_ns: u64,
     /// The longest.
     pub window_max_ns: u64,
+    /// How much faster the second half of the window was than the first, in messages: mean of the
+    /// seeds that did not end.
+    pub drift_pct: Option<f64>,
 }
 
 impl Ends {
@@ -62,6 +65,7 @@ impl Ends {
             unknown: count(|r| !r.complete && r.time.is_none()),
             window_min_ns: windows().min().unwrap_or(0),
             window_max_ns: windows().max().unwrap_or(0),
+            drift_pct: mean(&runs.iter().filter_map(drift).map(|d| 100.0 * d).collect::<Vec<_>>()),
         }
     }
 }

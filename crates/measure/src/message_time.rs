@@ -230,6 +230,7 @@ mod tests {
         let goal = GroupProgress {
             goal: 250,
             at_window_start: 0,
+            at_half: 0,
             at_window_end: 9,
             finished_at: None,
             seen_running: 1,

@@ -1,7 +1,7 @@
 //! One run for machines to read: the JSON of `vruntime run`.
 
 use crate::causes::place_name;
-use crate::metrics::{Counting, GroupRates, Metric, group_rates, metrics, window};
+use crate::metrics::{Counting, GroupRates, Metric, drift, group_rates, metrics, window};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use vruntime_base::{Histogram, Ns};
@@ -115,6 +115,9 @@ pub struct RunJson {
     pub complete: bool,
     /// `time_ns` is extrapolated from the window.
     pub extrapolated: bool,
+    /// How much faster the window's second half was than its first, in messages; null if the
+    /// benchmark ended or counts none.
+    pub drift_pct: Option<f64>,
     /// The benchmark's time; null if it cannot be known.
     pub time_ns: Option<u64>,
     /// Metrics; counts are totals if `counting` says so, otherwise per second.
@@ -167,6 +170,7 @@ impl From<&RunRecord> for RunJson {
             window_ns: window(r).0,
             complete: r.complete,
             extrapolated: r.time.is_some() && !r.complete,
+            drift_pct: drift(r).map(|d| 100.0 * d),
             time_ns: r.time.map(|t| t.0),
             metrics: metrics(r, counting),
             counting,

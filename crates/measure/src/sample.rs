@@ -22,6 +22,7 @@ pub fn record(kernel: &str, seed: u64, seconds: f64) -> RunRecord {
         nr_tasks: 2,
         started: Ns::ZERO,
         window: (Ns::ZERO, end),
+        half: None,
         complete: true,
         time: Some(end),
         groups: Vec::new(),

@@ -323,6 +323,7 @@ mod tests {
         let group = |at| GroupProgress {
             goal: 1,
             at_window_start: 0,
+            at_half: 0,
             at_window_end: 1,
             finished_at: Some(ms(at)),
             seen_running: 1,

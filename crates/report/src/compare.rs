@@ -4,7 +4,7 @@
 //! direction; otherwise where there is *more*. A star says that the change is more than noise.
 
 use crate::blocks::{COLUMN, Columns, all_causes_text, cpu_time_text, groups};
-use crate::numbers::{duration, maybe, percent, tail, value};
+use crate::numbers::{UNSTEADY_PCT, duration, maybe, percent, tail, unsteady_text, value};
 use vruntime_measure::{Better, Comparison, Ends, Row, Sig};
 
 /// The whole report. `notes` (what was fitted, what a machine file says of itself, …) stands below
@@ -37,6 +37,9 @@ pub fn header(c: &Comparison) -> String {
     line("seeds", &seeds(&c.seeds));
     for (i, text) in simulated(c).iter().enumerate() {
         line(if i == 0 { "simulated" } else { "" }, text);
+    }
+    for (i, text) in unsteady(c).iter().enumerate() {
+        line(if i == 0 { "not steady" } else { "" }, text);
     }
     if let Some(text) = pairing(c) {
         line("pairing", &text);
@@ -101,6 +104,19 @@ fn seeds(seeds: &[u64]) -> String {
         _ if seeds.len() > 12 => format!("{}, … ({})", seeds[0], seeds.len()),
         _ => seeds.iter().map(u64::to_string).collect::<Vec<_>>().join(", "),
     }
+}
+
+/// The kernels whose pace was not that of the whole window.
+fn unsteady(c: &Comparison) -> Vec<String> {
+    let of = |(name, e): (&String, &Ends)| {
+        let drift = e.drift_pct.filter(|d| d.abs() >= UNSTEADY_PCT)?;
+        Some(format!("{name}: {}", unsteady_text(drift)))
+    };
+    let mut lines: Vec<String> = c.kernels.iter().zip(&c.ends).filter_map(of).collect();
+    if !lines.is_empty() {
+        lines.push("a longer --warmup, or --full, tells more".into());
+    }
+    lines
 }
 
 /// Correlation of `time` over the paired seeds.

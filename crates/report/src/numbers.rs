@@ -87,6 +87,15 @@ pub fn head(text: &str, width: usize) -> String {
     text.chars().take(width.saturating_sub(1)).chain(std::iter::once('…')).collect()
 }
 
+/// Halves of a window that differ by less are called steady.
+pub(crate) const UNSTEADY_PCT: f64 = 5.0;
+
+/// What a window says whose second half was `drift` % faster than its first.
+pub(crate) fn unsteady_text(drift: f64) -> String {
+    let (by, than) = (drift.abs(), if drift > 0.0 { "faster" } else { "slower" });
+    format!("second half of the window {by:.0} % {than} than the first")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -1,11 +1,11 @@
 //! One run: the workload's own lines, then what perf stat, perf sched and the model's ledger say.
 
 use crate::blocks::{Columns, all_causes_text, cpu_time_text};
-use crate::numbers::{duration, si, thousands, value};
+use crate::numbers::{UNSTEADY_PCT, duration, si, thousands, unsteady_text, value};
 use std::fmt::Write;
 use vruntime_base::Histogram;
 use vruntime_kernel::record::RunRecord;
-use vruntime_measure::metrics::{group_rates, window};
+use vruntime_measure::metrics::{drift, group_rates, window};
 use vruntime_measure::{CauseRates, CauseTables, CpuTime};
 
 /// The whole report. `result_lines` is what the real tool would have printed.
@@ -113,7 +113,11 @@ fn time(r: &RunRecord) -> String {
                 true => format!("the benchmark ended; counts: {measured}"),
                 false => format!("extrapolated: {measured}"),
             };
-            format!("\n{:>18.9} seconds time elapsed  ({how})\n\n", t.0 as f64 / 1e9)
+            let unsteady = drift(r).map(|d| 100.0 * d).filter(|d| d.abs() >= UNSTEADY_PCT);
+            let unsteady = unsteady.map_or(String::new(), |d| {
+                format!("{:>18} not steady: {}\n", "", unsteady_text(d))
+            });
+            format!("\n{:>18.9} seconds time elapsed  ({how})\n{unsteady}\n", t.0 as f64 / 1e9)
         }
         None => format!("\n{:>18} the benchmark did not end: time unknown; {measured}\n\n", "-"),
     }
@@ -242,6 +246,7 @@ mod tests {
         let group = |made: u64, finished_at| GroupProgress {
             goal: 5000,
             at_window_start: 1000,
+            at_half: 0,
             at_window_end: 1000 + made,
             finished_at,
             seen_running: 1,
@@ -323,5 +328,19 @@ mod tests {
             "2.000000000 seconds time elapsed  (extrapolated: measured 1.500 s after 500.00 ms)"
         ]
         .assert_eq(time(&r).trim());
+        // 1,000 messages in the first half of the window, 800 in the second.
+        r.half = Some(Ns::from_ms(1_250));
+        let (goal, at_window_start, at_half, at_window_end) = (5_000, 0, 1_000, 1_800);
+        r.groups = vec![GroupProgress {
+            goal,
+            at_window_start,
+            at_half,
+            at_window_end,
+            finished_at: None,
+            seen_running: 1,
+            seen_waiting: 0,
+        }];
+        let told = "not steady: second half of the window 20 % slower than the first";
+        assert_eq!(time(&r).trim().lines().nth(1).map(str::trim), Some(told));
     }
 }

@@ -4,7 +4,7 @@ use super::*;
 use crate::sample::record;
 use expect_test::expect;
 use vruntime_base::Ns;
-use vruntime_kernel::record::RunRecord;
+use vruntime_kernel::record::{GroupProgress, RunRecord};
 use vruntime_measure::compare;
 
 fn kernel(name: &str, seconds: &[f64]) -> (String, Vec<RunRecord>) {
@@ -171,6 +171,26 @@ fn each_kernel_says_what_was_measured() {
                     v6.12: window 800.00 ms to 900.00 ms, ended in 2 of 2 seeds
     "#]]
     .assert_eq(&text[text.find("simulated").unwrap()..]);
+    // One of the slow ones makes 10 messages in the first half of its window and 12 in the second,
+    // the other 10 and 14.
+    for (r, second) in slow.1.iter_mut().zip([12, 14]) {
+        r.half = Some(Ns::from_ms(1000));
+        r.groups = vec![GroupProgress {
+            goal: 100,
+            at_window_start: 5,
+            at_half: 15,
+            at_window_end: 15 + second,
+            finished_at: None,
+            seen_running: 1,
+            seen_waiting: 0,
+        }];
+    }
+    let unsteady = header(&compare(&[slow.clone(), fast.clone()], Sig::Interval));
+    expect![[r#"
+        not steady  v6.1: second half of the window 30 % faster than the first
+                    a longer --warmup, or --full, tells more
+    "#]]
+    .assert_eq(&unsteady[unsteady.find("not steady").unwrap()..]);
     fast.1[1].complete = false;
     fast.1[1].time = None;
     let text = header(&compare(&[slow, fast], Sig::Interval));
