@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use vruntime_base::EventKind;
+use vruntime_formats::lost::Lost;
 use vruntime_formats::read;
+use vruntime_formats::write::{Origin, TraceFormat, write_trace};
 
 fn data(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/data/traces").join(name)
@@ -76,4 +78,40 @@ fn a_directory_of_perf_is_read_with_all_its_parts() {
     std::fs::write(dir.join("data.1"), b"nothing of the kind").unwrap();
     says(&dir, "data.1: ");
     std::fs::remove_dir_all(dir).unwrap();
+}
+
+/// A thread that no switch shows runs all the same: whoever it wakes was woken by it, also in what
+/// is written of it. With `trace-cmd report --ts-diff` the time since the last event stands first.
+#[test]
+fn who_wakes_is_who_ran_though_no_switch_says_so() {
+    let text = "\
+            busy-1000  [000] d..2.     1.000010: (+0)   sched_waking: comm=w pid=2000 prio=120 target_cpu=001
+          <idle>-0     [001] d..2.     1.000020: (+10)  sched_switch: prev_comm=swapper/1 prev_pid=0 \
+prev_prio=120 prev_state=R ==> next_comm=w next_pid=2000 next_prio=120
+            busy-1000  [000] d..2.     1.000090: (+70)  sched_waking: comm=w pid=2000 prio=120 target_cpu=001
+";
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("trace.txt");
+    std::fs::write(&path, text).unwrap();
+    let read = read::open(&path).unwrap();
+    let kinds: Vec<EventKind> = read.timeline.iter().map(|e| e.kind).collect();
+    assert_eq!(kinds, [EventKind::Waking, EventKind::Switch, EventKind::Waking]);
+    let origin = Origin {
+        release: "6.12".into(),
+        hostname: "here".into(),
+        arch: "x86_64".into(),
+        nr_cpus: 2,
+        command: Vec::new(),
+        lost: Lost::default(),
+    };
+    let path = dir.path().join("out.txt");
+    let mut out = std::fs::File::create(&path).unwrap();
+    write_trace(TraceFormat::FtraceText, &read.timeline, &origin, &mut out).unwrap();
+    let written = std::fs::read_to_string(&path).unwrap();
+    let wakers: Vec<&str> = written
+        .lines()
+        .filter(|l| l.contains("sched_waking:"))
+        .map(|l| l.split_whitespace().next().unwrap())
+        .collect();
+    assert!(wakers.len() == 2 && wakers.iter().all(|w| w.ends_with("-1000")), "{written}");
 }

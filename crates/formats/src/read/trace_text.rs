@@ -181,9 +181,20 @@ fn parts<'a>(head: &str, cpu: u16, tail: &'a str) -> Option<Line<'a>> {
     let mut words = before.split_whitespace();
     let (last, first) = (words.next_back()?, words.next());
     let (time, flags) = (time(last)?, first.and_then(flags));
-    let (name, rest) = fields.trim_start().split_once(": ")?;
+    let (name, rest) = since_the_last(fields.trim_start()).split_once(": ")?;
     let name = name.rsplit(':').next()?;
     Some(Line { at: At { time, cpu, pid, flags }, pid, tgid, name, rest })
+}
+
+/// What follows `(+12)`, the time since the event before (`trace-cmd report --ts-diff`).
+fn since_the_last(fields: &str) -> &str {
+    let time = fields.strip_prefix("(+").and_then(|rest| rest.split_once(')'));
+    match time {
+        Some((digits, rest)) if digits.bytes().all(|b| b.is_ascii_digit() || b == b'.') => {
+            rest.trim_start()
+        }
+        _ => fields,
+    }
 }
 
 /// The thread id at the end: `comm-12` of tracefs, `comm 12` and `comm 11/12` of perf script, but

@@ -214,8 +214,16 @@ impl<'a> Walk<'a> {
                     *now = (s.task, Some(s.since.0));
                 }
             }
-            let (current, since) = self.current[e.cpu.ix()];
             let time = e.time.0;
+            let now = &mut self.current[e.cpu.ix()];
+            if e.kind == EventKind::Waking && timeline.tasks().get(e.b as usize).is_some() {
+                // The waker is who runs, whatever the switches that are there say.
+                let waker = TaskId(e.b);
+                if now.0 != waker {
+                    *now = (waker, None);
+                }
+            }
+            let (current, since) = *now;
             if e.kind == EventKind::Runtime {
                 self.accounted.insert(e.task);
             }
