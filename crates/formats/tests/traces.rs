@@ -84,12 +84,14 @@ fn a_directory_of_perf_is_read_with_all_its_parts() {
 /// is written of it. With `trace-cmd report --ts-diff` the time since the last event stands first.
 #[test]
 fn who_wakes_is_who_ran_though_no_switch_says_so() {
-    let text = "\
-            busy-1000  [000] d..2.     1.000010: (+0)   sched_waking: comm=w pid=2000 prio=120 target_cpu=001
-          <idle>-0     [001] d..2.     1.000020: (+10)  sched_switch: prev_comm=swapper/1 prev_pid=0 \
-prev_prio=120 prev_state=R ==> next_comm=w next_pid=2000 next_prio=120
-            busy-1000  [000] d..2.     1.000090: (+70)  sched_waking: comm=w pid=2000 prio=120 target_cpu=001
-";
+    let waking = "sched_waking: comm=w pid=2000 prio=120 target_cpu=001";
+    let switch = "sched_switch: prev_comm=swapper/1 prev_pid=0 prev_prio=120 prev_state=R ==> \
+                  next_comm=w next_pid=2000 next_prio=120";
+    let text = format!(
+        "            busy-1000  [000] d..2.     1.000010: (+0)   {waking}\n          \
+         <idle>-0     [001] d..2.     1.000020: (+10)  {switch}\n            \
+         busy-1000  [000] d..2.     1.000090: (+70)  {waking}\n"
+    );
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("trace.txt");
     std::fs::write(&path, text).unwrap();

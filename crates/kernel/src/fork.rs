@@ -2,9 +2,11 @@
 //!
 //! *What.* A child is made, placed by the slow path and enqueued; it begins with page faults: of
 //! its new stack, a process also of what it shares with its parent for reading only. An exiting
-//! task tells its parent and leaves for good.
+//! task gives up its address space, goes from its autogroup to the root group (which asks for a
+//! reschedule of its CPU), tells its parent and leaves for good.
 //! *Source.* Linux 6.1.192 and 6.12.117, kernel/fork.c `copy_process`, kernel/exit.c `do_exit`,
-//! kernel/sched/core.c `wake_up_new_task`, mm/memory.c `do_wp_page`.
+//! kernel/sched/core.c `wake_up_new_task`, kernel/sched/autogroup.c `sched_autogroup_exit_task`,
+//! mm/memory.c `do_wp_page`; recordings of 6.12 (the flag that is set when the parent is woken).
 //! *Equations.* None.
 //! *Departures.* D1: the memory of a child is shared in the model; a process copies all that it is
 //! going to write when it begins. D2: task numbers are not used again.
@@ -13,11 +15,12 @@
 use crate::frame::Frame;
 use crate::program::ChannelId;
 use crate::program::{Op, ProgramId, Regs};
+use crate::rq_lock::Under;
 use crate::sim::Sim;
 use crate::task::{KTask, Step, WaitsFor};
 use vruntime_base::{Cpu, Func, Ns, TaskId};
 use vruntime_sched::fair::SeId;
-use vruntime_sched::task::TaskState;
+use vruntime_sched::task::{TaskState, TgId};
 
 /// The kernel's half of a task that does not exist yet.
 pub(crate) fn blank_ktask(program: ProgramId, regs: Regs, parent: TaskId) -> KTask {
@@ -98,6 +101,7 @@ impl Sim {
         let mut k = blank_ktask(program, regs, parent);
         k.footprint_kib = self.tasks[parent.ix()].footprint_kib;
         k.last_cpu = c;
+        k.passed_stamp = self.cpus[c.ix()].passed.kib();
         k.multi_threaded = thread;
         k.step = Step::Start;
         self.tasks.push(k);
@@ -117,8 +121,32 @@ impl Sim {
         self.plan_wakes(c, at, Frame::Task);
     }
 
-    /// `do_exit` is done but for the last `schedule()`.
+    /// `do_exit`: `p` gives up its address space and leaves its autogroup, which a task that exits
+    /// does not belong to.
     pub(crate) fn exit_end(&mut self, c: Cpu, p: TaskId) {
+        let at = self.now + self.exit_mm(c, p);
+        self.tasks[p.ix()].step = Step::ExitNotify;
+        let autogroup = self.groups_of_workload.first().copied();
+        let in_it = self.sh.release.autogroup && autogroup == Some(self.sh.tasks[p.ix()].tg);
+        if in_it && self.sched.has_task_groups() {
+            self.lock_rq(c, c, at, Under::Exit);
+        } else {
+            self.plan(c, at, Frame::Task);
+        }
+    }
+
+    /// `sched_autogroup_exit_task`, under the lock.
+    pub(crate) fn leave_autogroup(&mut self, c: Cpu, at: Ns) {
+        let p = self.curr(c);
+        self.update_rq_clock(c, at);
+        let ((), cost) = self.hook(c, at, |s, cx| s.set_task_group(cx, p, TgId(0)));
+        let at = self.unlock_rq(c, c, at + cost);
+        self.cpus[c.ix()].irqs_on(at);
+        self.plan(c, at, Frame::Task);
+    }
+
+    /// The rest of `do_exit` but for the last `schedule()`.
+    pub(crate) fn exit_notify(&mut self, c: Cpu, p: TaskId) {
         let parent = self.tasks[p.ix()].parent;
         self.stats.exited += 1;
         if self.tasks[p.ix()].ends_run {
@@ -159,6 +187,19 @@ mod tests {
         };
         assert_eq!(reaches(false), Frame::Task);
         assert_ne!(reaches(true), Frame::Task);
+    }
+
+    /// What passed its CPU before it was made has not pushed out what it is going to use.
+    #[test]
+    fn a_child_begins_with_what_its_parent_has_in_the_cache() {
+        let mut s = sim("v6.12");
+        let (c, p) = (Cpu(2), TaskId::from_ix(s.tasks.len() - 1));
+        s.cpus[c.ix()].passed.add_kib(5_000);
+        s.tasks[p.ix()].op =
+            Op::Fork { program: ProgramId(0), regs: Regs::default(), thread: true };
+        let child = s.copy_process(c, p);
+        assert_eq!(s.tasks[child.ix()].passed_stamp, s.cpus[c.ix()].passed.kib());
+        assert!(s.tasks[child.ix()].passed_stamp >= 5_000);
     }
 
     /// Its end costs a thread less than a process, and its first page faults.

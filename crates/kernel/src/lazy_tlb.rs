@@ -2,7 +2,8 @@
 //!
 //! *What.* The idle task and kernel threads run in the address space of whoever ran before them
 //! and count themselves in `mm->mm_count`: one more when a user task leaves the CPU to them, one
-//! less when they leave it to a user task. Threads share that count, so where they sleep often,
+//! less when they leave it to a user task. So does a task that exits, from `exit_mm` on. Threads
+//! share that count, so where they sleep often,
 //! its line goes round the machine.
 //! *Source.* Linux 6.1.192 and 6.12.117, kernel/sched/core.c `context_switch` (the count goes up
 //! under the run queue's lock), `finish_task_switch` (down, after it); commit c1753fd02a00 (6.5)
@@ -48,11 +49,20 @@ impl Sim {
         !(self.sh.release.lazy_tlb_shootdown && self.machine.topo.arch() == Arch::Powerpc)
     }
 
-    /// `prev` leaves `c` to `next`: a kernel thread borrows its address space. Returns the time
-    /// it takes.
+    /// `exit_mm` of `p`: from now on it borrows, as a kernel thread does. Returns the time it
+    /// takes.
+    pub(crate) fn exit_mm(&mut self, c: Cpu, p: TaskId) -> Ns {
+        let mm = self.sh.tasks[p.ix()].mm;
+        self.cpus[c.ix()].borrowed_mm = mm;
+        self.count_mm(c, mm)
+    }
+
+    /// `prev` leaves `c` to `next`: a kernel thread borrows its address space, unless it had only
+    /// borrowed that itself. Returns the time it takes.
     pub(crate) fn borrow_mm(&mut self, c: Cpu, prev: TaskId, next: TaskId) -> Ns {
         let mm = self.sh.tasks[prev.ix()].mm;
-        if mm == 0 || self.sh.tasks[next.ix()].mm != 0 {
+        let borrowed = self.cpus[c.ix()].borrowed_mm != 0;
+        if mm == 0 || self.sh.tasks[next.ix()].mm != 0 || borrowed {
             return Ns::ZERO;
         }
         self.cpus[c.ix()].borrowed_mm = mm;
@@ -77,5 +87,32 @@ impl Sim {
         let Some(line) = self.shared_mms.line(mm) else { return own };
         let cost = self.machine.write(line, c).total();
         own + self.waited(c, Func::ContextSwitch, Resource::MmCount, cost)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sample::sim;
+
+    /// A thread that exits counts up in `exit_mm` and not when it leaves its CPU; who runs there
+    /// next counts down.
+    #[test]
+    fn a_task_that_exits_borrows_what_was_its_own() {
+        let mut s = sim("v6.12");
+        s.machine.costs.mm_refcount = 10;
+        let (c, n) = (Cpu(2), s.tasks.len());
+        let (idle, p, q) = (TaskId::from_ix(2), TaskId::from_ix(n - 1), TaskId::from_ix(n - 2));
+        assert_eq!(s.sh.tasks[idle.ix()].mm, 0);
+        let mut after = |exits: bool, next: TaskId| {
+            let exit = if exits { s.exit_mm(c, p) } else { Ns::ZERO };
+            let switch = s.borrow_mm(c, p, next) + s.return_mm(c, next);
+            let then = if next == idle { s.return_mm(c, q) } else { Ns::ZERO };
+            [exit, switch, then].map(|t| t.0 / 5)
+        };
+        assert_eq!(after(true, idle), [1, 0, 1]);
+        assert_eq!(after(true, q), [1, 1, 0]);
+        assert_eq!(after(false, idle), [0, 1, 1], "it sleeps");
+        assert_eq!(after(false, q), [0, 0, 0]);
     }
 }

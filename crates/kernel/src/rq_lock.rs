@@ -43,6 +43,8 @@ pub enum Under {
     Yield,
     /// A task changes its policy or group.
     Change,
+    /// A task that exits leaves its autogroup.
+    Exit,
 }
 
 impl Under {
@@ -58,6 +60,7 @@ impl Under {
             Under::Balance | Under::Stop | Under::StopAttach => Func::LoadBalance,
             Under::Yield => Func::Yield,
             Under::Change => Func::SetScheduler,
+            Under::Exit => Func::Exit,
         }
     }
 }
@@ -129,6 +132,7 @@ impl Sim {
             Under::StopAttach => self.stop_attach_with_lock(c, at),
             Under::Yield => self.yield_with_lock(c, at),
             Under::Change => self.change_with_lock(c, at),
+            Under::Exit => self.leave_autogroup(c, at),
         }
     }
 

@@ -63,6 +63,7 @@ impl Sim {
             Step::ForkEnd => self.fork_end(c, p),
             Step::ExecEnd => self.exec_end(c, p),
             Step::ExitEnd => self.exit_end(c, p),
+            Step::ExitNotify => self.exit_notify(c, p),
             Step::MutexSpin => self.mutex_spin(c, p),
             Step::MutexRetry => self.pipe_lock(c, p, self.now),
             Step::MutexSlow => self.mutex_slow(c, p),

@@ -38,8 +38,10 @@ pub enum Step {
     ForkEnd,
     /// The rest of `execve`.
     ExecEnd,
-    /// `do_exit` tells the parent and goes for good.
+    /// `do_exit` gives up the address space and the autogroup.
     ExitEnd,
+    /// It tells the parent and goes for good.
+    ExitNotify,
     /// Spinning for a mutex.
     MutexSpin,
     /// Woken to try for the mutex again.

@@ -294,7 +294,8 @@ impl Scheduler for Linux {
             t.policy = policy;
             if policy.is_fair() {
                 (t.nice, t.rt_priority) = (prio, 0);
-                linux.fair.set_task_weight(t.se, prio, policy == Policy::Idle);
+                let idle = policy == Policy::Idle;
+                linux.fair.set_task_weight(&cx.sh.release, t.se, prio, idle);
             } else {
                 t.rt_priority = prio.max(1) as u8;
             }
@@ -319,6 +320,10 @@ impl Scheduler for Linux {
         if running {
             cx.resched_curr(cx.sh.task(p).cpu, &GROUP_CHANGED);
         }
+    }
+
+    fn has_task_groups(&self) -> bool {
+        true
     }
 
     fn yield_task(&mut self, cx: &mut Cx, cpu: Cpu) {

@@ -174,6 +174,10 @@ pub trait Scheduler {
     fn set_task_group(&mut self, cx: &mut Cx, p: TaskId, tg: TgId) {
         cx.sh.tasks[p.ix()].tg = tg;
     }
+    /// It has task groups, and so autogroups that tasks leave when they exit.
+    fn has_task_groups(&self) -> bool {
+        false
+    }
 
     /// `sched_yield` of the current task.
     fn yield_task(&mut self, cx: &mut Cx, cpu: Cpu) {

@@ -6,6 +6,7 @@ use vruntime_base::{Cpu, EventKind, flag};
 use vruntime_formats::read::Recorded;
 use vruntime_kernel::shadow::rebuild::answers;
 use vruntime_kernel::shadow::rows::trace::{Flags, Glimpse, Named, Ran, Row, RowKind, Side, Trace};
+use vruntime_sched::release::{FairKind, Release};
 
 /// `prev_state` by what a timeline says of a task switched from: asleep, runnable, dead.
 const PREV_STATES: [i64; 3] = [1, 0, 0x20];
@@ -13,7 +14,7 @@ const PREV_STATES: [i64; 3] = [1, 0, 0x20];
 /// All events of `r` on the CPUs `cpus`, and the number of the others. Where several have the same
 /// time, as in a text cut to microseconds, each is taken to be a ns later than the one before: a
 /// CPU that is chosen and taken in one microsecond was idle when it was chosen.
-pub fn plain_trace(r: &Recorded, cpus: &CpuNumbers) -> (Trace, usize) {
+pub fn plain_trace(r: &Recorded, cpus: &CpuNumbers, k: &Release) -> (Trace, usize) {
     let nr_cpus = cpus.count();
     let mut running: Vec<i64> = vec![0; nr_cpus];
     let told = r.details.iter().any(|d| d.curr != 0);
@@ -111,7 +112,7 @@ pub fn plain_trace(r: &Recorded, cpus: &CpuNumbers) -> (Trace, usize) {
         plain: true,
         ..Trace::default()
     };
-    answers::infer(&mut trace);
+    answers::infer(&mut trace, k.fair == FairKind::Eevdf);
     (trace, left_out)
 }
 

@@ -197,7 +197,7 @@ impl Found {
     fn plain_rows(&mut self, s: &Setting) -> Result<Option<(String, Trace)>, FormatError> {
         let Some((path, recorded)) = &self.plain else { return Ok(None) };
         room_for(path, recorded.timeline.len())?;
-        let (mut trace, foreign) = plain_trace(recorded, &s.cpus);
+        let (mut trace, foreign) = plain_trace(recorded, &s.cpus, &s.release);
         trace.isolated = s.cpus.mask(&self.meta.isolated);
         self.diagnostics.extend(recorded.diagnostics.iter().map(ToString::to_string));
         refuse_foreign(path, foreign, recorded.timeline.len(), s.cpus.count())?;

@@ -111,21 +111,21 @@ fn golden_hackbench_on_cfs() {
         "v6.1",
         "hackbench -g 2 -f 4 --pipe --threads -l 2000",
         expect![[r#"
-            time 7009 us
-            switches 135, voluntary 77, involuntary 14; migrations 14
-            wakeups 77, local 7, queued 53; ipis 32; messages 64000
+            time 7503 us
+            switches 555, voluntary 287, involuntary 14; migrations 14
+            wakeups 287, local 8, queued 263; ipis 76; messages 64000
                  4 switch: blocks: no room to write
-                52 switch: blocks: nothing to read
+               262 switch: blocks: nothing to read
                  5 switch: blocks: waits for a child
                 16 switch: exits
-                44 switch: idle: task woken
+               254 switch: idle: task woken
                 14 switch: wakeup: vruntime beyond granularity
                  4 placement: idle CPU in scan
-                20 placement: prev idle
+               145 placement: prev idle
                  1 placement: recent_used_cpu idle
                 29 placement: target (nothing idle)
                  1 placement: target (scan limit)
-                 3 placement: target idle
+                45 placement: target idle
                  4 migration: idle CPU in scan
                  3 migration: newidle balance, MC
                  1 migration: recent_used_cpu idle
@@ -141,21 +141,22 @@ fn golden_hackbench_on_eevdf() {
         "v6.12",
         "hackbench -g 2 -f 4 --pipe --threads -l 2000",
         expect![[r#"
-            time 10194 us
-            switches 10216, voluntary 5117, involuntary 9; migrations 11
-            wakeups 5117, local 5, queued 5100; ipis 125; messages 64000
+            time 10164 us
+            switches 10132, voluntary 5075, involuntary 10; migrations 11
+            wakeups 5076, local 5, queued 5057; ipis 138; messages 64000
                 14 switch: blocks: no room to write
-              5081 switch: blocks: nothing to read
+              5039 switch: blocks: nothing to read
                  6 switch: blocks: waits for a child
                 16 switch: exits
-              5090 switch: idle: task woken
+              5047 switch: idle: task woken
                  3 switch: slice ended
                  6 switch: wakeup: wakee is picked
+                 1 switch: woken before it slept
                  4 placement: idle CPU in scan
-               158 placement: prev idle
+               147 placement: prev idle
                  1 placement: recent_used_cpu idle
                 18 placement: target (nothing idle)
-              4817 placement: target idle
+              4772 placement: target idle
                  4 migration: idle CPU in scan
                  3 migration: newidle balance, MC
                  1 migration: recent_used_cpu idle

@@ -491,3 +491,29 @@ fn a_nearly_equal_load_favours_the_waker() {
         "#]],
     )
 }
+
+/// The autogroup of a task that exits is not its own any more: it goes to the root group, and its
+/// CPU is to reschedule when it wakes its parent, as in recordings of 6.12.
+#[test]
+fn who_exits_has_left_its_autogroup_before_it_wakes_its_parent() {
+    let wakings = |kernel: &str| {
+        let dir = tempfile::tempdir().unwrap();
+        let trace = dir.path().join("trace.txt");
+        let made = assert_cmd::Command::cargo_bin("vruntime")
+            .unwrap()
+            .args(["run", "-q", "--full", "-m", "uma-2", "-k", kernel, "--trace"])
+            .arg(&trace)
+            .args(["-w", "hackbench -g 1 -f 1 -l 2"])
+            .output()
+            .unwrap();
+        assert!(made.status.success(), "{made:?}");
+        let text = std::fs::read_to_string(&trace).unwrap();
+        // Main is woken for the last time by the last of its children.
+        let last = text.lines().rfind(|l| l.contains("sched_waking:") && l.contains("pid=3004"));
+        last.expect("main is woken").split_whitespace().nth(2).unwrap().to_string()
+    };
+    for kernel in ["v6.1", "v6.12"] {
+        assert!(wakings(kernel).contains('n'), "{kernel}");
+        assert!(!wakings(&format!("{kernel}-autogroup")).contains('n'), "{kernel}");
+    }
+}

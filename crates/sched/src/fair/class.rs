@@ -19,9 +19,10 @@ use super::entity::LeaveFlags;
 use super::load::UPDATE_TG;
 use super::{CfsId, Fair, SeId, weight};
 use crate::cx::{Cx, Shared};
+use crate::release::Release;
 use crate::scheduler::{DequeueFlags, EnqueueFlags, WakeFlags};
 use crate::task::{Policy, TaskState};
-use vruntime_base::{Cause, Cpu, Func, Ns, TaskId};
+use vruntime_base::{Cause, Cpu, Func, Ns, TaskId, VTime};
 
 /// Flags of a group entity that is queued because a task below it is.
 const AS_WAKEUP: EnqueueFlags =
@@ -508,14 +509,18 @@ impl Fair {
     }
 
     /// Changes the weight of a task that is not queued.
-    pub(crate) fn set_task_weight(&mut self, se: SeId, nice: i8, idle: bool) {
+    pub(crate) fn set_task_weight(&mut self, release: &Release, se: SeId, nice: i8, idle: bool) {
         let e = &mut self.ses[se.ix()];
         let old = i64::from(e.weight);
         e.idle = idle;
         (e.weight, e.inv_weight) = weight::task_weight(nice, idle);
         if self.eevdf {
-            // `reweight_entity`: its lag in real time stays.
-            e.vlag = e.vlag * old / i64::from(e.weight);
+            // `reweight_entity`: its lag in real time stays, and what is left of its slice.
+            let scale = |d: i64| d * old / i64::from(e.weight);
+            e.vlag = scale(e.vlag);
+            if release.reweight_places_again && e.rel_deadline {
+                e.deadline = VTime(scale(e.deadline.0 as i64) as u64);
+            }
         }
         if e.avg.load_sum != 0 {
             e.avg.load_avg = e.load() * e.avg.load_sum / super::pelt::divider(&e.avg);

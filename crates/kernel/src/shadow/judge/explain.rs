@@ -156,8 +156,14 @@ pub(in crate::shadow) fn placement(
         Some(n) => format!("{n} or up to {more} more"),
         None => "not known".into(),
     };
-    e.state.push(entry("wakee_flips of the waker", flips(r.curr_wakee_flips, r.flips_more.0)));
-    e.state.push(entry("wakee_flips of the wakee", flips(r.wakee_flips, r.flips_more.1)));
+    e.state.push(entry(
+        "wakee_flips of the waker",
+        flips(r.curr_wakee_flips, r.flips_more.0 + r.flips_own.0),
+    ));
+    e.state.push(entry(
+        "wakee_flips of the wakee",
+        flips(r.wakee_flips, r.flips_more.1 + r.flips_own.1),
+    ));
     let recent = waking.recent_used_cpu.map_or("not recorded".into(), |c| c.to_string());
     e.state.push(entry("recent_used_cpu", recent));
     for c in [Some(r.cpu), usize::try_from(prev).ok().map(Cpu::from_ix)].into_iter().flatten() {

@@ -408,13 +408,23 @@ impl<'v> View<'v, '_> {
         Cpu(self.k.ask(u, &options) as u16)
     }
     /// Flips of `pid`, which may be `more` than `least`: that goes with what `of` had before the
-    /// recording, of which none, all and some parts are tried.
-    fn flips(&mut self, least: Option<i64>, pid: i64, (more, of): (i64, i64), half: bool) -> u32 {
+    /// recording, of which none, all and some parts are tried; and `own` more besides.
+    fn flips(
+        &mut self,
+        least: Option<i64>,
+        pid: i64,
+        (more, of, own): (i64, i64, i64),
+        half: bool,
+    ) -> u32 {
         let name = "wakee_flips";
         let Some(least) = least else { return self.span(name, pid, None) as u32 };
         let parts: &[i64] = if more == 0 { &[0] } else { &[0, 4096, 8, 64, 512] };
         let part = self.k.ask(Unknown { name, of }, parts);
-        let all = (least + more * part / 4096) as u32;
+        let own = match own {
+            0 => 0,
+            n => self.k.ask(Unknown { name, of: pid + (1 << 32) }, &[0, n]),
+        };
+        let all = (least + more * part / 4096 + own) as u32;
         let halved = half && all > 0 && self.k.ask(Unknown { name, of: !pid }, &[0, 1]) == 1;
         if halved { all / 2 } else { all }
     }
@@ -516,12 +526,13 @@ impl PlacementView for View<'_, '_> {
     }
     fn waker_flips(&mut self) -> u32 {
         let r = self.select;
-        let (more, of) = (r.flips_more.0, r.flips_of.0);
-        self.flips(r.curr_wakee_flips, r.curr_pid, (more, of), r.flips_half.0)
+        let more = (r.flips_more.0, r.flips_of.0, r.flips_own.0);
+        self.flips(r.curr_wakee_flips, r.curr_pid, more, r.flips_half.0)
     }
     fn wakee_flips(&mut self) -> u32 {
         let r = self.select;
-        self.flips(r.wakee_flips, r.p.pid, (r.flips_more.1, r.flips_of.1), r.flips_half.1)
+        let more = (r.flips_more.1, r.flips_of.1, r.flips_own.1);
+        self.flips(r.wakee_flips, r.p.pid, more, r.flips_half.1)
     }
     fn waker_is_per_cpu_kthread(&mut self) -> bool {
         let known = self.p.f.tasks.waker_is_per_cpu_kthread(self.select);

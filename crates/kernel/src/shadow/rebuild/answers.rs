@@ -36,6 +36,8 @@ struct Sight {
     idle: bool,
     /// The last event is the start of this task's wakeup.
     waking: Option<i64>,
+    /// A wakeup that was started here has not ended.
+    in_wakeup: bool,
     /// Activations that wait for the next event on this CPU.
     open: Vec<usize>,
     tick: Option<MaybeTick>,
@@ -61,6 +63,18 @@ impl Sight {
         }
     }
 
+    /// Another CPU accounts the running task, which may ask: what is seen next is not the answer to
+    /// what came before. A wakeup accounts it before its own check, which knows that.
+    fn accounted_by(&mut self, wakeup: bool) {
+        self.open.clear();
+        if let Some(t) = &mut self.tick {
+            t.tells = false;
+        }
+        if !wakeup {
+            (self.set, self.accounted) = (None, None);
+        }
+    }
+
     /// It was no activation's.
     fn is_tick(&mut self, ticks: &mut Vec<(usize, Option<bool>)>) {
         ticks.extend(self.tick.take().map(|t| (t.of, t.asked.flatten())));
@@ -77,7 +91,8 @@ struct Shown {
 
 /// Fills `Row::asked` and `Row::due` of all activations, the latter of tasks that are switched from
 /// though nobody asked, and `Glimpse::tick`.
-pub fn infer(t: &mut Trace) {
+/// `asks_when_accounted`: accounting a task asks for a reschedule at the end of its slice (EEVDF).
+pub fn infer(t: &mut Trace, asks_when_accounted: bool) {
     let mut glimpses = std::mem::take(&mut t.glimpses);
     let mut ticks = vec![];
     let complete = glimpses.iter().any(|g| g.ran.is_some());
@@ -97,8 +112,12 @@ pub fn infer(t: &mut Trace) {
             if shown.accounts || !hard {
                 s.is_tick(&mut ticks);
             }
-            let of_wakeup = s.waking.is_some();
+            let (of_wakeup, in_wakeup) = (s.waking.is_some(), s.in_wakeup);
             see(t, &mut cpus, &shown, complete);
+            if let Some(ran) = g.ran.filter(|_| asks_when_accounted) {
+                let others = cpus.iter_mut().enumerate().filter(|c| c.0 != g.cpu.ix());
+                others.filter(|c| c.1.curr.0 == ran.pid).for_each(|c| c.1.accounted_by(in_wakeup));
+            }
             if hard && !of_wakeup && g.ran.is_some_and(|r| r.pid == g.curr_pid) {
                 let tells = g.flags.is_some_and(|f| !is_set(f));
                 let asked = (!tells).then_some(None);
@@ -107,6 +126,11 @@ pub fn infer(t: &mut Trace) {
             next += 1;
         }
         let r = &t.rows[i];
+        cpus[r.cpu.ix()].in_wakeup = match r.kind {
+            RowKind::Waking => true,
+            RowKind::Wakeup | RowKind::WakeupNew | RowKind::Switch => false,
+            _ => cpus[r.cpu.ix()].in_wakeup,
+        };
         if matches!(r.kind, RowKind::Waking | RowKind::Wakeup) {
             cpus.iter_mut().filter(|s| s.curr.0 == r.p.pid).for_each(|s| s.curr.1 = true);
         }
@@ -249,13 +273,13 @@ mod tests {
         let waking = row(RowKind::Waking, 0, 0, ALL);
         for (flags, due, asked) in [(ALL, Some(false), false), (SET, Some(false), true)] {
             let mut t = trace(vec![waking.clone(), row(RowKind::Wakeup, 0, 0, flags)]);
-            infer(&mut t);
+            infer(&mut t, true);
             assert_eq!((t.rows[1].due, t.rows[1].asked), (due, Some(asked)));
         }
         // It was set before: nobody can tell.
         let waking = row(RowKind::Waking, 0, 0, SET);
         let mut t = trace(vec![waking, row(RowKind::Wakeup, 0, 0, SET)]);
-        infer(&mut t);
+        infer(&mut t, true);
         assert_eq!((t.rows[1].due, t.rows[1].asked), (Some(true), None));
     }
 
@@ -273,7 +297,7 @@ mod tests {
         ] {
             let mut t = trace(vec![wakeup.clone(), row(RowKind::Waking, 0, 0, ALL)]);
             t.glimpses = std::iter::once(before).chain(after).collect();
-            infer(&mut t);
+            infer(&mut t, true);
             assert_eq!((t.rows[0].due, t.rows[0].asked), (Some(false), asked));
         }
     }
@@ -283,10 +307,10 @@ mod tests {
         let mut switch = row(RowKind::Switch, 1, 1, ALL);
         (switch.p.pid, switch.n) = (101, Some(Side { pid: 7, ..Side::default() }));
         let mut t = trace(vec![row(RowKind::Wakeup, 0, 1, ALL), switch]);
-        infer(&mut t);
+        infer(&mut t, true);
         assert_eq!(t.rows[0].asked, None);
         t.glimpses = vec![glimpse(1, 0, ALL, true)];
-        infer(&mut t);
+        infer(&mut t, true);
         assert_eq!(t.rows[0].asked, Some(true));
     }
 
@@ -300,7 +324,7 @@ mod tests {
         let mut t = trace(rows);
         t.glimpses = vec![Glimpse { ran, ..glimpse(1, 1, hard, false) }];
         t.glimpses.extend(glimpses);
-        infer(&mut t);
+        infer(&mut t, true);
         t.glimpses[0].tick
     }
 
@@ -335,7 +359,7 @@ mod tests {
             wakeup.p.pid = if woken { 101 } else { 9 };
             let mut t = trace(vec![to(8, 101), wakeup, to(101, 7)]);
             t.glimpses = vec![glimpse(1, 2, flags, true)];
-            infer(&mut t);
+            infer(&mut t, true);
             t.rows[2].due
         };
         assert_eq!(yields(ALL, false), Some(false));

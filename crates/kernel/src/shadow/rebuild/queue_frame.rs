@@ -283,9 +283,11 @@ impl Frame {
         }
     }
 
-    /// A tick, among several, has asked (EEVDF): it has found the request of `pid` at its end.
+    /// A tick, among several, has asked (EEVDF): it has found the request of `pid` at its end, or,
+    /// before that, that it is not eligible and not protected (`PREEMPT_SHORT`).
     pub fn ended(&mut self, pid: i64, t: &Tuning) {
-        if let Some(e) = self.ents.get_mut(&pid) {
+        let before = |e: &&mut Entity| e.due_known && e.v.hi < e.deadline;
+        if let Some(e) = self.ents.get_mut(&pid).filter(|e| !before(e)) {
             e.deadline = e.v.middle() + t.virtual_slice(e.weight);
             e.due_known = true;
         }
@@ -513,7 +515,7 @@ impl Frame {
     pub fn enter_new(&mut self, pid: i64, prio: i64, t: &Tuning) {
         if t.eevdf {
             let slice = if t.half_first { t.slice / 2 } else { t.slice };
-            let v = self.mean().map_or(self.min_vruntime, |m| m.0);
+            let v = self.mean_of_all().unwrap_or(self.min_vruntime);
             if prio >= 100 {
                 return self.insert(pid, prio, v, slice, true);
             }

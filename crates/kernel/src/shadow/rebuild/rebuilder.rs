@@ -52,6 +52,10 @@ pub(super) struct Rebuilder<'a> {
     pub(super) averages: Averages<'a>,
     /// What made the moves, by row.
     movers: BTreeMap<usize, Mover>,
+    /// Moves after which the same pass takes another task before it puts them on its queue.
+    more: BTreeSet<usize>,
+    /// Tasks that a pass of a CPU has taken so far.
+    in_hand: BTreeMap<usize, Vec<Taken>>,
     /// Rows of tasks in delayed dequeue that have left, or may have, as of the last row.
     left: Vec<Row>,
     /// Tasks that left their queue, to sleep, before a row tells it: their CPU pulled.
@@ -66,6 +70,30 @@ pub(super) struct Rebuilder<'a> {
     changing: BTreeSet<i64>,
     /// Tasks that a stopper moved or woke, and how often: their affinity may have been changed.
     stopped: BTreeMap<i64, i64>,
+}
+
+/// A task that was taken off one queue and is not on the other yet.
+struct Taken {
+    pid: i64,
+    prio: i64,
+    /// Virtual time beyond that of the queue it left, and lag.
+    time: (Span, Span),
+    request: Option<i64>,
+}
+
+/// Moves that the next row of their CPU follows with another one between the same queues.
+fn batches(t: &Trace) -> BTreeSet<usize> {
+    let mut last: BTreeMap<Cpu, usize> = BTreeMap::new();
+    let mut more = BTreeSet::new();
+    for (i, r) in t.rows.iter().enumerate() {
+        let before = last.insert(r.cpu, i);
+        let same = |j: &usize| {
+            let b = &t.rows[*j];
+            b.kind == RowKind::Migrate && (b.a, b.b) == (r.a, r.b)
+        };
+        more.extend(before.filter(same).filter(|_| r.kind == RowKind::Migrate));
+    }
+    more
 }
 
 /// `t` as a plain trace tells it.
@@ -92,6 +120,8 @@ pub fn rebuild(t: &Trace, k: &Release) -> Trace {
         pods: k.fair == FairKind::Eevdf,
         stays,
         averages: Averages::new(k, t.nr_cpus, t.rows.first().map_or(1, |r| r.ts.max(1))),
+        more: batches(t),
+        in_hand: BTreeMap::new(),
         movers: movers(t),
         left: vec![],
         left_early: BTreeSet::new(),
@@ -474,6 +504,7 @@ impl Rebuilder<'_> {
         self.cpus[to].update(r.ts, &self.tuning);
         let request = self.cpus[from].request_left(r.p.pid);
         let left = self.cpus[from].leave(r.p.pid, &self.tuning);
+        self.on.remove(&r.p.pid);
         // The row tells how many are left.
         if r.p.is_fair() {
             self.averages.enter(r.p.pid, r.p.prio, to, r.ts);
@@ -481,15 +512,31 @@ impl Rebuilder<'_> {
         let mut row = Row { stack, ..self.plain(r, from) };
         if let Some((v, lag)) = left {
             let relative = v.minus(self.cpus[from].min_vruntime);
-            self.cpus[to].account_now();
-            self.cpus[to].enter(r.p.pid, r.p.prio, Some((relative, lag)), &self.tuning);
-            self.cpus[to].keep_request(r.p.pid, request, &self.tuning);
-            self.cpus[to].may_enter_later(r.p.pid, next.saturating_sub(r.ts), &self.tuning);
-            self.on.insert(r.p.pid, to);
+            let taken = Taken { pid: r.p.pid, prio: r.p.prio, time: (relative, lag), request };
+            self.in_hand.entry(r.cpu.ix()).or_default().push(taken);
+        }
+        if self.more.contains(&i) {
+            return row;
+        }
+        let hand = self.in_hand.remove(&r.cpu.ix()).unwrap_or_default();
+        self.attach(to, &hand, next.saturating_sub(r.ts));
+        hand.iter().filter(|p| p.pid != r.p.pid).for_each(|p| self.tell(r.ts, to, p.pid));
+        if hand.last().is_some_and(|p| p.pid == r.p.pid) {
             row.p = self.side(to, &r.p);
             self.averages.tell(&mut row.p, from);
         }
         row
+    }
+
+    /// `attach_tasks`: those that a pass has in its hands go on `to`, the last taken first.
+    fn attach(&mut self, to: usize, hand: &[Taken], within: u64) {
+        for p in hand.iter().rev() {
+            self.cpus[to].account_now();
+            self.cpus[to].enter(p.pid, p.prio, Some(p.time), &self.tuning);
+            self.cpus[to].keep_request(p.pid, p.request, &self.tuning);
+            self.cpus[to].may_enter_later(p.pid, within, &self.tuning);
+            self.on.insert(p.pid, to);
+        }
     }
 
     fn need_resched(&mut self, r: &Row) -> Row {

@@ -27,6 +27,11 @@ const SECOND: u64 = 1_000_000_000;
 /// A second is counted in jiffies, of which both ends may be one off.
 const JIFFIES: u64 = 20_000_000;
 
+/// No wakee yet: who was the last one before the recording is not known.
+const BEFORE: i64 = -1;
+/// One of two.
+const NOT_SURE: i64 = -2;
+
 /// Wakeup statistics of a task. When they were last halved before the recording is not known, nor,
 /// at first, whether they are halved at a wakeup: once at most in the second since `since`.
 #[derive(Clone, Copy, Debug)]
@@ -44,13 +49,16 @@ pub(super) struct Flips {
     last: u64,
     /// The task, or ancestor, whose flips before the recording are not known.
     of: i64,
+    /// How much of the distance between `least` and `most` is not of those, but of wakeups that are
+    /// not known well: no other task shares it.
+    own: i64,
 }
 
 impl Flips {
     fn unknown(of: i64) -> Flips {
         let most = MOST_FLIPS;
         let (least, since, exact, last) = (0, None, false, 0);
-        Flips { least, most, most_then: most, last_wakee: -1, since, exact, last, of }
+        Flips { least, most, most_then: most, last_wakee: BEFORE, since, exact, last, of, own: 0 }
     }
 
     /// Lowest and highest number.
@@ -77,27 +85,36 @@ impl Flips {
             return;
         }
         self.most_then = self.most;
+        self.own = self.own.min(self.most - self.least);
     }
 
     /// `record_wakee`; where it is not `sure` that a CPU was chosen, it may not have been called.
     fn record(&mut self, wakee: i64, now: u64, sure: bool) {
         let without = *self;
         self.decay(now);
+        let doubt = self.most - self.least;
         self.last = now;
         if self.last_wakee != wakee {
             self.least += i64::from(self.last_wakee >= 0);
             self.most += 1;
             self.last_wakee = wakee;
         }
-        if sure {
-            return;
+        if !sure {
+            self.least = self.least.min(without.least);
+            self.most = self.most.max(without.most);
+            self.exact &= self.since == without.since;
+            if without.last_wakee != wakee {
+                self.last_wakee = NOT_SURE;
+            }
         }
-        self.least = self.least.min(without.least);
-        self.most = self.most.max(without.most);
-        self.exact &= self.since == without.since;
-        if without.last_wakee != wakee {
-            self.last_wakee = -1;
+        // The first wakeup's doubt is one of what was before.
+        if !sure || without.last_wakee != BEFORE {
+            self.own += self.most - self.least - doubt;
         }
+    }
+    /// The distance between least and most: what `of` had before the recording, and its own.
+    fn doubts(&self) -> (i64, i64) {
+        (self.most - self.least - self.own, self.own)
     }
 }
 
@@ -164,7 +181,9 @@ impl Rebuilder<'_> {
         }
         row.wake_cpu = Some(prev as i64);
         (row.curr_wakee_flips, row.wakee_flips) = (Some(w.least), Some(p.least));
-        row.flips_more = (w.most - w.least, p.most - p.least);
+        let (of_w, of_p) = (w.doubts(), p.doubts());
+        row.flips_more = (of_w.0, of_p.0);
+        row.flips_own = (of_w.1, of_p.1);
         row.flips_of = (w.of, p.of);
         let half = |f: Flips| !f.exact && f.since.is_some();
         row.flips_half = (half(w), half(p));

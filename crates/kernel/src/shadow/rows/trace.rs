@@ -239,6 +239,8 @@ pub struct Row {
     pub curr_wakee_flips: Option<i64>,
     /// `current` and `p` may have flipped this many times more.
     pub flips_more: (i64, i64),
+    /// How much more they may be besides, each for itself.
+    pub flips_own: (i64, i64),
     /// Whose flips before the recording that depends on: with the same task, both are as many
     /// more or as few.
     pub flips_of: (i64, i64),
@@ -295,6 +297,7 @@ impl Row {
             wakee_flips: None,
             curr_wakee_flips: None,
             flips_more: (0, 0),
+            flips_own: (0, 0),
             flips_of: (0, 0),
             flips_half: (false, false),
             wake_cpu: None,

@@ -180,6 +180,12 @@ impl PlacementView for SimView<'_, '_> {
         self.fair.task_h_load(self.cx, self.p)
     }
     fn waker_h_load(&mut self) -> u64 {
+        let t = self.cx.sh.task(self.waker);
+        if !t.policy.is_fair() && t.se.is_some() {
+            // Its queue moves with it (`set_task_cpu`), though it is not on it.
+            let (se, tg, cpu) = (t.se, t.tg, t.cpu);
+            self.fair.set_task_rq(se, tg, cpu);
+        }
         self.fair.task_h_load(self.cx, self.waker)
     }
     #[inline]
@@ -228,7 +234,7 @@ impl PlacementView for SimView<'_, '_> {
 mod tests {
     use super::*;
     use crate::sample::{machine, shared, task, v6_1};
-    use crate::task::{Rq, RqLoad, Task};
+    use crate::task::{Policy, Rq, RqLoad, Task, TgId};
     use vruntime_base::Ns;
     use vruntime_machine::{Arch, Numbering, Regular, TopologySpec};
 
@@ -274,6 +280,21 @@ mod tests {
         f(&mut cx, p);
         let found = fair.select_task_rq_fair(&mut cx, p, Cpu(1), flags);
         (found, cx.cost.0, cx.sh.task(p).recent_used_cpu)
+    }
+
+    /// A waker of the real-time class that came from CPU 3 takes its queue with it.
+    #[test]
+    fn the_load_of_a_waker_that_is_no_fair_task_is_on_its_cpu() {
+        wake(|cx, _| {
+            let (mut fair, waker) = (Fair::new(4, &cx.sh.release), TaskId(4));
+            fair.task_new_fair(cx, waker, Cpu(3));
+            cx.sh.tasks[waker.ix()].policy = Policy::Fifo;
+            let se = cx.sh.task(waker).se;
+            assert_eq!(fair.ses[se.ix()].cfs_rq, fair.queue_of(TgId(0), Cpu(3)));
+            let mut view = SimView { fair: &mut fair, cx, p: TaskId(5), waker, in_scan: false };
+            view.waker_h_load();
+            assert_eq!(fair.ses[se.ix()].cfs_rq, fair.queue_of(TgId(0), Cpu(0)));
+        });
     }
 
     #[test]

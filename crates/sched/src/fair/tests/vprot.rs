@@ -184,3 +184,18 @@ fn reweight(lab: &mut Lab, p: TaskId) {
     let weight = 2 * lab.se(p).weight;
     lab.hook(Cpu(0), |s, cx| s.fair.reweight_entity(cx, se, weight));
 }
+
+/// A moves to `SCHED_IDLE` with 1.5 ms of its slice left, 1024 to 3: off the queue its deadline is
+/// relative, and 6.18 scales it as it does its lag. 6.12 keeps it.
+#[test]
+fn what_is_left_of_a_slice_is_scaled_with_the_weight() {
+    for (release, want) in [(sample::v6_18(), 1_500_000 * 1024 / 3), (sample::v6_12(), 1_500_000)] {
+        let mut lab = Lab::new(release, "uma-8");
+        let p = lab.spawn(Cpu(0), 0, TgId(0));
+        let se = lab.sh.tasks[p.ix()].se;
+        let e = lab.se_mut(p);
+        (e.rel_deadline, e.deadline, e.vlag) = (true, VTime(1_500_000), 300);
+        lab.linux.fair.set_task_weight(&lab.sh.release, se, 0, true);
+        assert_eq!((lab.se(p).deadline, lab.se(p).vlag), (VTime(want), 102_400));
+    }
+}
