@@ -20,7 +20,7 @@ use crate::sim::Sim;
 use crate::task::{KTask, Step, WaitsFor};
 use vruntime_base::{Cpu, Func, Ns, TaskId};
 use vruntime_sched::fair::SeId;
-use vruntime_sched::task::{TaskState, TgId};
+use vruntime_sched::task::TaskState;
 
 /// The kernel's half of a task that does not exist yet.
 pub(crate) fn blank_ktask(program: ProgramId, regs: Regs, parent: TaskId) -> KTask {
@@ -133,16 +133,6 @@ impl Sim {
         } else {
             self.plan(c, at, Frame::Task);
         }
-    }
-
-    /// `sched_autogroup_exit_task`, under the lock.
-    pub(crate) fn leave_autogroup(&mut self, c: Cpu, at: Ns) {
-        let p = self.curr(c);
-        self.update_rq_clock(c, at);
-        let ((), cost) = self.hook(c, at, |s, cx| s.set_task_group(cx, p, TgId(0)));
-        let at = self.unlock_rq(c, c, at + cost);
-        self.cpus[c.ix()].irqs_on(at);
-        self.plan(c, at, Frame::Task);
     }
 
     /// The rest of `do_exit` but for the last `schedule()`.

@@ -3,8 +3,7 @@
 //! *What.* The idle task and kernel threads run in the address space of whoever ran before them
 //! and count themselves in `mm->mm_count`: one more when a user task leaves the CPU to them, one
 //! less when they leave it to a user task. So does a task that exits, from `exit_mm` on. Threads
-//! share that count, so where they sleep often,
-//! its line goes round the machine.
+//! share that count, so where they sleep often, its line goes round the machine.
 //! *Source.* Linux 6.1.192 and 6.12.117, kernel/sched/core.c `context_switch` (the count goes up
 //! under the run queue's lock), `finish_task_switch` (down, after it); commit c1753fd02a00 (6.5)
 //! names hackbench on 224 Sapphire Rapids CPUs as what showed it. PowerPC does without since 6.4

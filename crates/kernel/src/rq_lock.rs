@@ -131,8 +131,7 @@ impl Sim {
             Under::Stop => self.stop_with_lock(c, at),
             Under::StopAttach => self.stop_attach_with_lock(c, at),
             Under::Yield => self.yield_with_lock(c, at),
-            Under::Change => self.change_with_lock(c, at),
-            Under::Exit => self.leave_autogroup(c, at),
+            Under::Change | Under::Exit => self.change_with_lock(c, at),
         }
     }
 

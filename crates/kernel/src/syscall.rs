@@ -19,7 +19,7 @@ use crate::stop::StopWork;
 use crate::task::{Step, WaitsFor};
 use vruntime_base::{Cpu, CpuMask, Func, Ns, TaskId};
 use vruntime_sched::scheduler::WakeFlags;
-use vruntime_sched::task::TaskState;
+use vruntime_sched::task::{TaskState, TgId};
 
 impl Sim {
     /// The current task of `c` goes on at its step.
@@ -243,11 +243,16 @@ impl Sim {
                 let tg = self.groups_of_workload[usize::from(n)];
                 self.hook(c, at, |s, cx| s.set_task_group(cx, p, tg))
             }
+            // `sched_autogroup_exit_task`.
+            Op::Exit => self.hook(c, at, |s, cx| s.set_task_group(cx, p, TgId(0))),
             _ => unreachable!("no change of a task"),
         };
         let at = self.unlock_rq(c, c, at + cost);
         self.cpus[c.ix()].irqs_on(at);
-        self.syscall_return(c, p, at);
+        match self.tasks[p.ix()].op {
+            Op::Exit => self.plan(c, at, Frame::Task),
+            _ => self.syscall_return(c, p, at),
+        }
     }
 
     fn exec(&mut self, c: Cpu, p: TaskId) {

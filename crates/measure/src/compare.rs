@@ -2,7 +2,7 @@
 
 use crate::causes::{CauseRates, CauseTables, CpuTime};
 use crate::interval::{Delta, Sig, delta};
-use crate::metrics::{Better, Counting, Metric, drift, metrics, window};
+use crate::metrics::{Better, Counting, Metric, drift_pct, metrics, window};
 use crate::stats::{correlation, mean, sd};
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -65,7 +65,7 @@ impl Ends {
             unknown: count(|r| !r.complete && r.time.is_none()),
             window_min_ns: windows().min().unwrap_or(0),
             window_max_ns: windows().max().unwrap_or(0),
-            drift_pct: mean(&runs.iter().filter_map(drift).map(|d| 100.0 * d).collect::<Vec<_>>()),
+            drift_pct: mean(&runs.iter().filter_map(drift_pct).collect::<Vec<_>>()),
         }
     }
 }

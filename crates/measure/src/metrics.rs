@@ -94,17 +94,17 @@ pub fn group_rates(r: &RunRecord) -> Option<GroupRates> {
     }
 }
 
-/// How much faster (as a fraction; negative: slower) the second half of the window was than the
-/// first, in messages of the groups that are not through. `None` for a run that came to its end, or
-/// without messages in one of them.
-pub fn drift(r: &RunRecord) -> Option<f64> {
+/// How much faster, in % (negative: slower), the second half of the window was than the first, in
+/// messages of the groups that are not through. `None` for a run that came to its end, or without
+/// messages in one of them.
+pub fn drift_pct(r: &RunRecord) -> Option<f64> {
     let half = r.half.filter(|_| !r.complete)?;
     let left = || r.groups.iter().filter(|g| g.finished_at.is_none());
     let first: u64 = left().map(|g| g.at_half - g.at_window_start).sum();
     let second: u64 = left().map(|g| g.at_window_end - g.at_half).sum();
     let rate = |made: u64, from: Ns, to: Ns| ratio(made as f64, to.saturating_sub(from).0 as f64);
     let (first, second) = (rate(first, r.window.0, half)?, rate(second, half, r.window.1)?);
-    ratio(second, first).filter(|q| *q > 0.0).map(|q| q - 1.0)
+    ratio(second, first).filter(|q| *q > 0.0).map(|q| 100.0 * (q - 1.0))
 }
 
 /// All names that [`metrics`] gives.

@@ -1,7 +1,7 @@
 //! One run for machines to read: the JSON of `vruntime run`.
 
 use crate::causes::place_name;
-use crate::metrics::{Counting, GroupRates, Metric, drift, group_rates, metrics, window};
+use crate::metrics::{Counting, GroupRates, Metric, drift_pct, group_rates, metrics, window};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use vruntime_base::{Histogram, Ns};
@@ -170,7 +170,7 @@ impl From<&RunRecord> for RunJson {
             window_ns: window(r).0,
             complete: r.complete,
             extrapolated: r.time.is_some() && !r.complete,
-            drift_pct: drift(r).map(|d| 100.0 * d),
+            drift_pct: drift_pct(r),
             time_ns: r.time.map(|t| t.0),
             metrics: metrics(r, counting),
             counting,

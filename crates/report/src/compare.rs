@@ -4,7 +4,7 @@
 //! direction; otherwise where there is *more*. A star says that the change is more than noise.
 
 use crate::blocks::{COLUMN, Columns, all_causes_text, cpu_time_text, groups};
-use crate::numbers::{UNSTEADY_PCT, duration, maybe, percent, tail, unsteady_text, value};
+use crate::numbers::{duration, maybe, percent, tail, unsteady_text, value};
 use vruntime_measure::{Better, Comparison, Ends, Row, Sig};
 
 /// The whole report. `notes` (what was fitted, what a machine file says of itself, …) stands below
@@ -109,8 +109,7 @@ fn seeds(seeds: &[u64]) -> String {
 /// The kernels whose pace was not that of the whole window.
 fn unsteady(c: &Comparison) -> Vec<String> {
     let of = |(name, e): (&String, &Ends)| {
-        let drift = e.drift_pct.filter(|d| d.abs() >= UNSTEADY_PCT)?;
-        Some(format!("{name}: {}", unsteady_text(drift)))
+        unsteady_text(e.drift_pct).map(|text| format!("{name}: {text}"))
     };
     let mut lines: Vec<String> = c.kernels.iter().zip(&c.ends).filter_map(of).collect();
     if !lines.is_empty() {

@@ -88,12 +88,13 @@ pub fn head(text: &str, width: usize) -> String {
 }
 
 /// Halves of a window that differ by less are called steady.
-pub(crate) const UNSTEADY_PCT: f64 = 5.0;
+const UNSTEADY_PCT: f64 = 5.0;
 
-/// What a window says whose second half was `drift` % faster than its first.
-pub(crate) fn unsteady_text(drift: f64) -> String {
+/// What a window says whose second half was `drift` % faster than its first, if that is much.
+pub(crate) fn unsteady_text(drift: Option<f64>) -> Option<String> {
+    let drift = drift.filter(|d| d.abs() >= UNSTEADY_PCT)?;
     let (by, than) = (drift.abs(), if drift > 0.0 { "faster" } else { "slower" });
-    format!("second half of the window {by:.0} % {than} than the first")
+    Some(format!("second half of the window {by:.0} % {than} than the first"))
 }
 
 #[cfg(test)]

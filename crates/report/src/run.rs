@@ -1,11 +1,11 @@
 //! One run: the workload's own lines, then what perf stat, perf sched and the model's ledger say.
 
 use crate::blocks::{Columns, all_causes_text, cpu_time_text};
-use crate::numbers::{UNSTEADY_PCT, duration, si, thousands, unsteady_text, value};
+use crate::numbers::{duration, si, thousands, unsteady_text, value};
 use std::fmt::Write;
 use vruntime_base::Histogram;
 use vruntime_kernel::record::RunRecord;
-use vruntime_measure::metrics::{drift, group_rates, window};
+use vruntime_measure::metrics::{drift_pct, group_rates, window};
 use vruntime_measure::{CauseRates, CauseTables, CpuTime};
 
 /// The whole report. `result_lines` is what the real tool would have printed.
@@ -113,10 +113,9 @@ fn time(r: &RunRecord) -> String {
                 true => format!("the benchmark ended; counts: {measured}"),
                 false => format!("extrapolated: {measured}"),
             };
-            let unsteady = drift(r).map(|d| 100.0 * d).filter(|d| d.abs() >= UNSTEADY_PCT);
-            let unsteady = unsteady.map_or(String::new(), |d| {
-                format!("{:>18} not steady: {}\n", "", unsteady_text(d))
-            });
+            let unsteady = unsteady_text(drift_pct(r));
+            let unsteady =
+                unsteady.map_or(String::new(), |text| format!("{:>18} not steady: {text}\n", ""));
             format!("\n{:>18.9} seconds time elapsed  ({how})\n{unsteady}\n", t.0 as f64 / 1e9)
         }
         None => format!("\n{:>18} the benchmark did not end: time unknown; {measured}\n\n", "-"),

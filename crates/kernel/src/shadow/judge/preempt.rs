@@ -262,6 +262,7 @@ impl<'a> Preempts<'a> {
             delayed: false,
             seq: u64::MAX,
         };
+        let together = |ents| Level { protected: now.protected, ..level(ents, Some(side.pid), s) };
         let mut ents = vec![curr];
         if self.k.fair == FairKind::Eevdf && !need_resched {
             let others = members(s, wakee.tg, &[side.pid, wakee.pid], wakee.cfs_nr, true)?;
@@ -273,16 +274,13 @@ impl<'a> Preempts<'a> {
             if self.t.plain && ents.len() > 1 {
                 // The activation accounts the running task before its check, and may ask itself,
                 // if the task is not alone.
-                let before = level(ents.clone(), Some(side.pid), s);
-                let accounted = Level { protected: now.protected, ..before };
-                if let (true, why) = self.decider.tick(&accounted, 0) {
+                if let (true, why) = self.decider.tick(&together(ents.clone()), 0) {
                     return Ok((true, why));
                 }
             }
         }
         ents.insert(1, w);
-        let l = Level { protected: now.protected, ..level(ents, Some(side.pid), s) };
-        Ok(self.decider.preempts(&l, wakee.pid, need_resched))
+        Ok(self.decider.preempts(&together(ents), wakee.pid, need_resched))
     }
 
     fn record(

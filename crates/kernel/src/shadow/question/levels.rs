@@ -144,9 +144,9 @@ pub fn later_state(t: &Trace, at: usize, cpu: usize, pid: i64) -> Option<&Side> 
     None
 }
 
-/// A virtual runtime out of the possible ones. Between ends that are further apart than a slice
-/// there may be an answer that neither of them gives: of tasks that may be far off to either side,
-/// one has the earliest deadline of all, or none is eligible, and all that only at the ends.
+/// A virtual runtime out of the possible ones: its ends, and its middle if they are further apart
+/// than a slice. A task far behind takes the CPU whatever the others are, and one far ahead makes
+/// all others eligible: what happens where it is near them, neither end shows.
 fn vruntime(k: &mut Asker, s: &Seen) -> u64 {
     let (lo, hi) = s.vruntime;
     let wide = hi.wrapping_sub(lo) as i64;
@@ -155,14 +155,10 @@ fn vruntime(k: &mut Asker, s: &Seen) -> u64 {
         _ => REBUILT,
     };
     let u = Unknown { name, of: s.side.pid };
-    if lo == hi {
-        lo
-    } else if wide > s.side.slice as i64 {
-        let middle = lo.wrapping_add((wide / 2) as u64);
-        k.ask(u, &[lo as i64, hi as i64, middle as i64]) as u64
-    } else {
-        k.ask(u, &[lo as i64, hi as i64]) as u64
-    }
+    let middle = lo.wrapping_add((wide / 2) as u64);
+    let options = [lo, hi, middle].map(|v| v as i64);
+    let asked = if wide > s.side.slice as i64 { &options[..] } else { &options[..2] };
+    if lo == hi { lo } else { k.ask(u, asked) as u64 }
 }
 
 /// An entity as the decision code sees it; `None`: it is not there.

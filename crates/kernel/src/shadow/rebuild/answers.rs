@@ -346,6 +346,29 @@ mod tests {
         assert_eq!(tick(vec![wakeup], then), Some(None));
     }
 
+    /// 7 is put on CPU 1, where 101 runs; before CPU 1 is seen again, CPU 0 accounts 101 as it
+    /// takes a task from there. With EEVDF that may have asked.
+    #[test]
+    fn another_cpus_accounting_may_have_asked() {
+        let asked = |eevdf: bool, accounted: Option<i64>| {
+            let mut switch = row(RowKind::Switch, 1, 1, ALL);
+            (switch.p.pid, switch.n) = (8, Some(Side { pid: 101, ..Side::default() }));
+            let wakeup = row(RowKind::Wakeup, 0, 1, ALL);
+            let mut t = trace(vec![switch, wakeup, row(RowKind::Waking, 0, 0, ALL)]);
+            t.glimpses = vec![glimpse(1, 1, ALL, true)];
+            t.glimpses.extend(accounted.map(|pid| {
+                let ran = Some(Ran { pid, runtime: 1, vruntime: None });
+                Glimpse { ran, ..glimpse(0, 2, ALL, true) }
+            }));
+            t.glimpses.push(glimpse(1, 2, SET, false));
+            infer(&mut t, eevdf);
+            t.rows[1].asked
+        };
+        assert_eq!(asked(true, None), Some(true));
+        assert_eq!(asked(true, Some(101)), None);
+        assert_eq!([asked(true, Some(9)), asked(false, Some(101))], [Some(true); 2]);
+    }
+
     /// 101 runs on CPU 1, is accounted outside of an interrupt and switched from, able to run.
     #[test]
     fn who_goes_though_nobody_asked_yields() {

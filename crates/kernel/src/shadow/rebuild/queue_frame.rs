@@ -639,6 +639,23 @@ mod tests {
         assert_eq!((f.nr_running().0, f.nr_fair()), (2, 1));
     }
 
+    /// A tick that asks before the deadline has not found the request at its end.
+    #[test]
+    fn a_tick_ends_a_request_at_its_end() {
+        let t = Tuning::new(&crate::shadow::tests::release("v6.12"), 2);
+        let deadline = |left: i64| {
+            let mut f = one_and_two(&t, true);
+            let e = f.ents.get_mut(&1).unwrap();
+            (e.due_known, e.deadline) = (true, e.v.hi + left);
+            let (v, before) = (e.v.middle(), e.deadline);
+            f.ended(1, &t);
+            (f.ents[&1].deadline - v, before - v)
+        };
+        let (kept, before) = deadline(1_000);
+        assert_eq!(kept, before);
+        assert_eq!(deadline(0).0, t.virtual_slice(NICE_0));
+    }
+
     /// 1 sleeps and its CPU looks for something to do; 2 has come meanwhile, placed beside nobody.
     #[test]
     fn who_came_while_a_cpu_looked_for_work_is_anywhere() {

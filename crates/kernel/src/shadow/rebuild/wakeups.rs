@@ -253,6 +253,19 @@ mod tests {
     use crate::shadow::tests::{rebuilt, rebuilt_as, row, switch, woken};
     use vruntime_base::Cpu;
 
+    /// What was before the recording goes with an ancestor's; whether 4 was recorded, and so
+    /// whether 5 is a flip, is the task's own.
+    #[test]
+    fn who_was_woken_is_ones_own_doubt() {
+        let mut f = Flips::unknown(1);
+        let mut own = |wakee, sure| {
+            f.record(wakee, 10 * wakee as u64, sure);
+            f.doubts().1
+        };
+        assert_eq!([own(2, true), own(3, true), own(4, false), own(5, true)], [0, 0, 1, 2]);
+        assert_eq!(f.doubts(), (MOST_FLIPS + 1, 2));
+    }
+
     /// 1 wakes 2 and 3 in turn, every 100 ms. Nine flips are at least four: some wakeup in the
     /// first second may have halved them. After a second in which it wakes nobody they are halved
     /// for sure, and no more within the next one.
