@@ -31,18 +31,23 @@ pub fn explain_text(e: &Explanation, notes: &str) -> String {
         parts_table(&mut out, e);
     }
     if !e.tried.is_empty() {
-        writeln!(out, "\n{:<NAME$}{:>14}{:>14}{:>14}", "without", "before", "after", "difference")
-            .unwrap();
+        writeln!(
+            out,
+            "\n{:<NAME$}{:>14}{:>14}{:>14}{:>16}",
+            "without", "before", "after", "difference", "of either sign"
+        )
+        .unwrap();
     }
     for t in &e.tried {
         let show = |x: Option<f64>, f: fn(f64) -> String| x.map_or("-".into(), f);
         writeln!(
             out,
-            "{:<NAME$}{:>14}{:>14}{:>14}",
+            "{:<NAME$}{:>14}{:>14}{:>14}{:>16}",
             format!("  {}", t.mechanism),
             show(t.before, plain),
             show(t.after, plain),
-            show(t.delta, signed)
+            show(t.delta, signed),
+            plain(t.left)
         )
         .unwrap();
     }

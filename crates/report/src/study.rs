@@ -123,10 +123,10 @@ pub fn study_page(s: &StudyReport) -> String {
                 writeln!(out, "| {} |", cells.join(" | ")).unwrap();
             }
         }
-        out += "\n| without | before | after | difference |\n|---|---:|---:|---:|\n";
+        out += "\n| without | before | after | difference | of either sign |\n|---|---:|---:|---:|---:|\n";
         writeln!(
             out,
-            "| nothing | {} | {} | {} |",
+            "| nothing | {} | {} | {} | |",
             plain(e.before),
             plain(e.after),
             signed(e.delta)
@@ -134,7 +134,8 @@ pub fn study_page(s: &StudyReport) -> String {
         .unwrap();
         for t in &e.tried {
             let [b, a] = [t.before, t.after].map(|x| x.map_or("-".into(), plain));
-            writeln!(out, "| {} | {b} | {a} | {} |", t.mechanism, maybe(t.delta)).unwrap();
+            let [delta, left] = [maybe(t.delta), plain(t.left)];
+            writeln!(out, "| {} | {b} | {a} | {delta} | {left} |", t.mechanism).unwrap();
         }
     }
     out += "\n## Figures\n";

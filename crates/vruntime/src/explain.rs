@@ -1,11 +1,11 @@
 //! The questions that `explain` asks the model, and the order in which it asks them.
 //!
 //! First every knock-out alone, under both kernels: the difference that is left says how much hangs
-//! on it. Those that leave the least are taken apart exactly, in all combinations, so that both
-//! directions (out of the whole, into what is left without them) count the same. One that leaves
-//! more than there was hides a part of the difference, and one that turns it round makes a machine
-//! do something else; both are told, and taken apart last. What differs between the kernels is
-//! taken apart likewise, from the one kernel to the other.
+//! on it. Those that leave the least, seed by seed, are taken apart exactly, in all combinations,
+//! so that both directions (out of the whole, into what is left without them) count the same. One
+//! that leaves more than there was hides a part of the difference, and one that turns it round
+//! makes a machine do something else; both are told, and taken apart last. What differs between
+//! the kernels is taken apart likewise, from the one kernel to the other.
 //!
 //! Nothing here runs a model: the caller gives a function from points to values.
 
@@ -63,9 +63,8 @@ pub fn answer(q: &Question, run: &mut Runner) -> Result<Explanation, Failure> {
     let delta = whole.delta();
 
     let singles = pair(q, run, &q.tries.iter().map(|&k| vec![k]).collect::<Vec<_>>())?;
-    let left = |i: &usize| mean(&singles[*i].delta()).unwrap_or(0.0).abs();
     let mut order: Vec<usize> = (0..q.tries.len()).collect();
-    order.sort_by(|a, b| left(a).total_cmp(&left(b)));
+    order.sort_by(|&a, &b| singles[a].left().total_cmp(&singles[b].left()));
     let chosen: Vec<usize> = order.iter().copied().take(q.split).collect();
 
     let mut parts = mechanisms(q, run, &whole)?;
@@ -93,8 +92,7 @@ pub fn answer_so_far(q: &Question, run: &mut Runner) -> Result<Explanation, Fail
             rows.push(tried(k, &sides[0], false));
         }
     }
-    let left = |t: &Tried| t.delta.unwrap_or(0.0).abs();
-    rows.sort_by(|a, b| left(a).total_cmp(&left(b)));
+    rows.sort_by(|a, b| a.left.total_cmp(&b.left));
     Ok(explanation(q, &whole, Vec::new(), rows))
 }
 
@@ -104,6 +102,7 @@ fn tried(knockout: Knockout, s: &Sides, split: bool) -> Tried {
         before: mean(&s.before),
         after: mean(&s.after),
         delta: mean(&s.delta()),
+        left: s.left(),
         split,
     }
 }
@@ -146,6 +145,13 @@ struct Sides {
 impl Sides {
     fn delta(&self) -> Vec<f64> {
         self.after.iter().zip(&self.before).map(|(a, b)| a - b).collect()
+    }
+
+    /// How far the kernels are apart with one seed, whichever is ahead, on average: differences
+    /// of both signs are not nothing because they add up to it.
+    fn left(&self) -> f64 {
+        let apart: Vec<f64> = self.delta().iter().map(|d| d.abs()).collect();
+        mean(&apart).unwrap_or(0.0)
     }
 }
 
@@ -378,6 +384,21 @@ mod tests {
         let end = "It turns round without rq_lock (+6.00), without tg_load_avg (+26.0). \
                    It is larger without ipi (-13.0).";
         assert!(text.ends_with(end), "{text}");
+    }
+
+    /// Without ipi the seeds differ by -21, 0 and +21: nothing on average, and more than rq_lock
+    /// leaves.
+    #[test]
+    fn seeds_that_go_both_ways_leave_something() {
+        fn both_ways(p: &Point) -> f64 {
+            let l2 = p.release.ttwu_queue.to_string() == "l2";
+            let turned = l2 && p.without.contains(&Knockout::Ipi);
+            formula(p) + if turned { 13.0 + 21.0 * (p.seed as f64 - 2.0) } else { 0.0 }
+        }
+        let (e, _) = explained_by(both_ways, 1, "v6.1+ttwu_queue=l2", &[]);
+        assert_eq!((&*e.tried[0].mechanism, e.tried[0].left), ("rq_lock", 3.0));
+        let ipi = e.tried.iter().find(|t| t.mechanism == "ipi").unwrap();
+        assert_eq!((ipi.delta, ipi.left, ipi.split), (Some(0.0), 14.0, false));
     }
 
     #[test]

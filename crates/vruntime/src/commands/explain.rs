@@ -4,7 +4,6 @@ use crate::batch::{Batch, run_specs};
 use crate::cli::ExplainArgs;
 use crate::explain::{Point, Question, answer, answer_so_far, whole};
 use crate::failure::{Done, Failure};
-use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use vruntime_base::Ns;
@@ -33,9 +32,16 @@ pub fn explain(args: &ExplainArgs) -> Result<Done, Failure> {
     }
     let batch = super::batch(s, &args.kernel, (1..=args.seeds).collect())?;
     let tries = if args.tries.is_empty() { Knockout::ALL } else { &args.tries };
-    let split = usize::from(args.split);
+    let asked = Asked {
+        batch: &batch,
+        metric: &args.metric,
+        tries,
+        split: usize::from(args.split),
+        plant: &args.plant,
+        time_of: &|r| r.time,
+    };
     let mut known = Known::new();
-    let e = explanation(&batch, &args.metric, tries, split, &args.plant, &|r| r.time, &mut known)?;
+    let e = explanation(&asked, &mut known)?;
     super::note_tails(batch.sampling, known.values());
     if !s.form.json {
         return Ok(Done::new(explain_text(&e, "")).interrupted(e.interrupted));
@@ -48,18 +54,26 @@ pub fn explain(args: &ExplainArgs) -> Result<Done, Failure> {
 /// Runs that are through, by all that they depend on: questions about the same kernels share them.
 pub type Known = BTreeMap<String, RunRecord>;
 
-/// Runs what it takes to divide the difference in `metric` between the two kernels of `batch`, but
-/// for what is `known`. `time_of` gives the benchmark's time by a run of it.
-#[allow(clippy::too_many_arguments)]
-pub fn explanation(
-    batch: &Batch,
-    metric: &str,
-    tries: &[Knockout],
-    split: usize,
-    plant: &[(String, u32)],
-    time_of: &dyn Fn(&RunRecord) -> Option<Ns>,
-    known: &mut Known,
-) -> Result<Explanation, Failure> {
+/// What is to be divided, and into what.
+pub struct Asked<'a> {
+    /// The two kernels, and how they are run.
+    pub batch: &'a Batch,
+    /// One of [`METRICS`].
+    pub metric: &'a str,
+    /// Knock-outs to try.
+    pub tries: &'a [Knockout],
+    /// How many of them to take apart.
+    pub split: usize,
+    /// Costs added under the second kernel.
+    pub plant: &'a [(String, u32)],
+    /// The benchmark's time by a run of it.
+    pub time_of: &'a dyn Fn(&RunRecord) -> Option<Ns>,
+}
+
+/// Runs what it takes to divide the difference in `asked.metric` between the two kernels, but for
+/// what is `known`.
+pub fn explanation(asked: &Asked, known: &mut Known) -> Result<Explanation, Failure> {
+    let Asked { batch, metric, .. } = *asked;
     if !METRICS.contains(&metric) {
         let hint = hint(nearest_name(metric, METRICS.into_iter()));
         let all = METRICS.join(", ");
@@ -67,73 +81,32 @@ pub fn explanation(
             "explain: no metric named `{metric}`{hint}; there are: {all}"
         )));
     }
-    let (mut unit, given_up) = (None, RefCell::new(BTreeSet::new()));
-    // Of the runs that were looked at: whether some measured a part only, whose seeds do not know
-    // the metric, and what one of those does know.
-    let (partial, unknown) = (Cell::new(false), RefCell::new(BTreeSet::new()));
-    let has: RefCell<Vec<&str>> = RefCell::default();
-    let mut run = |points: &[Point], counting| -> Result<Vec<f64>, Failure> {
-        let spec = |p: &Point| RunSpec {
-            seed: p.seed,
-            sampling: batch.sampling,
-            checks: batch.checks,
-            variation: Variation {
-                without: p.without.iter().fold(batch.variation.without, |set, &k| set.with(k)),
-                extra: p.extra.clone(),
-                draw: None,
-            },
-            ..RunSpec::new(
-                Arc::clone(&batch.machine),
-                p.release.clone(),
-                Arc::clone(&batch.workload),
-            )
-        };
-        let specs: Vec<RunSpec> = points.iter().map(spec).collect();
-        let keys = specs.iter().map(key).collect::<Result<Vec<_>, _>>()?;
-        let new = keys.iter().zip(&specs).filter(|(key, _)| !known.contains_key(*key));
-        let (new, specs): (Vec<String>, Vec<RunSpec>) =
-            new.map(|(key, spec)| (key.clone(), spec.clone())).unzip();
-        for (key, record) in new.into_iter().zip(run_specs(&specs, batch.threads, batch.quiet)?) {
-            let timed = |mut r: RunRecord| {
-                r.time = time_of(&r);
-                r
-            };
-            known.extend(record.map(|r| (key, timed(r))));
-        }
-        let value = |(key, point): (&String, &Point)| {
-            let record = known.get(key).ok_or(Failure::Interrupted)?;
-            if matches!(batch.sampling, Sampling::Full { .. }) && !record.complete {
-                given_up.borrow_mut().insert(key.clone());
-            }
-            partial.set(partial.get() || !whole_run(record));
-            let all = metrics(record, counting);
-            let Some(m) = all.iter().find(|m| m.name == metric) else {
-                unknown.borrow_mut().insert(point.of);
-                *has.borrow_mut() = all.iter().map(|m| m.name).collect();
-                return Ok(f64::NAN);
-            };
-            unit = Some(m.unit);
-            Ok(m.value)
-        };
-        keys.iter().zip(points).map(value).collect()
-    };
     let [a, b] = &batch.kernels[..] else { unreachable!("two kernels were given") };
+    let mut runs = Runs {
+        asked,
+        known,
+        counting: Counting::Totals,
+        unit: None,
+        given_up: BTreeSet::new(),
+        partial: false,
+        unknown: BTreeSet::new(),
+        has: Vec::new(),
+    };
     let mut seeds = batch.seeds.clone();
-    let mut counting = Counting::Totals;
     // The kernels as they are say what is to be left out before anything is taken apart.
     let mut first = true;
     let mut e = loop {
-        partial.set(false);
-        unknown.borrow_mut().clear();
+        runs.partial = false;
+        runs.unknown.clear();
         let q = Question {
             releases: [&a.release, &b.release],
             offsets: [a.seed_offset, b.seed_offset],
-            plant,
+            plant: asked.plant,
             seeds: &seeds,
-            tries,
-            split,
+            tries: asked.tries,
+            split: asked.split,
         };
-        let run = &mut |points: &[Point]| run(points, counting);
+        let run = &mut |points: &[Point]| runs.values(points);
         let e = match std::mem::take(&mut first) {
             true => whole(&q, run).map(|()| None),
             false => answer(&q, run).map(Some),
@@ -144,29 +117,95 @@ pub fn explanation(
             }
             e => e,
         }?;
-        let before = (counting, seeds.len());
-        if partial.get() {
+        let before = (runs.counting, seeds.len());
+        if runs.partial {
             // Totals of runs that did not end say nothing; what they do a second does.
-            counting = Counting::Rates;
+            runs.counting = Counting::Rates;
         }
-        seeds.retain(|seed| !unknown.borrow().contains(seed));
+        seeds.retain(|seed| !runs.unknown.contains(seed));
         if seeds.is_empty() {
-            return Err(not_known(metric, &has.borrow()));
+            return Err(not_known(metric, &runs.has));
         }
         match e {
-            Some(e) if before == (counting, seeds.len()) => break e,
+            Some(e) if before == (runs.counting, seeds.len()) => break e,
             _ => {}
         }
     };
     e.left_out = batch.seeds.iter().copied().filter(|seed| !seeds.contains(seed)).collect();
-    (e.counting, e.given_up) = (counting, given_up.borrow().len());
+    (e.counting, e.given_up) = (runs.counting, runs.given_up.len());
     e.machine = batch.machine.name.clone();
     e.workload = batch.workload.command_line();
     e.metric = metric.into();
-    e.unit = unit.unwrap_or_default();
+    e.unit = runs.unit.unwrap_or_default();
     e.kernels = e.kernels.map(|k| format!("{k}{}", batch.variation.without));
     e.conclusion = e.conclude();
     Ok(e)
+}
+
+/// Makes the runs that a question asks for, and keeps what they say of the question.
+struct Runs<'a> {
+    asked: &'a Asked<'a>,
+    known: &'a mut Known,
+    counting: Counting,
+    unit: Option<&'static str>,
+    /// Runs that were to end and did not.
+    given_up: BTreeSet<String>,
+    /// A run that was looked at measured a part only.
+    partial: bool,
+    /// Seeds with a run that does not know the metric.
+    unknown: BTreeSet<u64>,
+    /// What the last of those does know.
+    has: Vec<&'static str>,
+}
+
+impl Runs<'_> {
+    /// The metric at each point; not a number where its run does not know it.
+    fn values(&mut self, points: &[Point]) -> Result<Vec<f64>, Failure> {
+        let Asked { batch, time_of, .. } = *self.asked;
+        let specs: Vec<RunSpec> = points.iter().map(|p| spec(batch, p)).collect();
+        let keys = specs.iter().map(key).collect::<Result<Vec<_>, _>>()?;
+        let new = keys.iter().zip(&specs).filter(|(key, _)| !self.known.contains_key(*key));
+        let (new, specs): (Vec<String>, Vec<RunSpec>) =
+            new.map(|(key, spec)| (key.clone(), spec.clone())).unzip();
+        for (key, record) in new.into_iter().zip(run_specs(&specs, batch.threads, batch.quiet)?) {
+            let timed = |mut r: RunRecord| {
+                r.time = time_of(&r);
+                r
+            };
+            self.known.extend(record.map(|r| (key, timed(r))));
+        }
+        keys.iter().zip(points).map(|(key, point)| self.value(key, point)).collect()
+    }
+
+    fn value(&mut self, key: &str, point: &Point) -> Result<f64, Failure> {
+        let record = self.known.get(key).ok_or(Failure::Interrupted)?;
+        if matches!(self.asked.batch.sampling, Sampling::Full { .. }) && !record.complete {
+            self.given_up.insert(key.into());
+        }
+        self.partial |= !whole_run(record);
+        let all = metrics(record, self.counting);
+        let Some(m) = all.iter().find(|m| m.name == self.asked.metric) else {
+            self.unknown.insert(point.of);
+            self.has = all.iter().map(|m| m.name).collect();
+            return Ok(f64::NAN);
+        };
+        self.unit = Some(m.unit);
+        Ok(m.value)
+    }
+}
+
+fn spec(batch: &Batch, p: &Point) -> RunSpec {
+    RunSpec {
+        seed: p.seed,
+        sampling: batch.sampling,
+        checks: batch.checks,
+        variation: Variation {
+            without: p.without.iter().fold(batch.variation.without, |set, &k| set.with(k)),
+            extra: p.extra.clone(),
+            draw: None,
+        },
+        ..RunSpec::new(Arc::clone(&batch.machine), p.release.clone(), Arc::clone(&batch.workload))
+    }
 }
 
 /// All that a run depends on.

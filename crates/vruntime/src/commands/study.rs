@@ -1,6 +1,6 @@
 //! `vruntime study`
 
-use super::explain::{Known, explanation};
+use super::explain::{Asked, Known, explanation};
 use crate::batch::Batch;
 use crate::cli::{Json, StudyArgs};
 use crate::failure::{DONE, Done, Failure, INPUT};
@@ -12,7 +12,7 @@ use vruntime_formats::kernel_file::kernel;
 use vruntime_formats::study_file::{
     Case, Effort, Fit, FittedCosts, Span, Study, StudyQuestion, TimeFrom, study as read_study,
 };
-use vruntime_kernel::record::{Knockout, RunRecord, Variation};
+use vruntime_kernel::record::{Knockout, Variation};
 use vruntime_machine::{hint, nearest_name};
 use vruntime_measure::METRICS as RUN_METRICS;
 use vruntime_measure::explain::Explanation;
@@ -290,8 +290,15 @@ fn answer(
         checks: false,
         quiet: lab.quiet,
     };
-    let time_of = |r: &RunRecord| part.time_of(r);
-    let e = explanation(&batch, &q.metric, &tries, q.split, &[], &time_of, known)?;
+    let asked = Asked {
+        batch: &batch,
+        metric: &q.metric,
+        tries: &tries,
+        split: q.split,
+        plant: &[],
+        time_of: &|r| part.time_of(r),
+    };
+    let e = explanation(&asked, known)?;
     let own_time = q.metric == "time" && part.has_own_time();
     let command = if own_time || lab.study.fit_of(&case.machine).is_some() {
         // `explain` has another machine of that name, or another time.
