@@ -90,6 +90,7 @@ funcs! {
     LoadBalance Scheduler "load_balance",
     Yield Scheduler "sched_yield",
     SetScheduler Scheduler "__sched_setscheduler",
+    SetAffinity Scheduler "__set_cpus_allowed_ptr",
     MoveTask Scheduler "sched_move_task",
     Tick Irq "scheduler_tick",
     Timer Irq "hrtimer_interrupt",

@@ -36,7 +36,7 @@ const ALL_KEYS: &str =
 
 /// Overrides that do not depend on the class stack of Linux: what the kernel around a scheduler
 /// does.
-const OF_ALL_SCHEDULERS: [&str; 21] = [
+const OF_ALL_SCHEDULERS: [&str; 22] = [
     "scheduler",
     "hz",
     "schedstat_version",
@@ -49,6 +49,7 @@ const OF_ALL_SCHEDULERS: [&str; 21] = [
     "ttwu_on_cpu_handover",
     "ttwu_runnable_full",
     "ttwu_runnable_skip_curr",
+    "affinity_waits",
     "menu_leaves_out",
     "idle_shortcut",
     "lazy_tlb_shootdown",

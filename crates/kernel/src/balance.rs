@@ -14,6 +14,7 @@ use crate::sim::Sim;
 use crate::stop::StopWork;
 use vruntime_base::{Cause, Cpu, Event, EventKind, Ns, TaskId};
 use vruntime_sched::scheduler::{BalanceKind, BalanceStep};
+use vruntime_sched::task::TaskState;
 
 impl Sim {
     /// A softirq begins to balance on `c` at `at`.
@@ -110,12 +111,41 @@ impl Sim {
         at: Ns,
         cause: &'static Cause,
     ) {
-        self.tasks[p.ix()].sched_migrated = true;
+        let k = &mut self.tasks[p.ix()];
+        k.sched_migrated = true;
+        if self.sh.tasks[p.ix()].state == TaskState::Running {
+            // Each queue is charged what was waited on it (`sched_info_dequeue`).
+            let waited = at.saturating_sub(k.runnable_since).0;
+            let here = waited.saturating_sub(u64::from(k.waited_elsewhere));
+            self.stats.cpus[from.ix()].run_delay += here;
+            k.waited_elsewhere = u32::try_from(waited).unwrap_or(u32::MAX);
+        }
         self.trace(Event {
             a: u32::from(from.0),
             b: u32::from(to.0),
             cause: Some(cause),
             ..Event::new(at, c, EventKind::Migrate, p)
         });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sample::sim;
+
+    /// It waits from 1 ms on, is pulled at 3 ms and at 4 ms, and runs at 6 ms.
+    #[test]
+    fn each_queue_is_charged_what_was_waited_on_it() {
+        let mut s = sim("v6.12");
+        let p = TaskId::from_ix(s.tasks.len() - 1);
+        s.sh.tasks[p.ix()].state = TaskState::Running;
+        s.tasks[p.ix()].runnable_since = Ns::from_ms(1);
+        s.note_migration(p, Cpu(0), Cpu(1), Cpu(0), Ns::from_ms(3), &crate::stop::STOPPER_MOVE);
+        s.note_migration(p, Cpu(0), Cpu(0), Cpu(2), Ns::from_ms(4), &crate::stop::STOPPER_MOVE);
+        s.start_running(Cpu(2), p, Ns::from_ms(6), Ns::from_ms(6));
+        let waited = [0, 1, 2].map(|c| s.stats.cpus[c].run_delay / 1_000_000);
+        assert_eq!(waited, [1, 2, 2]);
+        assert_eq!(s.tasks[p.ix()].waited_elsewhere, 0);
     }
 }

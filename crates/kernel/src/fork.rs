@@ -49,6 +49,7 @@ pub(crate) fn blank_ktask(program: ProgramId, regs: Regs, parent: TaskId) -> KTa
         enqueued_by: Cpu::NONE,
         passed_stamp: 0,
         woken_at: Ns::ZERO,
+        waited_elsewhere: 0,
         runnable_since: Ns::ZERO,
     }
 }
@@ -111,6 +112,21 @@ impl Sim {
         child
     }
 
+    /// What `p` waits for when it joins its threads, in the order in which it made them, and then
+    /// waits for any of its processes. Looks at tasks from `KTask::done` on: who was before them
+    /// is over.
+    pub(crate) fn awaited_child(&mut self, p: TaskId) -> WaitsFor {
+        if self.tasks[p.ix()].nr_children == 0 {
+            return WaitsFor::Nothing;
+        }
+        let from = (self.tasks[p.ix()].done as usize).max(p.ix() + 1);
+        let thread = (from..self.tasks.len())
+            .map(TaskId::from_ix)
+            .find(|&t| self.tasks[t.ix()].parent == p && self.is_thread(t));
+        self.tasks[p.ix()].done = thread.map_or(self.tasks.len(), TaskId::ix) as u32;
+        thread.map_or(WaitsFor::Child, WaitsFor::Thread)
+    }
+
     /// The child is complete: woken by its parent, which then returns from `fork`.
     pub(crate) fn fork_end(&mut self, c: Cpu, p: TaskId) {
         let child = self.copy_process(c, p);
@@ -121,9 +137,30 @@ impl Sim {
         self.plan_wakes(c, at, Frame::Task);
     }
 
-    /// `do_exit`: `p` gives up its address space and leaves its autogroup, which a task that exits
-    /// does not belong to.
+    /// `do_exit`: a thread wakes who joins it (`mm_release`), and nobody else learns of its end.
     pub(crate) fn exit_end(&mut self, c: Cpu, p: TaskId) {
+        if !self.is_thread(p) {
+            self.exit_mm_end(c, p);
+            return;
+        }
+        self.mm_release(c, p);
+        let parent = std::mem::replace(&mut self.tasks[p.ix()].parent, TaskId::NONE);
+        self.tasks[parent.ix()].nr_children -= 1;
+        self.tasks[p.ix()].step = Step::ExitMm;
+        self.plan_wakes(c, self.now, Frame::Task);
+    }
+
+    /// `mm_release`: who joins `p` is to be woken.
+    pub(crate) fn mm_release(&mut self, c: Cpu, p: TaskId) {
+        let parent = self.tasks[p.ix()].parent;
+        if parent.is_some() && self.tasks[parent.ix()].waits_for == WaitsFor::Thread(p) {
+            self.cpus[c.ix()].wakes.push_back((parent, false));
+        }
+    }
+
+    /// `p` gives up its address space and leaves its autogroup, which a task that exits does not
+    /// belong to.
+    pub(crate) fn exit_mm_end(&mut self, c: Cpu, p: TaskId) {
         let at = self.now + self.exit_mm(c, p);
         self.tasks[p.ix()].step = Step::ExitNotify;
         let autogroup = self.groups_of_workload.first().copied();
@@ -190,6 +227,30 @@ mod tests {
         let child = s.copy_process(c, p);
         assert_eq!(s.tasks[child.ix()].passed_stamp, s.cpus[c.ix()].passed.kib());
         assert!(s.tasks[child.ix()].passed_stamp >= 5_000);
+    }
+
+    /// A task joins its threads in the order in which it made them: the end of the second wakes
+    /// nobody, that of the first wakes it, and its wakeup is not a sync one.
+    #[test]
+    fn threads_are_joined_in_order() {
+        let mut s = sim("v6.12");
+        let (c, p) = (Cpu(2), TaskId::from_ix(s.tasks.len() - 1));
+        let mut fork = |thread: bool| {
+            s.tasks[p.ix()].op = Op::Fork { program: ProgramId(0), regs: Regs::default(), thread };
+            s.copy_process(c, p)
+        };
+        let [process, first, second] = [false, true, true].map(&mut fork);
+        assert_eq!(s.awaited_child(p), WaitsFor::Thread(first));
+        s.tasks[p.ix()].waits_for = WaitsFor::Thread(first);
+        let mut woken = |thread: TaskId| {
+            s.cpus[c.ix()].wakes.clear();
+            s.exit_end(c, thread);
+            (s.cpus[c.ix()].wakes.iter().copied().collect::<Vec<_>>(), s.awaited_child(p))
+        };
+        assert_eq!(woken(second), (vec![], WaitsFor::Thread(first)));
+        assert_eq!(woken(first), (vec![(p, false)], WaitsFor::Child));
+        s.tasks[p.ix()].nr_children -= 1;
+        assert_eq!((s.awaited_child(p), s.is_thread(process)), (WaitsFor::Nothing, false));
     }
 
     /// Its end costs a thread less than a process, and its first page faults.

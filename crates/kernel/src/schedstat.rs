@@ -29,7 +29,7 @@ pub struct CpuStats {
     pub ttwu_count: u64,
     /// Of them such of tasks that stay on it.
     pub ttwu_local: u64,
-    /// How long tasks ran.
+    /// How long tasks ran, of those that have left it since.
     pub rq_cpu_time: u64,
     /// How long they waited to run.
     pub run_delay: u64,
@@ -110,6 +110,11 @@ fn balance_since(now: &SdStats, e: &SdStats) -> SdStats {
     }
 }
 
+/// `INITIAL_JIFFIES`: five minutes before 32 bits of them wrap.
+fn initial_jiffies(hz: u32) -> u64 {
+    (1 << 32) - 300 * u64::from(hz)
+}
+
 impl Sim {
     /// `ttwu_stat`: `c` has woken a task that is on `target` now.
     pub(crate) fn ttwu_stat(&mut self, c: Cpu, target: Cpu) {
@@ -160,7 +165,7 @@ impl Sim {
         }
         Schedstat {
             version: release.schedstat_version,
-            jiffies: self.now.0 / release.tick_ns(),
+            jiffies: initial_jiffies(release.hz) + self.now.0 / release.tick_ns(),
             cpus: self.stats.cpus.iter().enumerate().map(cpu).collect(),
             domains,
         }

@@ -190,7 +190,7 @@ impl Sim {
 
     /// Books and counts that `next`, chosen at `chosen`, begins to run at `at`; returns when what
     /// it needs first is there. Its sched delay is the tracepoints': until the switch begins.
-    fn start_running(&mut self, c: Cpu, next: TaskId, chosen: Ns, at: Ns) -> Ns {
+    pub(crate) fn start_running(&mut self, c: Cpu, next: TaskId, chosen: Ns, at: Ns) -> Ns {
         let k = &mut self.tasks[next.ix()];
         if k.woken_at.0 != 0 {
             self.stats.wakeup_latency.record(at.saturating_sub(k.woken_at));
@@ -199,8 +199,9 @@ impl Sim {
         self.stats.count.cpu_migrations += u64::from(std::mem::take(&mut k.sched_migrated));
         let waited = chosen.saturating_sub(k.runnable_since);
         self.stats.sched_delay.record(waited);
+        let elsewhere = std::mem::take(&mut k.waited_elsewhere);
         let cpu = &mut self.stats.cpus[c.ix()];
-        cpu.run_delay += waited.0;
+        cpu.run_delay += waited.0.saturating_sub(u64::from(elsewhere));
         cpu.pcount += 1;
         let at = at + self.fetch_woken(c, next);
         self.warm_up(c, next, at)
@@ -248,7 +249,7 @@ impl Sim {
         self.stats.switches_of[c.ix()] += 1;
         self.stats.count.context_switches += 1;
         let prev_idle = prev.ix() < nr_cpus;
-        self.stats.task_clock(c, prev, at);
+        self.stats.departs(c, prev, at);
         let state = self.sh.tasks[prev.ix()].state;
         let stays = state == TaskState::Running;
         let step = self.tasks[prev.ix()].step;

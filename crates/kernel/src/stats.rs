@@ -33,6 +33,8 @@ pub(crate) struct Stats {
     pub latencies: Vec<Latency>,
     /// Until when the task clock has counted the current task of each CPU.
     pub counted_until: Vec<Ns>,
+    /// How long the current task of each CPU has been on it, in ns, up to there.
+    pub running_for: Vec<u64>,
     /// Switches of each CPU: the counter of its cost jitter.
     pub switches_of: Vec<u64>,
     pub events: u64,
@@ -98,6 +100,7 @@ impl Stats {
                 .collect(),
             latencies: vec![Latency::default(); b.nr_latencies as usize],
             counted_until: vec![Ns::ZERO; nr_cpus],
+            running_for: vec![0; nr_cpus],
             switches_of: vec![0; nr_cpus],
             events: 0,
             hash: 0xcbf2_9ce4_8422_2325,
@@ -153,13 +156,21 @@ impl Stats {
         let nr_cpus = self.cpus.len();
         let until = &mut self.counted_until[c.ix()];
         let ran = at.saturating_sub(*until).0;
-        if p.ix() >= nr_cpus {
-            self.cpus[c.ix()].rq_cpu_time += ran;
-        }
+        self.running_for[c.ix()] += ran;
         if p.ix() >= 2 * nr_cpus {
             self.count.task_clock_ns += ran;
         }
         *until = at.max(*until);
+    }
+
+    /// `sched_info_depart`: the current task `p` of `c` leaves it at `at`.
+    #[inline]
+    pub(crate) fn departs(&mut self, c: Cpu, p: TaskId, at: Ns) {
+        self.task_clock(c, p, at);
+        let ran = std::mem::take(&mut self.running_for[c.ix()]);
+        if p.ix() >= self.cpus.len() {
+            self.cpus[c.ix()].rq_cpu_time += ran;
+        }
     }
 
     /// `p` has measured a latency of the list `id`.

@@ -78,7 +78,7 @@ impl Sim {
             }
             StopWork::Move { p, .. } => {
                 let t = &self.sh.tasks[p.ix()];
-                if t.on_rq && t.cpu == c && t.state == TaskState::Running {
+                if t.on_rq && t.cpu == c {
                     let (_, cost) =
                         self.hook(c, at, |s, cx| s.dequeue_task(cx, c, p, DequeueFlags::default()));
                     at += cost;
@@ -86,6 +86,9 @@ impl Sim {
                     self.stats.migrations.count(&STOPPER_MOVE);
                     Some(p)
                 } else {
+                    if t.cpu == c {
+                        self.sh.tasks[p.ix()].wake_cpu = self.stop_target(c, p);
+                    }
                     None
                 }
             }
@@ -122,8 +125,15 @@ impl Sim {
     }
 
     fn stop_done(&mut self, c: Cpu, at: Ns) {
-        self.stop_work[c.ix()].remove(0);
+        let done = self.stop_work[c.ix()].remove(0);
         self.cpus[c.ix()].irqs_on(at);
-        self.plan(c, at, Frame::Task);
+        match done {
+            // `complete_all`: it sleeps until this is done.
+            StopWork::Move { p, .. } if self.sh.tasks[p.ix()].state != TaskState::Running => {
+                self.cpus[c.ix()].wakes.push_back((p, false));
+                self.plan_wakes(c, at, Frame::Task);
+            }
+            _ => self.plan(c, at, Frame::Task),
+        }
     }
 }

@@ -6,8 +6,10 @@
 //! *Source.* Linux 6.1.192 and 6.12.117, kernel/entry/common.c (preemption points), fs/select.c,
 //! kernel/futex, kernel/time/hrtimer.c `do_nanosleep`, fs/exec.c.
 //! *Equations.* None.
-//! *Departures.* D1: `wait4` and `pthread_join` wait for any child. D2: no signals, no time-outs.
-//! D3: `cond_resched` does nothing, also under preempt=none: no system call here is long enough.
+//! *Departures.* D1: to wait for all children is one operation: a task joins its threads in the
+//! order in which it made them, then waits for any process until none is left; what `wait4` does
+//! for each costs nothing. D2: no signals, no time-outs. D3: `cond_resched` does nothing, also
+//! under preempt=none: no system call here is long enough.
 //! *Example.* A sender writes 640 messages into a pipe: 640 operations of write-exit-user-entry,
 //! then it sleeps.
 
@@ -63,6 +65,7 @@ impl Sim {
             Step::ForkEnd => self.fork_end(c, p),
             Step::ExecEnd => self.exec_end(c, p),
             Step::ExitEnd => self.exit_end(c, p),
+            Step::ExitMm => self.exit_mm_end(c, p),
             Step::ExitNotify => self.exit_notify(c, p),
             Step::MutexSpin => self.mutex_spin(c, p),
             Step::MutexRetry => self.pipe_lock(c, p, self.now),
@@ -108,12 +111,18 @@ impl Sim {
             }
             Op::Exec => self.exec(c, p),
             Op::WaitChildren => {
-                let at = self.now + self.work(c, Func::Wait4, self.machine.costs.pipe_wait);
-                if self.tasks[p.ix()].nr_children == 0 {
+                let awaited = self.awaited_child(p);
+                let costs = &self.machine.costs;
+                let (func, cost) = match awaited {
+                    WaitsFor::Thread(_) => (Func::Futex, costs.futex_wait),
+                    _ => (Func::Wait4, costs.pipe_wait),
+                };
+                let at = self.now + self.work(c, func, cost);
+                if awaited == WaitsFor::Nothing {
                     self.syscall_return(c, p, at);
                 } else {
                     // Looks again after each child.
-                    self.tasks[p.ix()].waits_for = WaitsFor::Child;
+                    self.tasks[p.ix()].waits_for = awaited;
                     self.block(c, p, at, Step::Begin, TaskState::Interruptible);
                 }
             }
@@ -212,17 +221,25 @@ impl Sim {
         self.plan(c, at + cost, Frame::Schedule);
     }
 
+    /// The affinity that it has is changed to nothing.
     fn pin(&mut self, c: Cpu, p: TaskId, cpu: Cpu) {
-        let affinity = self.sh.affinities.intern(CpuMask::one(cpu));
-        let t = &mut self.sh.tasks[p.ix()];
-        t.affinity = affinity;
-        t.nr_cpus_allowed = 1;
-        self.tasks[p.ix()].step = Step::Woken;
-        if cpu == c {
+        let t = &self.sh.tasks[p.ix()];
+        if t.nr_cpus_allowed == 1 && t.cpu == cpu {
             self.syscall_return(c, p, self.now);
         } else {
-            self.ask_stopper(c, c, StopWork::Move { p, to: cpu }, self.now, Frame::Schedule);
+            self.change(c, Func::SetAffinity);
         }
+    }
+
+    /// `affine_move_task`, `p` being the caller. It either is preempted by the stopper that it
+    /// wakes, or sleeps until that has moved it.
+    fn leave(&mut self, c: Cpu, p: TaskId, to: Cpu, at: Ns) {
+        self.tasks[p.ix()].step = Step::Woken;
+        if self.sh.release.affinity_waits {
+            self.tasks[p.ix()].waits_for = WaitsFor::Stopper;
+            self.sh.tasks[p.ix()].state = TaskState::Uninterruptible;
+        }
+        self.ask_stopper(c, c, StopWork::Move { p, to }, at, Frame::Schedule);
     }
 
     /// A change of the task itself, which takes it off its queue and puts it back. What the system
@@ -243,6 +260,10 @@ impl Sim {
                 let tg = self.groups_of_workload[usize::from(n)];
                 self.hook(c, at, |s, cx| s.set_task_group(cx, p, tg))
             }
+            Op::Pin(cpu) => {
+                let affinity = self.sh.affinities.intern(CpuMask::one(cpu));
+                self.hook(c, at, |s, cx| s.set_affinity(cx, p, affinity, 1))
+            }
             // `sched_autogroup_exit_task`.
             Op::Exit => self.hook(c, at, |s, cx| s.set_task_group(cx, p, TgId(0))),
             _ => unreachable!("no change of a task"),
@@ -251,6 +272,7 @@ impl Sim {
         self.cpus[c.ix()].irqs_on(at);
         match self.tasks[p.ix()].op {
             Op::Exit => self.plan(c, at, Frame::Task),
+            Op::Pin(to) if to != c => self.leave(c, p, to, at),
             _ => self.syscall_return(c, p, at),
         }
     }
@@ -269,9 +291,14 @@ impl Sim {
         }
     }
 
+    /// A thread that gets an address space of its own is none any more: who joins it is woken.
     fn exec_end(&mut self, c: Cpu, p: TaskId) {
+        self.mm_release(c, p);
         self.stats.next_mm += 1;
         self.sh.tasks[p.ix()].mm = self.stats.next_mm;
-        self.plan_kernel(c, p, Func::Exec, self.machine.costs.exec, Step::Woken);
+        self.tasks[p.ix()].step = Step::Woken;
+        self.cpus[c.ix()].func = Func::Exec;
+        let at = self.now + self.work(c, Func::Exec, self.machine.costs.exec);
+        self.plan_wakes(c, at, Frame::Task);
     }
 }

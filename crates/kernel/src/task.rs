@@ -40,6 +40,8 @@ pub enum Step {
     ExecEnd,
     /// `do_exit` gives up the address space and the autogroup.
     ExitEnd,
+    /// It gives up its address space.
+    ExitMm,
     /// It tells the parent and goes for good.
     ExitNotify,
     /// Spinning for a mutex.
@@ -67,10 +69,14 @@ pub enum WaitsFor {
     Timer,
     /// A grace period of RCU.
     GracePeriod,
-    /// The end of a child.
+    /// The end of any child that is a process.
     Child,
+    /// The end of this thread, which it joins.
+    Thread(TaskId),
     /// A mutex.
     Mutex(ChannelId),
+    /// The stopper, which is to move it.
+    Stopper,
     /// Work for the stopper.
     Work,
 }
@@ -82,6 +88,7 @@ static BLOCKS_FUTEX: Cause = Cause::new(CauseKind::Switch, "blocks: futex");
 static BLOCKS_TIMER: Cause = Cause::new(CauseKind::Switch, "blocks: timer");
 static BLOCKS_RCU: Cause = Cause::new(CauseKind::Switch, "blocks: synchronize_rcu");
 static BLOCKS_CHILD: Cause = Cause::new(CauseKind::Switch, "blocks: waits for a child");
+static BLOCKS_AFFINITY: Cause = Cause::new(CauseKind::Switch, "blocks: waits for the stopper");
 static BLOCKS_STOPPER: Cause = Cause::new(CauseKind::Switch, "blocks: stopper has no work");
 static BLOCKS: Cause = Cause::new(CauseKind::Switch, "blocks");
 
@@ -96,7 +103,8 @@ impl WaitsFor {
             WaitsFor::Futex(_) => &BLOCKS_FUTEX,
             WaitsFor::Timer => &BLOCKS_TIMER,
             WaitsFor::GracePeriod => &BLOCKS_RCU,
-            WaitsFor::Child => &BLOCKS_CHILD,
+            WaitsFor::Child | WaitsFor::Thread(_) => &BLOCKS_CHILD,
+            WaitsFor::Stopper => &BLOCKS_AFFINITY,
             WaitsFor::Work => &BLOCKS_STOPPER,
         }
     }
@@ -111,7 +119,7 @@ pub struct KTask {
     pub op: Op,
     /// Registers of its program.
     pub regs: Regs,
-    /// Bytes of the operation already transferred.
+    /// Bytes of the operation already transferred; of a wait for children, see `awaited_child`.
     pub done: u32,
     /// Its program.
     pub program: ProgramId,
@@ -154,6 +162,8 @@ pub struct KTask {
     pub enqueued_by: Cpu,
     /// The run ends with it.
     pub ends_run: bool,
+    /// Of its wait for a CPU, the ns spent on queues that it has left (up to 4 s).
+    pub waited_elsewhere: u32,
     /// When its wakeup began; zero when it is not being woken.
     pub woken_at: Ns,
     /// Since when it has been waiting for a CPU.

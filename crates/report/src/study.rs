@@ -123,7 +123,8 @@ pub fn study_page(s: &StudyReport) -> String {
                 writeln!(out, "| {} |", cells.join(" | ")).unwrap();
             }
         }
-        out += "\n| without | before | after | difference | of either sign |\n|---|---:|---:|---:|---:|\n";
+        out += "\n| without | before | after | difference | of either sign |\n";
+        out += "|---|---:|---:|---:|---:|\n";
         writeln!(
             out,
             "| nothing | {} | {} | {} | |",

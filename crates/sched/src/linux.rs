@@ -21,7 +21,7 @@ use crate::scheduler::{
     BalanceKind, BalanceStep, DequeueFlags, EnqueueFlags, Moved, Pick, Placement, Scheduler,
     TickWork, WakeFlags,
 };
-use crate::task::{Policy, Task, TaskState, TgId};
+use crate::task::{AffinityId, Policy, Task, TaskState, TgId};
 use vruntime_base::{Cause, CauseKind, Cpu, Func, Ns, Resource, TaskId};
 use vruntime_machine::Topology;
 
@@ -288,7 +288,15 @@ impl Scheduler for Linux {
     }
 
     fn set_policy(&mut self, cx: &mut Cx, p: TaskId, policy: Policy, prio: i8) {
-        let (before, nice) = (self.class(cx, p), cx.sh.task(p).nice);
+        let (before, t) = (self.class(cx, p), cx.sh.task(p));
+        let (nice, same_policy) = (t.nice, t.policy == policy);
+        let same = match before {
+            Class::Fair => prio == nice && !cx.sh.release.setscheduler_always_changes,
+            _ => prio.max(1) as u8 == t.rt_priority,
+        };
+        if same_policy && same {
+            return;
+        }
         let (queued, running) = self.change(cx, p, |linux, cx| {
             let t = &mut cx.sh.tasks[p.ix()];
             t.policy = policy;
@@ -312,6 +320,20 @@ impl Scheduler for Linux {
             cx.resched_curr(cpu, &POLICY_CHANGED);
         } else if queued && !running {
             self.wakeup_preempt(cx, cpu, p, WakeFlags::default());
+        }
+    }
+
+    /// A real-time task keeps its place among its equals (`DEQUEUE_SAVE` without `DEQUEUE_MOVE`).
+    fn set_affinity(&mut self, cx: &mut Cx, p: TaskId, affinity: AffinityId, n: u16) {
+        let allow = |cx: &mut Cx| {
+            let t = &mut cx.sh.tasks[p.ix()];
+            (t.affinity, t.nr_cpus_allowed) = (affinity, n);
+        };
+        match self.class(cx, p) {
+            Class::Fair => {
+                self.change(cx, p, |_, cx| allow(cx));
+            }
+            _ => allow(cx),
         }
     }
 

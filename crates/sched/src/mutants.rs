@@ -94,6 +94,7 @@ mutants! {
     scan_counts_forbidden => core_cpu_sibling::forbidden_cpus_count_in_5_5;
     sched_idle_last => idlest::tests::a_sched_idle_cpu_comes_after_idle_ones_in_5_5;
     sibling_imbalance_by_cores => find::a_busy_cpu_spreads_too_up_to_6_5;
+    setscheduler_always_changes => tests::eevdf::the_same_policy_is_a_change_from_6_12_on;
     sis_prop => core_cpu_sibling::the_scan_is_limited_by_what_it_is_worth;
     slice_protection = SliceProtection::Deadline => vprot::the_tick_ends_what_is_unprotected;
     spare_tie_by_tasks => find::spare_groups_by_tasks_from_5_7_on;

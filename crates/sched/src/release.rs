@@ -272,6 +272,12 @@ release! {
     ttwu_runnable_full: bool,
     /// On the on_rq path, no preemption check while the task is still running (6.5 on).
     ttwu_runnable_skip_curr: bool,
+    /// A task that leaves its own CPU out of its affinity sleeps until the stopper has moved it
+    /// (5.11 on); else it is preempted.
+    affinity_waits: bool,
+    /// `sched_setscheduler` with the policy and nice value that a task of the fair class has puts
+    /// it on its queue anew (6.12 on).
+    setscheduler_always_changes: bool,
 
     /// Limit the idle scan by the expected idle time over what a scan costs (5.x).
     sis_prop: bool,

@@ -8,7 +8,7 @@
 use crate::balance::SdStats;
 use crate::balance::gate::Gate;
 use crate::cx::{Cx, Shared};
-use crate::task::{Policy, TgId};
+use crate::task::{AffinityId, Policy, TgId};
 use vruntime_base::{Cause, Cpu, TaskId};
 use vruntime_machine::Topology;
 
@@ -169,6 +169,12 @@ pub trait Scheduler {
     /// `sched_setscheduler`: `p` gets `policy` with `prio` (nice value of the
     /// fair class, priority of the RT class).
     fn set_policy(&mut self, cx: &mut Cx, p: TaskId, policy: Policy, prio: i8);
+
+    /// `__do_set_cpus_allowed`: `p` may use the CPUs of `affinity`, `n` of them.
+    fn set_affinity(&mut self, cx: &mut Cx, p: TaskId, affinity: AffinityId, n: u16) {
+        let t = &mut cx.sh.tasks[p.ix()];
+        (t.affinity, t.nr_cpus_allowed) = (affinity, n);
+    }
 
     /// `sched_move_task`: the current task `p` goes to the group `tg`.
     fn set_task_group(&mut self, cx: &mut Cx, p: TaskId, tg: TgId) {

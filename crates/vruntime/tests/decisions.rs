@@ -488,7 +488,7 @@ fn eevdf_yield_forfeits_the_rest_of_the_slice() {
 #[test]
 fn eevdf_a_task_that_moves_takes_its_deadline_along() {
     check(
-        "uma-2 v6.12+base_slice_ns=5000000, 32 ms
+        "uma-2 v6.12-affinity_waits+base_slice_ns=5000000, 32 ms
         A on 0: run 24ms
         B: run 4ms, pin 0, run 8ms",
         expect![[r#"

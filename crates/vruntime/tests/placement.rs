@@ -264,11 +264,11 @@ fn newidle_pulls_a_waiting_task() {
     )
 }
 
-/// Affinity that excludes the CPU it is on: the stopper takes it off.
+/// Affinity that excludes the CPU it is on: the stopper takes it off, up to 5.10 while it runs.
 #[test]
 fn the_stopper_moves_a_running_task() {
     check(
-        "uma-2 v6.1, 14 ms
+        "uma-2 v6.1-affinity_waits, 14 ms
         A on 0: run 8ms
         B: run 2ms, pin 0, run 2ms",
         expect![[r#"
@@ -314,8 +314,8 @@ fn the_cluster_is_searched_first() {
                1.1 ms  cpu 0: A -> B: blocks: timer
                1.1 ms  cpu 0: B -> .: blocks: timer
                1.1 ms  cpu 2: . -> C: idle: task woken
-               1.1 ms  cpu 2: C -> stopper: wakeup: higher class
-               1.1 ms  C moved 2 -> 1: stopper: exec or affinity
+               1.1 ms  cpu 2: C -> stopper: blocks: waits for the stopper
+               1.1 ms  C moved 2 -> 1: pinned
                1.1 ms  cpu 2: stopper -> .: blocks: stopper has no work
                1.2 ms  cpu 1: . -> C: idle: task woken
                1.2 ms  cpu 1: C -> .: blocks: timer
@@ -330,13 +330,13 @@ fn the_cluster_is_searched_first() {
               51.1 ms  cpu 0: . -> A: idle: task woken
               54.1 ms  cpu 0: A -> .: exits
             placed 1 x idle CPU in cluster
-            placed 6 x pinned
+            placed 7 x pinned
             placed 1 x recent_used_cpu idle
             placed 1 x slow path: idle CPU
             placed 1 x slow path: local group idlest
             migrated 1 x idle CPU in cluster
+            migrated 1 x pinned
             migrated 1 x recent_used_cpu idle
-            migrated 1 x stopper: exec or affinity
         "#]],
     )
 }

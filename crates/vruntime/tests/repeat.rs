@@ -111,21 +111,20 @@ fn golden_hackbench_on_cfs() {
         "v6.1",
         "hackbench -g 2 -f 4 --pipe --threads -l 2000",
         expect![[r#"
-            time 7503 us
-            switches 555, voluntary 287, involuntary 14; migrations 14
-            wakeups 287, local 8, queued 263; ipis 76; messages 64000
+            time 7505 us
+            switches 556, voluntary 287, involuntary 14; migrations 14
+            wakeups 287, local 7, queued 264; ipis 62; messages 64000
                  4 switch: blocks: no room to write
-               262 switch: blocks: nothing to read
-                 5 switch: blocks: waits for a child
+               264 switch: blocks: nothing to read
+                 3 switch: blocks: waits for a child
                 16 switch: exits
-               254 switch: idle: task woken
+               255 switch: idle: task woken
                 14 switch: wakeup: vruntime beyond granularity
                  4 placement: idle CPU in scan
-               145 placement: prev idle
+               142 placement: prev idle
                  1 placement: recent_used_cpu idle
                 29 placement: target (nothing idle)
-                 1 placement: target (scan limit)
-                45 placement: target idle
+                63 placement: target idle
                  4 migration: idle CPU in scan
                  3 migration: newidle balance, MC
                  1 migration: recent_used_cpu idle
@@ -141,26 +140,24 @@ fn golden_hackbench_on_eevdf() {
         "v6.12",
         "hackbench -g 2 -f 4 --pipe --threads -l 2000",
         expect![[r#"
-            time 10164 us
-            switches 10132, voluntary 5075, involuntary 10; migrations 11
-            wakeups 5076, local 5, queued 5057; ipis 138; messages 64000
-                14 switch: blocks: no room to write
-              5039 switch: blocks: nothing to read
-                 6 switch: blocks: waits for a child
+            time 6428 us
+            switches 46, voluntary 28, involuntary 2; migrations 10
+            wakeups 28, local 4, queued 23; ipis 3; messages 64000
+                 5 switch: blocks: no room to write
+                 4 switch: blocks: nothing to read
+                 3 switch: blocks: waits for a child
                 16 switch: exits
-              5047 switch: idle: task woken
-                 3 switch: slice ended
-                 6 switch: wakeup: wakee is picked
-                 1 switch: woken before it slept
-                 4 placement: idle CPU in scan
-               147 placement: prev idle
+                16 switch: idle: task woken
+                 2 switch: slice ended
+                 3 placement: idle CPU in scan
+                 8 placement: prev idle
                  1 placement: recent_used_cpu idle
-                18 placement: target (nothing idle)
-              4772 placement: target idle
-                 4 migration: idle CPU in scan
+                11 placement: target (nothing idle)
+                 4 placement: target idle
+                 3 migration: idle CPU in scan
                  3 migration: newidle balance, MC
                  1 migration: recent_used_cpu idle
-                 3 migration: target (nothing idle)
+                 4 migration: target (nothing idle)
         "#]],
     );
 }

@@ -517,3 +517,68 @@ fn who_exits_has_left_its_autogroup_before_it_wakes_its_parent() {
         assert!(!wakings(&format!("{kernel}-autogroup")).contains('n'), "{kernel}");
     }
 }
+
+/// A asks for the other CPU alone. From 5.11 on it sleeps until the stopper has moved it, which
+/// wakes it there; before, the stopper preempts it and puts it on the other queue.
+#[test]
+fn who_leaves_its_cpu_waits_for_the_stopper() {
+    let text = "A on 0: run 2ms, pin 1, run 2ms";
+    check(
+        &format!("uma-2 v6.1, 6 ms\n{text}"),
+        expect![[r#"
+              0
+        cpu 0 .AA...
+        cpu 1 ...AA.
+           1.0 ms  cpu 0: . -> A: idle: task woken
+           3.0 ms  cpu 0: A -> stopper: blocks: waits for the stopper
+           3.0 ms  A moved 0 -> 1: pinned
+           3.0 ms  cpu 0: stopper -> .: blocks: stopper has no work
+           3.1 ms  cpu 1: . -> A: idle: task woken
+           5.1 ms  cpu 1: A -> .: exits
+        placed 3 x pinned
+        migrated 1 x pinned
+    "#]],
+    );
+    check(
+        &format!("uma-2 v5.7, 6 ms\n{text}"),
+        expect![[r#"
+              0
+        cpu 0 .AA...
+        cpu 1 ...AA.
+           1.0 ms  cpu 0: . -> A: idle: task woken
+           3.0 ms  cpu 0: A -> stopper: wakeup: higher class
+           3.0 ms  A moved 0 -> 1: stopper: exec or affinity
+           3.0 ms  cpu 0: stopper -> .: blocks: stopper has no work
+           3.1 ms  cpu 1: . -> A: idle: task woken
+           5.1 ms  cpu 1: A -> .: exits
+        placed 2 x pinned
+        migrated 1 x stopper: exec or affinity
+    "#]],
+    );
+}
+
+/// A, who is ahead of B, sleeps with its dequeue delayed: the stopper finds it on its queue and
+/// puts it, delayed, on the other one, where it is woken.
+#[test]
+fn who_leaves_its_cpu_with_a_delayed_dequeue_is_moved_like_that() {
+    check(
+        "uma-2 v6.12, 12 ms
+        A on 0: run 5ms, pin 1, run 2ms
+        B on 0: run 8ms",
+        expect![[r#"
+                  0         10
+            cpu 0 .AAABBBBAABB
+            cpu 1 ..........AA
+               1.0 ms  cpu 0: . -> A: idle: task woken
+               4.0 ms  cpu 0: A -> B: slice ended
+               8.0 ms  cpu 0: B -> A: slice ended
+              10.0 ms  cpu 0: A -> stopper: blocks: waits for the stopper
+              10.0 ms  A moved 0 -> 1: stopper: exec or affinity
+              10.0 ms  cpu 0: stopper -> B: blocks: stopper has no work
+              10.1 ms  cpu 1: . -> A: idle: task woken
+            placed 3 x pinned
+            migrated 1 x stopper: exec or affinity
+            woken 1 x while queued
+        "#]],
+    );
+}

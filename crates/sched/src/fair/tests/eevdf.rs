@@ -280,6 +280,23 @@ fn lag_is_real_time_when_a_weight_changes() {
     assert_eq!(lab.se(a).vlag, -(MS as i64) * 1024 / 88_761);
 }
 
+/// A task that asks for the policy and nice value that it has: to 6.10 nothing happens; from 6.12
+/// on it is taken off and put back, which accounts the 1 ms that it ran.
+#[test]
+pub fn the_same_policy_is_a_change_from_6_12_on() {
+    for (release, changes) in [(sample::v6_1(), false), (sample::v6_12(), true)] {
+        let mut lab = Lab::new(release, "uma-8");
+        let a = lab.spawn(Cpu(0), 0, TgId(0));
+        lab.schedule(Cpu(0));
+        lab.pass(MS);
+        let before = lab.se(a).vruntime;
+        lab.hook(Cpu(0), |s, cx| s.set_policy(cx, a, Policy::Normal, 0));
+        assert_eq!(lab.se(a).vruntime != before, changes);
+        lab.hook(Cpu(0), |s, cx| s.set_policy(cx, a, Policy::Normal, 1));
+        assert_eq!(lab.sh.tasks[a.ix()].nice, 1);
+    }
+}
+
 /// A joins a queue of B (both nice 0): it is owed 1 ms, so it is placed 2 ms before V, and V then
 /// lies 1 ms after it.
 #[test]
