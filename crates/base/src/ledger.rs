@@ -275,19 +275,26 @@ impl Ledger {
         own.iter().zip(&self.paces).flat_map(|(t, paths)| paths.iter().zip(t.0))
     }
     /// Takes back `d` that was planned but will not be spent: from `func`, and what `func` does
-    /// not have from the CPU's largest entry of own time (an operation of several functions whose
-    /// other parts are shortened too). The CPU's total shrinks by exactly `d`.
+    /// not have from the CPU's largest entries (an operation of several functions whose other
+    /// parts are shortened too). The CPU's total shrinks by exactly `d`.
     pub fn unbook(&mut self, cpu: Cpu, func: Func, on: Resource, d: Ns) {
         self.settle(cpu);
         let row = &mut self.rows[cpu.ix()];
-        let from = &mut row.ns[at(func, on)];
-        let taken = d.0.min(*from);
-        *from -= taken;
-        let rest = d.0 - taken;
-        if rest > 0 {
-            let own = &mut row.ns[..Func::ALL.len()];
-            let most = own.iter_mut().max().expect("there are functions");
-            *most -= rest;
+        let (mut i, mut rest) = (at(func, on), d.0);
+        loop {
+            // What is negative (see `since`) has nothing to give.
+            let has = row.ns[i].cast_signed().max(0).cast_unsigned();
+            let taken = rest.min(has);
+            row.ns[i] = row.ns[i].wrapping_sub(taken);
+            rest -= taken;
+            if rest == 0 {
+                return;
+            }
+            i = (0..ROW).max_by_key(|&i| row.ns[i].cast_signed()).expect("there are functions");
+            if row.ns[i].cast_signed() <= 0 {
+                row.ns[i] = row.ns[i].wrapping_sub(rest);
+                return;
+            }
         }
     }
     /// What is booked for (`func`, `on`) on `cpu`.
@@ -368,6 +375,19 @@ mod tests {
         assert_eq!(counted.rows(), booked.rows());
         counted.clear();
         assert_eq!(counted.total(Cpu(1)), Ns::ZERO);
+    }
+
+    /// 90 of 100 are taken back: 20 from the function named, which has no more, 50 and 20 from the
+    /// largest of the rest, waiting or not.
+    #[test]
+    fn what_one_entry_does_not_have_the_largest_give() {
+        let mut l = Ledger::new(1);
+        let (line, user) = ((Func::PipeRead, Resource::RqLock), (Func::User, Resource::None));
+        for ((func, on), ns) in [((Func::Exec, Resource::None), 20), (user, 30), (line, 50)] {
+            l.book(Cpu(0), func, on, Ns(ns));
+        }
+        l.unbook(Cpu(0), Func::Exec, Resource::None, Ns(90));
+        assert_eq!(l.rows(), [(user.0, user.1, Ns(10))]);
     }
 
     /// Planned before the window, cut short inside it: the window has less than nothing of it on

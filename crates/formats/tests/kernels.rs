@@ -40,7 +40,7 @@ fn queued_wakeups_take_a_group() {
     let k = kernel_str(&old, "my.toml", "my.toml", "").unwrap();
     assert_eq!(k.release.ttwu_queue.to_string(), "llc");
     let (text, usage) = error("v6.1+ttwu_queue=l3");
-    assert!(text.contains("ttwu_queue = `l3`, expected llc, l2, none"), "{text}");
+    assert!(text.contains("ttwu_queue = `l3`, expected llc (on), l2, none"), "{text}");
     assert!(usage);
 }
 

@@ -158,6 +158,8 @@ impl Sim {
             t.nr_cpus_allowed = 1;
             t.state = if stopper { TaskState::Interruptible } else { TaskState::Running };
             t.policy = if stopper { Policy::Stop } else { Policy::Idle };
+            // `sched_set_stop_task`.
+            t.rt_priority = if stopper { 99 } else { 0 };
             sh.tasks.push(t);
             let mut k = blank_ktask(ProgramId(0), Regs::default(), TaskId::NONE);
             k.step = Step::Stopper;

@@ -61,7 +61,7 @@ impl Sim {
             let [call, resched, kick] =
                 [Ipi::Call, Ipi::Resched, Ipi::NohzKick].map(|ipi| cpu.take_ipi(ipi, now));
             let entries = u32::from(call) + u32::from(resched) + u32::from(kick);
-            at += self.work(c, Func::Ipi, entries * self.machine.costs.ipi_entry);
+            at += self.work(c, Func::Ipi, entries.saturating_mul(self.machine.costs.ipi_entry));
             if kick {
                 self.cpus[c.ix()].nohz_kick = true;
                 self.cpus[c.ix()].softirq = true;

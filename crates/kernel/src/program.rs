@@ -303,6 +303,8 @@ pub struct Latency {
     pub last: Ns,
     /// All together.
     pub sum: Ns,
+    /// All together, each in whole microseconds.
+    pub sum_us: u64,
     /// The longest.
     pub max: Ns,
 }
@@ -313,6 +315,7 @@ impl Latency {
         self.min = if self.count == 0 { d } else { self.min.min(d) };
         self.max = self.max.max(d);
         self.sum += d;
+        self.sum_us += d.0 / 1_000;
         self.last = d;
         self.count += 1;
         self.pid = pid;
@@ -321,6 +324,11 @@ impl Latency {
     /// Their mean; zero if there are none.
     pub fn mean(&self) -> Ns {
         Ns(self.sum.0 / self.count.max(1))
+    }
+
+    /// The mean of a tool that cuts each to whole microseconds.
+    pub fn mean_us(&self) -> u64 {
+        self.sum_us / self.count.max(1)
     }
 }
 

@@ -150,10 +150,8 @@ impl Sim {
 
     /// `p->prio`: see [`Event::prio`].
     fn prio(&self, p: TaskId) -> i16 {
-        let is_stopper = (self.cpus.len()..2 * self.cpus.len()).contains(&p.ix());
         let t = &self.sh.tasks[p.ix()];
         match i16::from(t.rt_priority) {
-            _ if is_stopper => 0,
             0 => Event::NICE_0 + i16::from(t.nice),
             rt => 99 - rt,
         }

@@ -2,6 +2,7 @@
 
 use crate::checks::{CheckReport, Checker};
 use crate::extrapolate::extrapolate;
+use crate::frame::Frame;
 use crate::program::{Latency, Op};
 use crate::record::{FULL_LIMIT, GroupProgress, RunRecord, RunSpec, Sampling};
 use crate::schedstat::Counted;
@@ -183,7 +184,7 @@ impl Sim {
 
     fn open_window(&mut self, at: Ns, schedstat: bool) {
         self.settle_all(at);
-        let ledger = self.spent();
+        let ledger = self.spent(None);
         let schedstat = if schedstat { self.counted() } else { Counted::default() };
         let s = &mut self.stats;
         s.wakeup_latency = Histogram::default();
@@ -213,15 +214,24 @@ impl Sim {
         }
     }
 
-    /// The ledger without user mode that is planned but lies ahead, so that of a long computation
-    /// a window gets the part that lies in it. Kernel paths are of microseconds: the window in
-    /// which one begins has it whole.
-    fn spent(&self) -> Ledger {
-        let mut ledger = self.sh.ledger.clone();
+    /// The ledger since `from` without what is planned and lies ahead. Of a kernel path that is
+    /// cut here the whole rest is taken from the function that the CPU is in.
+    fn spent(&self, from: Option<&Ledger>) -> Ledger {
+        let mut ledger = match from {
+            Some(from) => self.sh.ledger.since(from),
+            None => self.sh.ledger.clone(),
+        };
         for (c, cpu) in self.cpus.iter().enumerate() {
-            let ahead = cpu.planned_user(self.now);
-            if ahead.0 > 0 {
-                ledger.unbook(Cpu::from_ix(c), Func::User, Resource::None, ahead);
+            let user = cpu.planned_user(self.now);
+            let kernel = cpu.planned(self.now).saturating_sub(user);
+            let func = match cpu.frames[0] {
+                Frame::IdleExit | Frame::EnterIdle => Func::IdleExit,
+                _ => cpu.func,
+            };
+            for (func, ahead) in [(Func::User, user), (func, kernel)] {
+                if ahead.0 > 0 {
+                    ledger.unbook(Cpu::from_ix(c), func, Resource::None, ahead);
+                }
             }
         }
         ledger
@@ -245,7 +255,6 @@ impl Sim {
         }
         let gaps = (0..self.cpus.len()).map(|c| self.ledger_gap(Cpu::from_ix(c)));
         let ledger_gap = gaps.max().unwrap_or(0);
-        let spent = self.spent();
         let bytes = self.bytes_per_task();
         let nr_cpus = self.cpus.len();
         let nr_tasks = self.tasks.len() - 2 * nr_cpus;
@@ -256,6 +265,7 @@ impl Sim {
         }
         let from = self.stats.window.as_ref().map(|w| &w.schedstat);
         let schedstat = from.filter(|_| spec.schedstat).map(|from| self.schedstat(from));
+        let spent = self.spent(self.stats.window.as_ref().map(|w| &w.ledger));
         let mut s = self.stats;
         let w = s.window.take().expect("set above");
         let started = s.mark_start.unwrap_or(Ns::ZERO);
@@ -296,7 +306,7 @@ impl Sim {
             switches: s.switches.since(&w.switches).by_name(),
             placements: s.placements.since(&w.placements).by_name(),
             migrations: s.migrations.since(&w.migrations).by_name(),
-            cpu_time: spent.since(&w.ledger).rows(),
+            cpu_time: spent.rows(),
             wakeup_latency: s.wakeup_latency,
             sched_delay: s.sched_delay,
             latencies: s.latencies,

@@ -25,8 +25,9 @@ pub(crate) fn scaled(ns: u32, permille: u32) -> u32 {
 }
 
 impl Cost {
-    /// The largest value a cost may have: one second.
-    pub const MAX: u32 = 1_000_000_000;
+    /// The largest value a cost may have: a tenth of a second, more than any path takes; sums of a
+    /// few of them fit into 32 bits.
+    pub const MAX: u32 = 100_000_000;
 
     /// Checks `low ≤ mid ≤ high ≤ MAX` and that a source is named.
     pub fn check(&self, name: &str) -> Result<(), SpecError> {

@@ -246,7 +246,11 @@ fn cores_of(
     let threads = n.threads_per_core as usize;
     let run = if n.numbering == Numbering::PowerSmt8 { 2 * threads } else { threads };
     let weight = set.weight();
-    if weight == 0 || !weight.is_multiple_of(run) {
+    if weight == 0 {
+        let found = format!("no CPUs in node {}", node.number);
+        return Err(SpecError::new(at, found, "CPUs in each node: leave out one that has none"));
+    }
+    if !weight.is_multiple_of(run) {
         let found = format!("{weight} CPUs in node {}", node.number);
         return Err(SpecError::new(at, found, format!("a multiple of {run}")));
     }

@@ -218,7 +218,7 @@ impl Explanation {
     /// mean nothing.
     pub fn is_noise(&self) -> bool {
         let ends = (self.delta_low, self.delta_high);
-        matches!(ends, (Some(low), Some(high)) if low <= 0.0 && high >= 0.0)
+        self.delta == 0.0 || matches!(ends, (Some(low), Some(high)) if low <= 0.0 && high >= 0.0)
     }
 
     /// What stands behind an amount: a difference of percentages is in points, for it is not in
@@ -279,7 +279,16 @@ impl Explanation {
                 );
             }
             (Some(_), Some(_)) => "",
-            _ => " (one seed: no interval)",
+            _ if self.delta == 0.0 => {
+                let n = self.seeds.len();
+                let seeds = if n == 1 { "one seed".into() } else { format!("{n} seeds") };
+                return format!(
+                    "There is no difference in {} with {seeds}: there is nothing to explain.",
+                    self.metric
+                );
+            }
+            _ if self.seeds.len() == 1 => " (one seed: no interval)",
+            _ => " (seeds that agree in everything, which may be chance: no interval)",
         };
         let mut text = format!("Of {} in {}{sure}", amount(self.delta), self.metric);
         let of = |kind: Kind| self.parts.iter().filter(move |p| p.kind == kind);

@@ -46,7 +46,7 @@ pub fn delta(base: &[f64], other: &[f64], sig: Sig) -> Delta {
     let (base, other) = (&base[..n], &other[..n]);
     let d: Vec<f64> = base.iter().zip(other).map(|(b, o)| o - b).collect();
     if n > 0 && d.iter().all(|&x| x == 0.0) {
-        let interval = (n > 1).then_some((0.0, 0.0));
+        let interval = (n > 2).then_some((0.0, 0.0));
         return Delta { pct: Some(0.0), interval, significant: false };
     }
     let (Some(base_mean), Some(change)) = (mean(base), mean(&d)) else {
@@ -101,8 +101,10 @@ mod tests {
 
     #[test]
     fn no_variance() {
-        let same = delta(&[1.0, 2.0], &[1.0, 2.0], Sig::Interval);
-        assert_eq!(same, Delta { pct: Some(0.0), interval: Some((0.0, 0.0)), significant: false });
+        let same = |x: &[f64]| delta(x, x, Sig::Interval);
+        let none = Delta { pct: Some(0.0), interval: None, significant: false };
+        assert_eq!(same(&[1.0, 2.0]), none);
+        assert_eq!(same(&[1.0, 2.0, 3.0]), Delta { interval: Some((0.0, 0.0)), ..none });
         let two = delta(&[1.0, 2.0], &[2.0, 3.0], Sig::Interval);
         assert!(two.interval.is_none() && !two.significant);
         let three = delta(&[0.1, 0.2, 0.3], &[1.1, 1.2, 1.3], Sig::Interval);

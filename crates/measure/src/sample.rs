@@ -12,7 +12,7 @@ pub fn record(kernel: &str, seed: u64, seconds: f64) -> RunRecord {
         latency.record(Ns(i * 1000));
     }
     let (min, last, max) = (Ns(2_000), Ns(3_000), Ns(4_000));
-    let timer = Latency { pid: 3005, count: 3, min, last, sum: Ns(9_000), max };
+    let timer = Latency { pid: 3005, count: 3, min, last, sum: Ns(9_000), sum_us: 9, max };
     RunRecord {
         machine: "two".into(),
         kernel: kernel.into(),

@@ -79,6 +79,25 @@ impl Linux {
         }
     }
 
+    /// `sched_setscheduler` within the RT class, and `prio_changed_rt`.
+    fn set_rt_priority(&mut self, cx: &mut Cx, p: TaskId, policy: Policy, prio: u8) {
+        let t = &mut cx.sh.tasks[p.ix()];
+        (t.policy, t.rt_priority) = (policy, prio);
+        let (cpu, queued) = (t.cpu, t.on_rq && t.state != TaskState::New);
+        if queued {
+            cx.charge(Func::DequeueTask, cx.machine.costs.dequeue_base);
+            cx.charge(Func::EnqueueTask, cx.machine.costs.enqueue_base);
+            self.rt.change_prio(cpu, p, prio);
+        }
+        if cx.sh.rqs[cpu.ix()].curr != p {
+            if queued {
+                self.wakeup_preempt(cx, cpu, p, WakeFlags::default());
+            }
+        } else if self.rt.top_prio(cpu) > prio || self.top_class(cpu) > Class::Rt {
+            cx.resched_curr(cpu, &POLICY_CHANGED);
+        }
+    }
+
     /// Takes `p` off its queue, lets `what` change it, and puts it back. Says whether it was
     /// queued, and whether it runs.
     fn change(
@@ -229,12 +248,12 @@ impl Scheduler for Linux {
         } else if ours == theirs {
             match ours {
                 Class::Fair => self.fair.wakeup_preempt_fair(cx, cpu, p, flags),
-                Class::Rt => {
-                    self.rt.wakeup_preempt(cx, cpu, p);
-                    self.rt.task_woken(cx, cpu, p, &mut self.balancer.moved);
-                }
+                Class::Rt => self.rt.wakeup_preempt(cx, cpu, p),
                 Class::Stop | Class::Idle => {}
             }
+        }
+        if ours == Class::Rt && theirs >= Class::Rt {
+            self.rt.task_woken(cx, cpu, p, &mut self.balancer.moved);
         }
         cx.preempt_check_done(cpu);
     }
@@ -297,6 +316,10 @@ impl Scheduler for Linux {
         if same_policy && same {
             return;
         }
+        if before == Class::Rt && !policy.is_fair() {
+            self.set_rt_priority(cx, p, policy, prio.max(1) as u8);
+            return;
+        }
         let (queued, running) = self.change(cx, p, |linux, cx| {
             let t = &mut cx.sh.tasks[p.ix()];
             t.policy = policy;
@@ -311,7 +334,7 @@ impl Scheduler for Linux {
         let (cpu, class) = (cx.sh.task(p).cpu, self.class(cx, p));
         // `switched_to`, else `prio_changed` of its class.
         let beaten = match class {
-            Class::Rt => self.rt.first(cpu) != Some(p),
+            Class::Rt => self.rt.top_prio(cpu) > cx.sh.task(p).rt_priority,
             Class::Fair if before == class => prio > nice && self.fair.cfs[cpu.ix()].nr_queued > 1,
             Class::Fair => true,
             _ => false,

@@ -75,7 +75,7 @@ impl Rt {
 
     /// Priority of the most important task of `cpu`; 0 if there is none.
     #[inline]
-    fn top_prio(&self, cpu: Cpu) -> u8 {
+    pub fn top_prio(&self, cpu: Cpu) -> u8 {
         self.queues[cpu.ix()].front().map_or(0, |e| e.prio)
     }
 
@@ -105,6 +105,21 @@ impl Rt {
         cx.charge(Func::DequeueTask, cx.machine.costs.dequeue_base);
         self.remove(cpu, p);
         cx.sh.loads[cpu.ix()].nr_running -= 1;
+    }
+
+    /// `p`, queued on `cpu`, gets another priority: with the same it keeps its place, with a lower
+    /// one it goes before its new equals, with a higher one behind them.
+    pub fn change_prio(&mut self, cpu: Cpu, p: TaskId, prio: u8) {
+        let q = &mut self.queues[cpu.ix()];
+        let at = q.iter().position(|e| e.p == p).expect("the RT task is queued on this CPU");
+        let before = q[at].prio;
+        if before == prio {
+            return;
+        }
+        q.remove(at);
+        let lowered = prio < before;
+        let at = q.partition_point(|o| o.prio > prio || (o.prio == prio && !lowered));
+        q.insert(at, Entry { prio, p });
     }
 
     /// `yield_task_rt`: behind all equals.
@@ -241,7 +256,8 @@ impl Rt {
         cx.charge(Func::SelectTaskRq, cx.machine.costs.select_base);
         let stay = Placement { cpu: prev, rule: &RT_PREV };
         let (t, curr) = (cx.sh.task(p), cx.sh.task(cx.sh.rq(prev).curr));
-        let curr_is_rt = matches!(curr.policy, Policy::Fifo | Policy::Rr);
+        // A stopper is one, too, of a priority above all.
+        let curr_is_rt = matches!(curr.policy, Policy::Fifo | Policy::Rr | Policy::Stop);
         let must_share = curr.nr_cpus_allowed < 2 || curr.rt_priority >= t.rt_priority;
         if flags.exec || !(curr_is_rt && must_share) {
             return stay;
@@ -311,6 +327,46 @@ mod tests {
         assert_eq!(lab.sleep(Cpu(0)), b);
         assert_eq!(lab.sleep(Cpu(0)), TaskId(0));
         assert_eq!(lab.sh.loads[0].nr_running, 0);
+    }
+
+    /// A runs, B and C wait, all at 50, D at 40. Round-robin at 50 keeps A's place. At 40 it makes
+    /// room for the other two and goes before D, who has been at 40 all the time.
+    #[test]
+    fn a_lower_priority_goes_before_its_equals() {
+        let mut lab = lab();
+        let [a, b, c, d] = [50, 50, 50, 40].map(|prio| rt_on(&mut lab, Cpu(0), prio));
+        assert_eq!(lab.schedule(Cpu(0)), a);
+        lab.sh.rqs[0].need_resched = false;
+        let mut change = |policy, prio| {
+            lab.hook(Cpu(0), |s, cx| {
+                crate::scheduler::Scheduler::set_policy(s, cx, a, policy, prio)
+            });
+            lab.sh.rqs[0].need_resched
+        };
+        assert!(!change(Policy::Fifo, 50) && !change(Policy::Rr, 50));
+        assert!(change(Policy::Fifo, 40));
+        assert_eq!(lab.schedule(Cpu(0)), b);
+        assert_eq!([(); 3].map(|()| lab.sleep(Cpu(0))), [c, a, d]);
+    }
+
+    /// A stopper is a real-time task of the highest priority that may not leave.
+    #[test]
+    fn who_wakes_under_a_stopper_goes_elsewhere() {
+        for policy in [Policy::Stop, Policy::Normal] {
+            let mut lab = lab();
+            let stopper = lab.spawn(Cpu(0), 0, TgId(0));
+            pin(&mut lab, stopper, &[0]);
+            lab.schedule(Cpu(0));
+            let t = &mut lab.sh.tasks[stopper.ix()];
+            (t.policy, t.rt_priority) = (policy, if policy.is_fair() { 0 } else { 99 });
+            let p = lab.spawn(Cpu(1), 0, TgId(0));
+            let t = &mut lab.sh.tasks[p.ix()];
+            (t.policy, t.rt_priority) = (Policy::Fifo, 50);
+            let place = lab.hook(Cpu(0), |s, cx| {
+                s.rt.select_task_rq(cx, p, Cpu(0), crate::scheduler::WakeFlags::default())
+            });
+            assert_eq!(place.rule.id == super::RT_PREV.id, policy.is_fair());
+        }
     }
 
     #[test]

@@ -402,6 +402,18 @@ mod tests {
     }
 
     #[test]
+    fn no_difference_is_not_taken_apart() {
+        let (e, _) = explained("v6.1", &[]);
+        let none = Explanation { seeds: vec![1, 2], delta_low: None, delta_high: None, ..e };
+        assert!(none.is_noise());
+        let text = "There is no difference in  with 2 seeds: there is nothing to explain.";
+        assert_eq!(none.conclude(), text);
+        let some = Explanation { delta: -1.0, ..none };
+        assert!(!some.is_noise());
+        assert!(some.conclude().contains("(seeds that agree in everything, which may be chance:"));
+    }
+
+    #[test]
     fn mechanisms_and_a_planted_cost_are_told_apart() {
         let (e, _) = explained("v6.1+ttwu_queue=l2,hz=1000", &[("ttwu".into(), 8)]);
         assert_eq!(e.delta, -8.0);

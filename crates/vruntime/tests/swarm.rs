@@ -203,6 +203,10 @@ fn findings(spec: &RunSpec, go: impl Fn(&RunSpec) -> Result<RunRecord, SetupErro
     must(checks.nr_running_wrong == 0, format!("nr_running wrong {} x", checks.nr_running_wrong));
     let stopped = checks.stopped_with_work;
     must(stopped == 0, format!("a CPU stopped with work {stopped} x"));
+    let spent: u64 = a.cpu_time.iter().map(|row| row.2.0).sum();
+    let nr_cpus = spec.machine.build_topology().unwrap().nr_cpus() as u64;
+    let elapsed = nr_cpus * (a.window.1 - a.window.0).0;
+    must(spent == elapsed, format!("{spent} ns of {elapsed} are accounted for"));
     must(a.ledger_gap == 0 && checks.ledger_gap == 0, format!("ledger gap {}", checks.ledger_gap));
     if spec.release.scheduler == "linux" {
         let most = patience(&spec.machine, &spec.release);

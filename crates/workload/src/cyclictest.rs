@@ -200,11 +200,11 @@ fn read(words: &[String], launch: Launch) -> Result<Cyclictest, WorkloadError> {
     }
     c.distance_us = distance.unwrap_or(c.distance_us);
     let is_rt = |p| matches!(p, Policy::Fifo | Policy::Rr);
-    // A priority is one of SCHED_FIFO, whatever else was asked for.
+    // A priority is one of SCHED_FIFO, whatever else was asked for; so are several.
     c.policy = match policy {
-        Some(policy) if is_rt(policy) || c.priority == 0 => policy,
-        _ if c.priority > 0 => Policy::Fifo,
-        _ => Policy::Normal,
+        Some(policy) if is_rt(policy) => policy,
+        _ if c.priority > 0 || c.priospread => Policy::Fifo,
+        policy => policy.unwrap_or(Policy::Normal),
     };
     if let Threads::Some(nr_threads) = c.threads
         && c.priospread
@@ -228,7 +228,7 @@ fn cpus(args: &Args, option: &str, list: &str) -> Result<CpuMask, WorkloadError>
 
 fn policy_of(args: &mut Args, option: &str) -> Result<Policy, WorkloadError> {
     let name = args.text(option, POLICIES)?;
-    match name.as_str() {
+    match name.to_lowercase().as_str() {
         "other" | "normal" => Ok(Policy::Normal),
         "batch" => Ok(Policy::Batch),
         "idle" => Ok(Policy::Idle),
@@ -405,7 +405,7 @@ impl Workload for Cyclictest {
             Policy::Batch => " --policy=batch",
             Policy::Idle => " --policy=idle",
             Policy::Rr => " --policy=rr",
-            Policy::Fifo if self.priority == 0 => " --policy=fifo",
+            Policy::Fifo if self.priority == 0 && !self.priospread => " --policy=fifo",
             _ => "",
         };
         s += name;
@@ -450,7 +450,8 @@ impl Workload for Cyclictest {
             let latency = b.latency();
             threads.push(b.program(Thread {
                 cpu: cpus.get(n as usize % cpus.len().max(1)).copied(),
-                policy: self.policy,
+                // Its threads are SCHED_OTHER unless they are real-time.
+                policy: if self.is_rt() { self.policy } else { Policy::Normal },
                 prio: match self.is_rt() {
                     true => self.priority_of(n, nr_threads) as i8,
                     false => self.launch.nice,
@@ -462,7 +463,7 @@ impl Workload for Cyclictest {
             }));
         }
         let main = b.program(Main { threads });
-        b.sets_policies |= self.policy != Policy::Normal;
+        b.sets_policies |= self.is_rt();
         b.root(main, Regs::default(), self.launch.root(FOOTPRINT_KIB));
     }
 
@@ -489,7 +490,7 @@ impl Workload for Cyclictest {
                 l.count,
                 min,
                 of(l.last),
-                of(l.mean()),
+                if self.in_ns { l.mean().0 } else { l.mean_us() },
                 of(l.max),
             )
             .expect("a string grows");
@@ -575,6 +576,7 @@ mod tests {
         assert_eq!(line("cyclictest -p 5 --policy=batch", 1), "5");
         assert_eq!(line("cyclictest -p 4 --priospread -t 4", 4), "4 3 2 1");
         assert!(parse("cyclictest -p 2 --priospread -t 4").is_err());
+        assert_eq!(line("cyclictest --priospread -t 4", 4), "5 4 3 2");
         // -S is -t -a; the distance stays.
         assert_eq!(parse("cyclictest -S").unwrap().command_line(), "cyclictest -t -i 1000 -d 500");
     }
@@ -622,11 +624,12 @@ mod tests {
         assert_eq!(w.command_line(), "cyclictest -t 1 -a 0 -p 80 -i 1000 -d 500 -l 2000");
         let us = Ns::from_us;
         let (min, last, sum, max) = (us(5), us(8), us(46_000), us(25_916));
-        let l = Latency { pid: 19_446, count: 2_000, min, last, sum, max };
+        // Each is cut to whole microseconds before they are added: 22, not 23, on average.
+        let l = Latency { pid: 19_446, count: 2_000, min, last, sum, sum_us: 45_500, max };
         assert_eq!(
             w.latency_lines(&[l]),
             "# /dev/cpu_dma_latency set to 0us\n\
-             T: 0 (19446) P:80 I:1000 C:   2000 Min:      5 Act:    8 Avg:   23 Max:   25916\n"
+             T: 0 (19446) P:80 I:1000 C:   2000 Min:      5 Act:    8 Avg:   22 Max:   25916\n"
         );
         let none = w.latency_lines(&[Latency::default()]);
         let counts = none.split("C:").last();

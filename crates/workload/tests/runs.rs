@@ -78,6 +78,21 @@ fn a_window_has_its_part_of_long_computations() {
     near(all, 40_000_000);
 }
 
+/// A window has all CPUs' time and no more, however short it is: what is planned when it begins or
+/// ends, an exit from a deep idle state above all, is cut.
+#[test]
+fn a_short_window_has_exactly_its_time() {
+    for (command, us) in
+        [("hackbench -g 1 -l 1000", 10), ("hackbench --pipe -g 2 -l 1000", 1), ("spin 1 50", 40)]
+    {
+        for warmup in [Ns::ZERO, Ns::from_us(700), Ns::from_ms(10)] {
+            let r = sampled(command, Sampling::Window { warmup, window: Ns::from_us(us) });
+            let sum: u64 = r.cpu_time.iter().map(|row| row.2.0).sum();
+            assert_eq!(sum, 2 * us * 1_000, "{command}, {warmup:?}");
+        }
+    }
+}
+
 /// Two switches an operation if both tasks share a CPU.
 #[test]
 fn ping_pong_on_one_cpu_switches_twice_an_operation() {

@@ -93,7 +93,7 @@ fn charge(cx: &mut Cx, flag: SdFlags) {
     }
     let levels = cx.sh.domains.slots(cx.cpu).start..=top;
     let looks: u32 = levels.map(|slot| cx.sh.domains.at(slot).weight).sum();
-    cx.charge(Func::SelectTaskRq, cx.machine.costs.scan_cpu * looks);
+    cx.charge(Func::SelectTaskRq, cx.machine.costs.scan_cpu.saturating_mul(looks));
 }
 
 /// Slot of the highest domain of `cpu` up to which all have `flag`.

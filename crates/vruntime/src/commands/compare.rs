@@ -34,7 +34,7 @@ pub fn compare(args: &CompareArgs) -> Result<Done, Failure> {
     }
     let batch = super::batch(s, &args.kernel, (1..=args.seeds).collect())?;
     let records = batch.run()?;
-    super::note_tails(batch.sampling, records.by_kernel.iter().flatten());
+    super::note_windows(&batch, records.by_kernel.iter().flatten());
     let name = |k: &String| format!("{k}{}", batch.variation.without);
     let kernels: Vec<_> = args.kernel.iter().map(name).zip(records.by_kernel).collect();
     let comparison = vruntime_measure::compare(&kernels, args.sig.into());

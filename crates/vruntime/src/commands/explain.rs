@@ -42,7 +42,7 @@ pub fn explain(args: &ExplainArgs) -> Result<Done, Failure> {
     };
     let mut known = Known::new();
     let e = explanation(&asked, &mut known)?;
-    super::note_tails(batch.sampling, known.values());
+    super::note_windows(&batch, known.values());
     if !s.form.json {
         return Ok(Done::new(explain_text(&e, "")).interrupted(e.interrupted));
     }

@@ -41,9 +41,6 @@ fn batch(s: &Simulation, kernels: &[String], seeds: Vec<u64>) -> Result<Batch, F
     }
     let machine = machine(&s.machine)?;
     let nr_cpus = machine.build_topology().map_or(1, |topology| topology.nr_cpus());
-    if let Some(note) = short_window(s.window, nr_cpus as u64).filter(|_| !s.full) {
-        eprintln!("vruntime: note: {note}");
-    }
     let kernels: Vec<_> = kernels.iter().map(|k| kernel(k)).collect::<Result<_, _>>()?;
     for note in kernels.iter().flat_map(|k| &k.notes) {
         eprintln!("vruntime: note: {note}");
@@ -93,6 +90,18 @@ fn short_window(window: Ns, nr_cpus: u64) -> Option<String> {
             duration(window.0)
         )
     })
+}
+
+/// What to know of the windows by which the `runs` of a batch were measured.
+fn note_windows<'a>(batch: &Batch, runs: impl Iterator<Item = &'a RunRecord> + Clone) {
+    if let Sampling::Window { window, .. } = batch.sampling
+        && runs.clone().any(|r| !r.complete)
+        && let Ok(topology) = batch.machine.build_topology()
+        && let Some(note) = short_window(window, topology.nr_cpus() as u64)
+    {
+        eprintln!("vruntime: note: {note}");
+    }
+    note_tails(batch.sampling, runs);
 }
 
 /// What to know of runs whose counts are of the benchmark's last moments, because it ended within a

@@ -35,7 +35,7 @@ pub fn run(args: &RunArgs) -> Result<Done, Failure> {
         batch.schedstat = true;
     }
     let mut records = batch.run()?;
-    super::note_tails(batch.sampling, records.by_kernel.iter().flatten());
+    super::note_windows(&batch, records.by_kernel.iter().flatten());
     let runs = records.by_kernel.remove(0);
     let trace = trace.map_or(Ok(()), |trace| trace.write_run(&batch, &runs[0]));
     let counters = match (&args.schedstat, &runs[0].schedstat) {

@@ -64,7 +64,7 @@ impl Fair {
             }
         }
         let before = cx.cost;
-        cx.charge(Func::SelectIdle, cx.machine.costs.scan_cpu * d.effects.nr_scanned);
+        cx.charge(Func::SelectIdle, cx.machine.costs.scan_cpu.saturating_mul(d.effects.nr_scanned));
         if cx.sh.release.sis_prop
             && let Some(ns) = d.effects.scan_ns
         {
