@@ -148,7 +148,8 @@ fn page(root: &Path, note: Option<&str>) -> Result<String, String> {
          Linux {}; model: `-k {kernel}` on what `vruntime calibrate` measured just before,\n\
          in each of {rounds} rounds. Means ± their standard errors, over as many runs as seeds;\n\
          differences are those of the rounds. Switches and CPU time are `getrusage`'s, which\n\
-         slows nothing; migrations are from runs under `perf stat`. While a benchmark ran, other\n\
+         slows nothing, and of the whole command: to load one takes 7 to 32 ms that the model has\n\
+         not; migrations are from one run a round under `perf stat`. While a benchmark ran, other\n\
          work took {busiest:.2} CPUs at the most; {dropped} of {} in which it took more than\n\
          {BUSY} do not count.\n",
         cpu_model(),

@@ -75,8 +75,8 @@ impl FromStr for TtwuQueue {
         let modulo = word.strip_prefix("mod").and_then(positive).map(TtwuQueue::Modulo);
         modulo.or_else(|| positive(word).map(TtwuQueue::Threads)).ok_or_else(|| {
             format!(
-                "`{word}`, expected llc (on), l2, none (off), all, a number of CPUs of an LLC (8), or \
-                 groups by CPU number (mod192)"
+                "`{word}`, expected llc (on), l2, none (off), all, a number of CPUs of an LLC \
+                 (8), or groups by CPU number (mod192)"
             )
         })
     }

@@ -275,6 +275,8 @@ fn machine_files() {
                  { number = 0, package = 0, cpus = \"1\" }]\n\
                  node_distance = [[10, 20], [20, 10]]";
     check(&forms(nodes), &["node 0", "twice"]);
+    let no_cpus = nodes.replacen("cpus = \"0\"", "cpus = \"\"", 1);
+    check(&forms(&no_cpus), &["no CPUs in node 0", "leave out"]);
     let endless = run("/dev/zero", "v6.1", PIPE);
     fails(&endless, 3, &["/dev/zero", "MiB"]);
 }

@@ -53,6 +53,7 @@ pub fn calibrate(args: &CalibrateArgs) -> Result<Done, Failure> {
     writable(&path)?;
     let base = sysfs_machine(Path::new("/sys"))?;
     let topo = base.build_topology().map_err(|e| Failure::Input(e.to_string()))?;
+    probe::may_use(topo.nr_cpus()).map_err(failed)?;
     let load = load_average();
     if load > 0.5 {
         eprintln!("vruntime: load average {load}: other work disturbs the measurement");

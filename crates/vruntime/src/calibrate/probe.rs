@@ -73,6 +73,17 @@ pub fn pin(cpu: usize) -> io::Result<()> {
     set.set(cpu).and_then(|()| sched_setaffinity(Pid::from_raw(0), &set)).map_err(of)
 }
 
+/// Whether a thread may be bound to each of `nr_cpus` CPUs: in a cpuset of fewer some refuse. A
+/// probe of two CPUs would wait for the one that never comes.
+pub fn may_use(nr_cpus: usize) -> io::Result<()> {
+    let tried = std::thread::spawn(move || (0..nr_cpus).try_for_each(pin));
+    let allowed = tried.join().unwrap_or_else(|_| Err(io::Error::other("thread")));
+    allowed.map_err(|e| {
+        let all = "all CPUs of the machine are measured, which a cpuset of fewer does not allow";
+        io::Error::new(e.kind(), format!("{e}: {all}"))
+    })
+}
+
 /// Runs `batch` many times on `cpu` and divides each time by `n`.
 fn repeat(
     cpu: usize,
@@ -489,6 +500,14 @@ mod tests {
         let s = Sample::of((0..=100).rev().map(f64::from).collect());
         assert_eq!(s, Sample { low: 10.0, mid: 50.0, high: 90.0 });
         assert_eq!(Sample::of(vec![]).mid, 0.0);
+    }
+
+    /// No thread can be bound to a CPU that no set of CPUs has room for.
+    #[test]
+    fn a_cpu_that_may_not_be_used_is_named() {
+        assert!(may_use(0).is_ok());
+        let e = may_use(CpuSet::count() + 1).unwrap_err().to_string();
+        assert!(e.contains("cannot be bound to CPU ") && e.contains("a cpuset of fewer"), "{e}");
     }
 
     /// Of 1,000 looks at 30 ns two are 6 us late, and one 0.9 us, which counts for nothing.
