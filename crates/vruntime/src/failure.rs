@@ -122,7 +122,7 @@ pub fn same_file(a: &Path, b: &Path) -> bool {
 }
 
 /// What is written where `path` is opened: links are followed, also to a file that is not there.
-fn destination(path: &Path) -> PathBuf {
+pub fn destination(path: &Path) -> PathBuf {
     let dir = |path: &Path| match path.parent() {
         Some(dir) if dir != Path::new("") => dir.to_path_buf(),
         _ => PathBuf::from("."),

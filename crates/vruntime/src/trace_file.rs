@@ -1,10 +1,12 @@
 //! `run --trace` and `trace convert`: events as a file that other tools read.
 
 use crate::batch::Batch;
-use crate::failure::{Failure, writable};
-use std::fs::{File, remove_file};
-use std::io::BufWriter;
+use crate::failure::{Failure, destination, writable};
+use std::fs::{File, Permissions};
+use std::io::{self, BufWriter};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use tempfile::Builder;
 use vruntime_base::Timeline;
 use vruntime_formats::lost::Lost;
 use vruntime_formats::write::{Origin, TraceFormat, write_trace};
@@ -41,18 +43,38 @@ impl TraceFile {
         &self.path
     }
 
-    /// Writes `timeline`. Of a trace that did not fit, nothing is left: its readers would take it
-    /// for a damaged one.
+    /// Writes `timeline`. The file has its name when it is whole: half a trace its readers would
+    /// take for a damaged one.
     pub fn write(&self, timeline: &Timeline, origin: &Origin) -> Result<(), Failure> {
         let failed = |e| Failure::Input(format!("{}: {e}", self.path.display()));
-        let file = File::create(&self.path).map_err(failed)?;
-        let mut out = BufWriter::with_capacity(1 << 20, file);
-        write_trace(self.format, timeline, origin, &mut out).map_err(|e| {
-            if self.path.is_file() {
-                let _ = remove_file(&self.path);
+        let path = destination(&self.path);
+        let directory = path.parent().filter(|d| *d != Path::new("")).unwrap_or(Path::new("."));
+        let directly = || {
+            let file = File::create(&path).map_err(failed)?;
+            self.put(timeline, origin, file).map_err(failed)
+        };
+        if path.exists() && !path.is_file() {
+            return directly(); // A device or a pipe.
+        }
+        let unfinished = Builder::new()
+            .prefix(".vruntime-")
+            .permissions(Permissions::from_mode(0o666))
+            .tempfile_in(directory);
+        match unfinished {
+            Ok(unfinished) => {
+                let (file, unfinished) = unfinished.into_parts();
+                self.put(timeline, origin, file).map_err(failed)?;
+                unfinished.persist(&path).map_err(|e| failed(e.error))
             }
-            failed(e)
-        })
+            // A file where no other may be made.
+            Err(_) if path.is_file() => directly(),
+            Err(e) => Err(failed(e)),
+        }
+    }
+
+    fn put(&self, timeline: &Timeline, origin: &Origin, file: File) -> io::Result<()> {
+        let mut out = BufWriter::with_capacity(1 << 20, file);
+        write_trace(self.format, timeline, origin, &mut out)
     }
 
     /// Writes the events of `run`, and says on stderr if it has more than were kept.
