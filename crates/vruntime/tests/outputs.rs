@@ -124,6 +124,13 @@ fn a_conversion_counts_what_it_has_written() {
     assert!(said.starts_with(&format!("t.pftrace: {others} events, ")), "{said}");
     let left_out = format!("left out: {} sched_stat_runtime", runtimes.len());
     assert!(said.contains(&left_out) && !runtimes.is_empty(), "{said}");
+    // What the recorder saw beside the scheduler is counted.
+    let switch = text.find(" sched_switch:").unwrap();
+    let line = text[..switch].rfind('\n').unwrap() + 1;
+    let irq = format!("{} irq_handler_entry: irq=9 name=acpi\n", &text[line..switch]);
+    fs::write(dir.join("irq.txt"), text.clone() + &irq + &irq).unwrap();
+    let said = vruntime(&["trace", "convert", "irq.txt", "t.data"]);
+    assert!(said.contains("left out: 2 events of other kinds"), "{said}");
 }
 
 /// A report and the trace of the same run tell the same sched delay, to the nanosecond.

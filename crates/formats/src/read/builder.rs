@@ -51,6 +51,8 @@ pub(super) struct Builder {
     as_found: bool,
     /// Accounting becomes part of the timeline.
     runtimes: bool,
+    /// Events that did not.
+    others: u64,
     /// Events with their details, and the others, if they are asked for.
     full: Option<Full>,
     tasks: Vec<Task>,
@@ -157,6 +159,8 @@ impl Builder {
             let task = self.id(ran.pid, at.cpu);
             let (lo, hi) = (ran.runtime as u32, (ran.runtime >> 32) as u32);
             self.push(at, EventKind::Runtime, task, lo, hi, [Event::NICE_0; 2]);
+        } else {
+            self.others += 1;
         }
         if let Some(full) = &mut self.full {
             let (curr, order) = (at.pid.unwrap_or(0), full.order());
@@ -234,7 +238,7 @@ impl Builder {
     }
     /// Everything in order of time; for simultaneous events see [`simultaneous`].
     pub fn finish(mut self) -> Recorded {
-        let mut r = Recorded::default();
+        let mut r = Recorded { others: self.others, ..Recorded::default() };
         if let Some(mut full) = self.full.take() {
             full.events.sort_by_key(|e| e.0.time);
             if !self.as_found {

@@ -49,6 +49,8 @@ pub struct Recorded {
     pub details: Vec<Detail>,
     /// The other events, in order of time, if they were asked for.
     pub glimpses: Vec<Glimpse>,
+    /// How many other events there are.
+    pub others: u64,
     /// The kernel's release, where the file says it.
     pub release: Option<String>,
     /// The machine's name, where the file says it.
@@ -66,8 +68,8 @@ pub struct Recorded {
 impl Recorded {
     /// With the events of `builder`.
     fn with(self, builder: Builder) -> Recorded {
-        let Recorded { timeline, details, glimpses, .. } = builder.finish();
-        Recorded { timeline, details, glimpses, ..self }
+        let Recorded { timeline, details, glimpses, others, .. } = builder.finish();
+        Recorded { timeline, details, glimpses, others, ..self }
     }
 }
 

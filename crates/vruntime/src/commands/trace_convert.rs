@@ -76,6 +76,10 @@ pub fn convert(args: &TraceConvertArgs) -> Result<Done, Failure> {
     if left_out > 0 {
         said += &format!("left out: {left_out} sched_stat_runtime, which the format has not\n");
     }
+    if recorded.others > 0 {
+        let n = recorded.others;
+        said += &format!("left out: {n} events of other kinds (interrupts, timers and the like)\n");
+    }
     if format == TraceFormat::FtraceText {
         said += "times are cut to microseconds\n";
     }
