@@ -99,9 +99,9 @@ fn who_wakes_is_who_ran_though_no_switch_says_so() {
     let kinds: Vec<EventKind> = read.timeline.iter().map(|e| e.kind).collect();
     assert_eq!(kinds, [EventKind::Waking, EventKind::Switch, EventKind::Waking]);
     let origin = Origin {
-        release: "6.12".into(),
-        hostname: "here".into(),
-        arch: "x86_64".into(),
+        release: Some("6.12".into()),
+        hostname: Some("here".into()),
+        arch: Some("x86_64".into()),
         nr_cpus: 2,
         command: Vec::new(),
         lost: Lost::default(),

@@ -81,12 +81,12 @@ impl TraceFile {
     pub fn write_run(&self, batch: &Batch, run: &RunRecord) -> Result<(), Failure> {
         let timeline = &run.timeline;
         let origin = Origin {
-            release: run.kernel.clone(),
-            hostname: run.machine.clone(),
-            arch: match batch.machine.arch {
+            release: Some(run.kernel.clone()),
+            hostname: Some(run.machine.clone()),
+            arch: Some(match batch.machine.arch {
                 Arch::X86 => "x86_64".into(),
                 Arch::Powerpc => "ppc64le".into(),
-            },
+            }),
             nr_cpus: run.nr_cpus,
             command: command_line(),
             lost: Lost::default(),

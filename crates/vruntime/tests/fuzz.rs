@@ -142,9 +142,9 @@ fn seeds() -> Vec<(String, Vec<u8>)> {
     let mut out = vec![];
     let timeline = timeline();
     let origin = Origin {
-        release: "6.1.0".into(),
-        hostname: "h".into(),
-        arch: "x86_64".into(),
+        release: Some("6.1.0".into()),
+        hostname: Some("h".into()),
+        arch: Some("x86_64".into()),
         nr_cpus: 4,
         command: vec!["c".into()],
         lost: Lost::default(),

@@ -39,9 +39,9 @@ fn sample() -> &'static Sample {
         let timeline = run(&spec).unwrap().timeline;
         let dir = tempfile::tempdir().unwrap();
         let origin = Origin {
-            release: "6.12.0".into(),
-            hostname: "numa-48".into(),
-            arch: "x86_64".into(),
+            release: Some("6.12.0".into()),
+            hostname: Some("numa-48".into()),
+            arch: Some("x86_64".into()),
             nr_cpus: NR_CPUS,
             command: vec!["vruntime".into(), "run".into()],
             lost: Lost::default(),
@@ -334,6 +334,8 @@ fn perfetto_has_every_switch_and_wakeup_in_order() {
                 }
                 2 => threads += message(content).len(),
                 10 => {}
+                // SystemInfo: the names of `uname`.
+                45 => assert!(content.windows(6).any(|w| w == b"6.12.0"), "{content:?}"),
                 other => panic!("packet field {other}"),
             }
         }

@@ -131,6 +131,14 @@ fn a_conversion_counts_what_it_has_written() {
     fs::write(dir.join("irq.txt"), text.clone() + &irq + &irq).unwrap();
     let said = vruntime(&["trace", "convert", "irq.txt", "t.data"]);
     assert!(said.contains("left out: 2 events of other kinds"), "{said}");
+    // A text does not say which kernel it is of, and no file made of it does.
+    for name in ["t.data", "t.dat", "t.pftrace"] {
+        vruntime(&["trace", "convert", "irq.txt", name]);
+        assert!(
+            vruntime(&["trace", "stat", name, "--json"]).contains("\"release\":null"),
+            "{name}"
+        );
+    }
 }
 
 /// A report and the trace of the same run tell the same sched delay, to the nanosecond.

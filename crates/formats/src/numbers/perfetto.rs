@@ -16,6 +16,18 @@ pub(crate) mod packet {
     pub(crate) const COMPRESSED: u64 = 50;
 }
 
+/// `SystemInfo`.
+pub(crate) mod system_info {
+    pub(crate) const UTSNAME: u64 = 1;
+    pub(crate) const NR_CPUS: u64 = 8;
+    /// `Utsname`.
+    pub(crate) mod utsname {
+        pub(crate) const SYSNAME: u64 = 1;
+        pub(crate) const RELEASE: u64 = 3;
+        pub(crate) const MACHINE: u64 = 4;
+    }
+}
+
 /// `FtraceEventBundle`.
 pub(crate) mod bundle {
     pub(crate) const CPU: u64 = 1;

@@ -12,7 +12,8 @@ use super::input::Input;
 use super::protobuf::{Fields, Value, fields, numbers, varint};
 use super::{Glimpses, Notes, Recorded};
 use crate::numbers::perfetto::{
-    self as known, bundle, event, ftrace_stats, migrate, packet, process_tree, switch, wakeup,
+    self as known, bundle, event, ftrace_stats, migrate, packet, process_tree, switch, system_info,
+    wakeup,
 };
 use std::collections::HashMap;
 use std::io::Read;
@@ -353,13 +354,17 @@ impl State {
     }
 
     fn system_info(&mut self, info: &[u8]) {
-        let Some(names) = fields(info).get(1).and_then(Value::bytes).map(fields) else { return };
+        use system_info::{NR_CPUS, UTSNAME, utsname};
+        let info = fields(info);
+        let nr_cpus = info.get(NR_CPUS).and_then(Value::number);
+        self.found.nr_cpus = nr_cpus.and_then(|n| u32::try_from(n).ok()).or(self.found.nr_cpus);
+        let Some(names) = info.get(UTSNAME).and_then(Value::bytes).map(fields) else { return };
         let text = |field: u64| {
             let text = names.get(field).and_then(Value::bytes)?;
             Some(String::from_utf8_lossy(text).into_owned())
         };
-        self.found.release = text(3);
-        self.found.arch = text(4);
+        self.found.release = text(utsname::RELEASE);
+        self.found.arch = text(utsname::MACHINE);
     }
 }
 

@@ -15,6 +15,7 @@ use super::tracepoint::{Taken, Tracepoints};
 use super::tracing_data::{self, Cursor};
 use super::{Glimpses, Notes, Recorded, zstd};
 use crate::lost::Lost;
+use crate::numbers::UNKNOWN;
 use std::io::Read;
 
 /// Ids of options that are of use here.
@@ -342,9 +343,10 @@ impl State {
             UNAME => {
                 let words: Vec<&str> = text.split_whitespace().collect();
                 if let [_, host, release, .., arch] = words[..] {
-                    self.found.hostname = Some(host.into());
-                    self.found.release = Some(release.into());
-                    self.found.arch = Some(arch.into());
+                    let known = |word: &str| (word != UNKNOWN).then(|| word.into());
+                    self.found.hostname = known(host);
+                    self.found.release = known(release);
+                    self.found.arch = known(arch);
                 }
             }
             OFFSET => self.clock.offset = text.trim().parse().unwrap_or(0),

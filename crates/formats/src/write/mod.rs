@@ -56,12 +56,12 @@ impl TraceFormat {
 /// Where a trace comes from.
 #[derive(Clone, Debug)]
 pub struct Origin {
-    /// Kernel release.
-    pub release: String,
-    /// Name of the machine.
-    pub hostname: String,
-    /// `uname -m`.
-    pub arch: String,
+    /// Kernel release, if it is known.
+    pub release: Option<String>,
+    /// Name of the machine, if it is known.
+    pub hostname: Option<String>,
+    /// `uname -m`, if it is known.
+    pub arch: Option<String>,
     /// CPUs.
     pub nr_cpus: usize,
     /// The command line that made it.

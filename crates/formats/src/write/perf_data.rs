@@ -176,15 +176,18 @@ fn features(timeline: &Timeline, origin: &Origin) -> Vec<(u64, Vec<u8>)> {
     for word in &origin.command {
         command.extend(string(word));
     }
-    vec![
-        (feature::TRACING_DATA, tracing_data("0.6", timeline)),
-        (feature::HOSTNAME, string(&origin.hostname)),
-        (feature::OSRELEASE, string(&origin.release)),
-        (feature::VERSION, string(concat!("vruntime ", env!("CARGO_PKG_VERSION")))),
-        (feature::ARCH, string(&origin.arch)),
-        (feature::NRCPUS, cpus),
-        (feature::CMDLINE, command),
-    ]
+    let version = Some(string(concat!("vruntime ", env!("CARGO_PKG_VERSION"))));
+    let known = |text: &Option<String>| text.as_deref().map(string);
+    let sections = [
+        (feature::TRACING_DATA, Some(tracing_data("0.6", timeline))),
+        (feature::HOSTNAME, known(&origin.hostname)),
+        (feature::OSRELEASE, known(&origin.release)),
+        (feature::VERSION, version),
+        (feature::ARCH, known(&origin.arch)),
+        (feature::NRCPUS, Some(cpus)),
+        (feature::CMDLINE, Some(command)),
+    ];
+    sections.into_iter().filter_map(|(bit, section)| Some((bit, section?))).collect()
 }
 
 /// Length and text, the text filled with zeros to 64 bytes.

@@ -1,7 +1,8 @@
 //! Perfetto's trace: protobuf packets with bundles of ftrace events per CPU.
 //!
 //! Source: `protos/perfetto/trace/{trace,trace_packet}.proto`, `ftrace/{ftrace_event_bundle,
-//! ftrace_event,ftrace_stats,sched}.proto` and `ps/process_tree.proto` of Perfetto. Only numbers
+//! ftrace_event,ftrace_stats,sched}.proto`, `system_info.proto` and `ps/process_tree.proto` of
+//! Perfetto. Only numbers
 //! and strings are needed, so the wire format is written by hand.
 //!
 //! Departures: there is no message for `sched_stat_runtime`; the viewer finds run times by the
@@ -9,7 +10,9 @@
 
 use super::Origin;
 use super::tracepoints::{Hit, MIGRATE, RUNTIME, SWITCH, Value, WAKEUP, WAKING, Walk};
-use crate::numbers::perfetto::{PACKET, bundle, event, ftrace_stats, packet, process_tree, wakeup};
+use crate::numbers::perfetto::{
+    PACKET, bundle, event, ftrace_stats, packet, process_tree, system_info, wakeup,
+};
 use std::io::{self, Write};
 use vruntime_base::Timeline;
 
@@ -20,6 +23,7 @@ const SEQUENCE: u64 = 1;
 
 /// Writes the file.
 pub(super) fn write(timeline: &Timeline, origin: &Origin, out: &mut impl Write) -> io::Result<()> {
+    packet(out, packet::SYSTEM_INFO, &system_info(origin))?;
     packet(out, packet::PROCESS_TREE, &process_tree(timeline))?;
     let mut bundles: Vec<(usize, Vec<u8>)> = vec![(0, Vec::new()); origin.nr_cpus];
     Walk::new(timeline, origin.nr_cpus).each(|hit| {
@@ -93,6 +97,22 @@ fn event(hit: &Hit, message: u64) -> Vec<u8> {
         number(event::COMMON_FLAGS, hit.flags.into(), &mut out);
     }
     bytes(message, &fields, &mut out);
+    out
+}
+
+/// The kernel and the machine.
+fn system_info(origin: &Origin) -> Vec<u8> {
+    use system_info::{NR_CPUS, UTSNAME, utsname};
+    let mut names = Vec::new();
+    bytes(utsname::SYSNAME, b"Linux", &mut names);
+    for (field, text) in [(utsname::RELEASE, &origin.release), (utsname::MACHINE, &origin.arch)] {
+        if let Some(text) = text {
+            bytes(field, text.as_bytes(), &mut names);
+        }
+    }
+    let mut out = Vec::new();
+    bytes(UTSNAME, &names, &mut out);
+    number(NR_CPUS, origin.nr_cpus as u64, &mut out);
     out
 }
 

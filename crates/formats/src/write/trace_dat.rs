@@ -9,6 +9,7 @@
 use super::Origin;
 use super::tracepoints::Walk;
 use super::tracing_data::{PAGE, PAGE_HEADER, tracing_data};
+use crate::numbers::UNKNOWN;
 use std::io::{self, Seek, SeekFrom, Write};
 use vruntime_base::Timeline;
 
@@ -59,7 +60,9 @@ fn options(origin: &Origin, out: &mut Vec<u8>) {
     const CPUSTAT: u16 = 2;
     const UNAME: u16 = 5;
     const CPUCOUNT: u16 = 8;
-    let uname = format!("Linux {} {} {}\0", origin.hostname, origin.release, origin.arch);
+    let [host, release, arch] = [&origin.hostname, &origin.release, &origin.arch]
+        .map(|text| text.as_deref().unwrap_or(UNKNOWN));
+    let uname = format!("Linux {host} {release} {arch}\0");
     out.extend_from_slice(b"options  \0");
     let nr_cpus = (origin.nr_cpus as u32).to_le_bytes();
     let lost = origin.lost.by_cpu().map(|(cpu, n)| format!("CPU: {cpu}\noverrun: {n}\n\0"));

@@ -29,9 +29,9 @@ pub(super) fn measure(percent: u64, rows: &mut Vec<Row>) -> Result<(), Failure> 
     let record = run(&spec).map_err(|e| Failure::Usage(e.to_string()))?;
     let file = tempfile::NamedTempFile::new().map_err(failed)?;
     let origin = Origin {
-        release: record.kernel.clone(),
-        hostname: record.machine.clone(),
-        arch: "x86_64".into(),
+        release: Some(record.kernel.clone()),
+        hostname: Some(record.machine.clone()),
+        arch: Some("x86_64".into()),
         nr_cpus: record.nr_cpus,
         command: vec!["vruntime".into(), "bench".into()],
         lost: Lost::default(),

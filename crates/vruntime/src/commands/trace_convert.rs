@@ -102,7 +102,6 @@ fn to_stdout(format: TraceFormat, recorded: &Recorded, origin: &Origin) -> io::R
 
 /// What the recording says of where it comes from.
 fn origin(recorded: &Recorded) -> Origin {
-    let known = |text: &Option<String>| text.clone().unwrap_or_else(|| "unknown".into());
     let seen = recorded.timeline.iter().map(|e| {
         let other = match e.kind {
             EventKind::Switch | EventKind::Runtime => 0,
@@ -116,9 +115,9 @@ fn origin(recorded: &Recorded) -> Origin {
     // A file that says it has more CPUs than there can be is damaged.
     let said = recorded.nr_cpus.filter(|n| *n <= 1 << 16).unwrap_or(0);
     Origin {
-        release: known(&recorded.release),
-        hostname: known(&recorded.hostname),
-        arch: known(&recorded.arch),
+        release: recorded.release.clone(),
+        hostname: recorded.hostname.clone(),
+        arch: recorded.arch.clone(),
         nr_cpus: seen.max(said).max(1) as usize,
         command: command_line(),
         lost: recorded.lost.clone(),
