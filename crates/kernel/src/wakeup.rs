@@ -150,7 +150,7 @@ impl Sim {
         wake.migrated = place.cpu != prev;
         if wake.migrated {
             self.stats.migrations.count(place.rule);
-            self.note_migration(p, c, prev, place.cpu, self.now, place.rule);
+            self.note_migration(p, c, prev, place.cpu, at, place.rule);
         }
         self.plan(c, at, Frame::WakeQueue);
     }

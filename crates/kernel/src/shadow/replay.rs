@@ -222,7 +222,7 @@ impl<'a> Replay<'a> {
         self.idlest.note(i, &self.queues);
         self.queues.apply(self.f.trace, r);
         self.migrations.note(i, &self.queues);
-        self.placements.note_cpu(r);
+        self.placements.note_cpu(i, r);
         self.placements.note_util(r, &self.queues);
         if r.kind == RowKind::Switch && r.n.is_some_and(|n| n.pid == 0) {
             self.placements.note_idle(r);

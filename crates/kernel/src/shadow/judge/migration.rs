@@ -333,12 +333,13 @@ impl<'a> Migrations<'a> {
         }
     }
 
-    /// What `nr_balance_failed` can be: at most one more an interval since the last move.
+    /// What `nr_balance_failed` can be: at most one more an interval since the last move, and one
+    /// before the first of them is over, for a pass is due by the last pass and not by the move.
     fn failed(&self, slot: usize, now: u64) -> Vec<u32> {
         let sd = self.f.domains.at(slot);
         let interval = u64::from(sd.min_interval()) * 1_000_000;
         let since = now.saturating_sub(self.moved.get(&slot).copied().unwrap_or(0));
-        let most = since / interval.max(self.f.release.tick_ns());
+        let most = since / interval.max(self.f.release.tick_ns()) + 1;
         let tries = sd.cache_nice_tries;
         let mut failed = vec![0, 1, tries + 1, tries + 4];
         failed.dedup();

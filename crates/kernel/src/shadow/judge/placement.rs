@@ -102,12 +102,29 @@ impl<'a> Placements<'a> {
     }
 
     /// A task ran (or was put) somewhere.
-    pub fn note_cpu(&mut self, r: &Row) {
+    pub fn note_cpu(&mut self, at: usize, r: &Row) {
+        if self.f.trace.rebuilt && r.kind == RowKind::Wakeup {
+            self.note_unseen_choice(at, r);
+        }
         if r.kind == RowKind::WakeupNew {
             // Written before the slow path chooses: where the parent forked.
             self.recent.insert(r.p.pid, vec![r.cpu]);
         }
         self.seen.note(self.f.trace, r);
+    }
+
+    /// In a plain trace nobody asks about the wakeup of a task that is still leaving its CPU: its
+    /// waker may have waited and chosen, and then it has written what the choice writes.
+    fn note_unseen_choice(&mut self, at: usize, r: &Row) {
+        let own = self.f.wakes.of_row(at).map(|w| &self.f.wakes.list[w]);
+        let Some(waking) = own.filter(|w| w.select.is_none()).and_then(|w| w.waking) else {
+            return;
+        };
+        let waking = &self.f.trace.rows[waking];
+        self.wrote_recent(r.p.pid, waking.rq_cpu, None);
+        if self.f.release.recent_used_on_hit {
+            self.wrote_recent(waking.curr_pid, waking.cpu, None);
+        }
     }
 
     /// `c` has become idle at `r`: `update_idle_core`.
@@ -570,5 +587,11 @@ impl PlacementView for View<'_, '_> {
         let seen = self.seen().and_then(|s| s.idle_scan(self.p.f.topology, c));
         let range = seen.unwrap_or_else(|| self.p.scan.range(llc));
         self.span(SCAN, llc as i64, Some(range)) as u32
+    }
+    /// A whole round, or as few as a search may look at: of a given set of idle CPUs no limit in
+    /// between finds another one.
+    fn scan_budget(&mut self) -> (u64, u64) {
+        let u = Unknown { name: "avg_idle and avg_scan_cost", of: 0 };
+        (self.k.ask(u, &[1_000_000, 0]) as u64, 0)
     }
 }

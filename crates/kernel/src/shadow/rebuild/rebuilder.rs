@@ -59,7 +59,7 @@ pub(super) struct Rebuilder<'a> {
     /// Rows of tasks in delayed dequeue that have left, or may have, as of the last row.
     left: Vec<Row>,
     /// Tasks that left their queue, to sleep, before a row tells it: their CPU pulled.
-    left_early: BTreeSet<i64>,
+    pub(super) left_early: BTreeSet<i64>,
     /// For how long tasks have been accounted.
     ran: BTreeMap<i64, u64>,
     /// Tasks that call `sched_yield`: not each call leads to a switch.

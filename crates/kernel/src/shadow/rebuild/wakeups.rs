@@ -146,7 +146,16 @@ impl Rebuilder<'_> {
     /// The choice of a CPU of the wakeup that starts at row `i`.
     pub(super) fn choice(&mut self, i: usize, next: u64) -> Option<Row> {
         let r = &self.t.rows[i];
-        if self.on.contains_key(&r.p.pid) || r.p.pid == r.curr_pid || r.p.prio < 100 {
+        if r.p.pid == r.curr_pid || r.p.prio < 100 {
+            return None;
+        }
+        if let Some(&on) = self.on.get(&r.p.pid) {
+            // If it is about to leave, the waker may wait until it has, and choose then.
+            if on != r.cpu.ix() {
+                let waker = (r.curr_pid, if r.curr_pid == 0 { r.cpu.ix() } else { 0 });
+                let w = self.flips.entry(waker).or_insert(Flips::unknown(r.curr_pid));
+                w.record(r.p.pid, r.ts, false);
+            }
             return None;
         }
         if let Some(Named::Bound | Named::Stopper) = self.t.named.get(&r.p.pid) {
@@ -161,6 +170,7 @@ impl Rebuilder<'_> {
         let left = self.left_at.get(&r.p.pid).copied().unwrap_or(0);
         let unheard = self.heard[prev] <= left && r.ts < left + LEAVING_NS;
         // Who is delayed is queued anew by its waker, who leaves by its own CPU.
+        let unheard = unheard || self.left_early.contains(&r.p.pid);
         let leaving = done.cpu != r.cpu && done.cpu.ix() == prev && unheard;
         let delayed = done.cpu == r.cpu && self.cpus[prev].hides(r.p.pid);
         let w = self.flips.entry(waker).or_insert(Flips::unknown(r.curr_pid));

@@ -97,7 +97,11 @@ impl Idleness {
             };
             let (mut lo, mut hi) = match w.select.or(w.waking) {
                 // The choice of a CPU is no event of a plain trace: it comes after that of waking.
-                Some(f) if t.rebuilt => (w.waking.map_or(done, |i| t.rows[i].ts), after(f)),
+                // Without a wake list nothing shows on the chosen CPU before the task is enqueued.
+                Some(f) if t.rebuilt => {
+                    let hi = if w.queued { after(f) } else { done };
+                    (w.waking.map_or(done, |i| t.rows[i].ts), hi)
+                }
                 Some(f) => (t.rows[f].ts, after(f)),
                 None => (done.saturating_sub(slack), done),
             };
