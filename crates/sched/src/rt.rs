@@ -15,8 +15,8 @@
 //! the other, and they push to whatever CPU matters least. D3: `find_lowest_rq` takes the first
 //! fitting CPU after prev where the kernel rotates. D4: no throttling (up to 6.11 RT work that fills
 //! a CPU stops for 50 ms of each second), no fair server (from 6.12 on it does so where fair tasks
-//! wait). D5: a wakee of equal priority never moves ahead of a running task that could migrate. D6:
-//! a task that leaves the class, or has a lower priority than before, pulls nothing.
+//! wait). D5: a wakee of equal priority never moves ahead of a running task that could migrate.
+//! D6: a task that leaves the class, or has a lower priority than before, pulls nothing.
 //! **Example.** FIFO 50 runs; FIFO 50 wakes and may run here only: it queues behind. FIFO 51 wakes:
 //! it runs at once, and the first is pushed to another CPU, or goes on when 51 blocks, before its
 //! equal.
