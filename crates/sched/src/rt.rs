@@ -13,7 +13,7 @@
 //! push and pull take the other CPU's lock for nothing but the move itself, and do not wait for it;
 //! a pull goes to the other queues directly where RT_PUSH_IPI asks them by interrupts, one after
 //! the other, and they push to whatever CPU matters least. D3: `find_lowest_rq` takes the first
-//! fitting CPU after prev where the kernel rotates. D4: no throttling (up to 6.11 RT work that fills
+//! fitting CPU after prev where the kernel rotates. D4: no throttling (to 6.11 RT work that fills
 //! a CPU stops for 50 ms of each second), no fair server (from 6.12 on it does so where fair tasks
 //! wait). D5: a wakee of equal priority never moves ahead of a running task that could migrate.
 //! D6: a task that leaves the class, or has a lower priority than before, pulls nothing.
