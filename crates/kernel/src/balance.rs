@@ -115,10 +115,10 @@ impl Sim {
         k.sched_migrated = true;
         if self.sh.tasks[p.ix()].state == TaskState::Running {
             // Each queue is charged what was waited on it (`sched_info_dequeue`).
-            let waited = at.saturating_sub(k.runnable_since).0;
-            let here = waited.saturating_sub(u64::from(k.waited_elsewhere));
+            let here = k.waited_here(at).0;
             self.stats.cpus[from.ix()].run_delay += here;
-            k.waited_elsewhere = u32::try_from(waited).unwrap_or(u32::MAX);
+            let here = u32::try_from(here).unwrap_or(u32::MAX);
+            k.waited_elsewhere = k.waited_elsewhere.saturating_add(here);
         }
         self.trace(Event {
             a: u32::from(from.0),

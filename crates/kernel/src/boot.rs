@@ -154,8 +154,7 @@ impl Sim {
             let stopper = i >= nr_cpus;
             let mut t = Task::new(cpu, nr_cpus);
             t.kthread = true;
-            t.affinity = sh.affinities.intern(CpuMask::one(cpu));
-            t.nr_cpus_allowed = 1;
+            t.allow(sh.affinities.intern(CpuMask::one(cpu)), 1);
             t.state = if stopper { TaskState::Interruptible } else { TaskState::Running };
             t.policy = if stopper { Policy::Stop } else { Policy::Idle };
             // `sched_set_stop_task`.
@@ -280,8 +279,7 @@ impl Sim {
         }
         self.stats.next_mm += 1;
         t.mm = self.stats.next_mm;
-        t.affinity = self.sh.affinities.intern(allowed);
-        t.nr_cpus_allowed = allowed.weight() as u16;
+        t.allow(self.sh.affinities.intern(allowed), allowed.weight() as u16);
         self.sh.tasks.push(t);
         let mut k = blank_ktask(program, regs, TaskId::NONE);
         k.ends_run = how.ends_run;

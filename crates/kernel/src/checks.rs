@@ -124,7 +124,7 @@ impl Sim {
                 && matches!(task.policy, Policy::Fifo | Policy::Rr)
                 && self.sh.affinities.get(task.affinity).iter().any(|c| {
                     let curr = &self.sh.tasks[self.sh.rqs[c.ix()].curr.ix()];
-                    curr.policy != Policy::Stop && curr.rt_priority < task.rt_priority
+                    curr.rt_priority < task.rt_priority
                 });
             if !rt_waits {
                 k.rt_since[i] = Ns::NEVER;

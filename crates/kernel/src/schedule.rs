@@ -197,11 +197,11 @@ impl Sim {
             k.woken_at = Ns::ZERO;
         }
         self.stats.count.cpu_migrations += u64::from(std::mem::take(&mut k.sched_migrated));
-        let waited = chosen.saturating_sub(k.runnable_since);
-        self.stats.sched_delay.record(waited);
-        let elsewhere = std::mem::take(&mut k.waited_elsewhere);
+        self.stats.sched_delay.record(chosen.saturating_sub(k.runnable_since));
+        let here = k.waited_here(chosen);
+        k.waited_elsewhere = 0;
         let cpu = &mut self.stats.cpus[c.ix()];
-        cpu.run_delay += waited.0.saturating_sub(u64::from(elsewhere));
+        cpu.run_delay += here.0;
         cpu.pcount += 1;
         let at = at + self.fetch_woken(c, next);
         self.warm_up(c, next, at)

@@ -170,6 +170,14 @@ pub struct KTask {
     pub runnable_since: Ns,
 }
 
+impl KTask {
+    /// What it has waited, at `at`, on the queue that it is on.
+    pub fn waited_here(&self, at: Ns) -> Ns {
+        let waited = at.saturating_sub(self.runnable_since);
+        waited.saturating_sub(Ns(self.waited_elsewhere.into()))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

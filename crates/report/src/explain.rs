@@ -108,7 +108,8 @@ pub(crate) fn interval(low: Option<f64>, high: Option<f64>, show: fn(f64) -> Str
     }
 }
 
-fn plain(x: f64) -> String {
+/// Without the sign of a positive number.
+pub(crate) fn plain(x: f64) -> String {
     signed(x).trim_start_matches('+').to_string()
 }
 

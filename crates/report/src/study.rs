@@ -1,7 +1,7 @@
 //! The report of `vruntime study`: published and modelled figures side by side, as text for the
 //! terminal or as a page in Markdown.
 
-use crate::explain::interval;
+use crate::explain::{interval, plain};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 use vruntime_measure::explain::{Explanation, signed};
@@ -248,10 +248,6 @@ fn over_seeds(r: &StudyRow) -> Option<String> {
 
 fn percent(x: Option<f64>) -> String {
     x.map_or("-".into(), |x| format!("{x:+.1}"))
-}
-
-fn plain(x: f64) -> String {
-    signed(x).trim_start_matches('+').to_string()
 }
 
 /// `agrees`, or what the model says instead.

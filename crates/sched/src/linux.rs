@@ -79,36 +79,28 @@ impl Linux {
         }
     }
 
-    /// `sched_setscheduler` within the RT class, and `prio_changed_rt`.
+    /// Whether `p` is queued, and whether it runs.
+    fn is_on(&self, cx: &Cx, p: TaskId) -> (bool, bool) {
+        let t = cx.sh.task(p);
+        (t.on_rq && t.state != TaskState::New, cx.sh.rq(t.cpu).curr == p)
+    }
+
+    /// `sched_setscheduler` within the RT class.
     fn set_rt_priority(&mut self, cx: &mut Cx, p: TaskId, policy: Policy, prio: u8) {
         let t = &mut cx.sh.tasks[p.ix()];
         (t.policy, t.rt_priority) = (policy, prio);
-        let (cpu, queued) = (t.cpu, t.on_rq && t.state != TaskState::New);
-        if queued {
+        let cpu = t.cpu;
+        if self.is_on(cx, p).0 {
             cx.charge(Func::DequeueTask, cx.machine.costs.dequeue_base);
             cx.charge(Func::EnqueueTask, cx.machine.costs.enqueue_base);
             self.rt.change_prio(cpu, p, prio);
         }
-        if cx.sh.rqs[cpu.ix()].curr != p {
-            if queued {
-                self.wakeup_preempt(cx, cpu, p, WakeFlags::default());
-            }
-        } else if self.rt.top_prio(cpu) > prio || self.top_class(cpu) > Class::Rt {
-            cx.resched_curr(cpu, &POLICY_CHANGED);
-        }
     }
 
-    /// Takes `p` off its queue, lets `what` change it, and puts it back. Says whether it was
-    /// queued, and whether it runs.
-    fn change(
-        &mut self,
-        cx: &mut Cx,
-        p: TaskId,
-        what: impl FnOnce(&mut Linux, &mut Cx),
-    ) -> (bool, bool) {
-        let t = &cx.sh.tasks[p.ix()];
-        let (cpu, queued) = (t.cpu, t.on_rq && t.state != TaskState::New);
-        let running = cx.sh.rqs[cpu.ix()].curr == p;
+    /// Takes `p` off its queue, lets `what` change it, and puts it back.
+    fn change(&mut self, cx: &mut Cx, p: TaskId, what: impl FnOnce(&mut Linux, &mut Cx)) {
+        let (queued, running) = self.is_on(cx, p);
+        let cpu = cx.sh.task(p).cpu;
         let rq = &mut cx.sh.rqs[cpu.ix()];
         rq.clock = Ns(rq.clock.0.max(cx.now.0));
         if queued {
@@ -124,7 +116,6 @@ impl Linux {
         if running && self.class(cx, p) == Class::Fair {
             self.fair.set_next_task_fair(cx, p);
         }
-        (queued, running)
     }
 
     #[inline(always)]
@@ -318,19 +309,20 @@ impl Scheduler for Linux {
         }
         if before == Class::Rt && !policy.is_fair() {
             self.set_rt_priority(cx, p, policy, prio.max(1) as u8);
-            return;
+        } else {
+            self.change(cx, p, |linux, cx| {
+                let t = &mut cx.sh.tasks[p.ix()];
+                t.policy = policy;
+                if policy.is_fair() {
+                    (t.nice, t.rt_priority) = (prio, 0);
+                    let idle = policy == Policy::Idle;
+                    linux.fair.set_task_weight(&cx.sh.release, t.se, prio, idle);
+                } else {
+                    t.rt_priority = prio.max(1) as u8;
+                }
+            });
         }
-        let (queued, running) = self.change(cx, p, |linux, cx| {
-            let t = &mut cx.sh.tasks[p.ix()];
-            t.policy = policy;
-            if policy.is_fair() {
-                (t.nice, t.rt_priority) = (prio, 0);
-                let idle = policy == Policy::Idle;
-                linux.fair.set_task_weight(&cx.sh.release, t.se, prio, idle);
-            } else {
-                t.rt_priority = prio.max(1) as u8;
-            }
-        });
+        let (queued, running) = self.is_on(cx, p);
         let (cpu, class) = (cx.sh.task(p).cpu, self.class(cx, p));
         // `switched_to`, else `prio_changed` of its class.
         let beaten = match class {
@@ -348,21 +340,15 @@ impl Scheduler for Linux {
 
     /// A real-time task keeps its place among its equals (`DEQUEUE_SAVE` without `DEQUEUE_MOVE`).
     fn set_affinity(&mut self, cx: &mut Cx, p: TaskId, affinity: AffinityId, n: u16) {
-        let allow = |cx: &mut Cx| {
-            let t = &mut cx.sh.tasks[p.ix()];
-            (t.affinity, t.nr_cpus_allowed) = (affinity, n);
-        };
         match self.class(cx, p) {
-            Class::Fair => {
-                self.change(cx, p, |_, cx| allow(cx));
-            }
-            _ => allow(cx),
+            Class::Fair => self.change(cx, p, |_, cx| cx.sh.tasks[p.ix()].allow(affinity, n)),
+            _ => cx.sh.tasks[p.ix()].allow(affinity, n),
         }
     }
 
     fn set_task_group(&mut self, cx: &mut Cx, p: TaskId, tg: TgId) {
-        let (_, running) = self.change(cx, p, |_, cx| cx.sh.tasks[p.ix()].tg = tg);
-        if running {
+        self.change(cx, p, |_, cx| cx.sh.tasks[p.ix()].tg = tg);
+        if self.is_on(cx, p).1 {
             cx.resched_curr(cx.sh.task(p).cpu, &GROUP_CHANGED);
         }
     }

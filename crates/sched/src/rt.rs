@@ -258,7 +258,7 @@ impl Rt {
         cx.charge(Func::SelectTaskRq, cx.machine.costs.select_base);
         let stay = Placement { cpu: prev, rule: &RT_PREV };
         let (t, curr) = (cx.sh.task(p), cx.sh.task(cx.sh.rq(prev).curr));
-        // A stopper is one, too, of a priority above all.
+        // A stopper is one, too, of the highest priority.
         let curr_is_rt = matches!(curr.policy, Policy::Fifo | Policy::Rr | Policy::Stop);
         let must_share = curr.nr_cpus_allowed < 2 || curr.rt_priority >= t.rt_priority;
         if flags.exec || !(curr_is_rt && must_share) {
@@ -453,8 +453,7 @@ mod tests {
 
     fn pin(lab: &mut Lab, p: TaskId, cpus: &[u16]) {
         let mask = cpus.iter().map(|c| Cpu(*c)).collect();
-        lab.sh.tasks[p.ix()].affinity = lab.sh.affinities.intern(mask);
-        lab.sh.tasks[p.ix()].nr_cpus_allowed = cpus.len() as u16;
+        lab.sh.tasks[p.ix()].allow(lab.sh.affinities.intern(mask), cpus.len() as u16);
     }
 
     #[test]

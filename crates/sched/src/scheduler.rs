@@ -172,8 +172,7 @@ pub trait Scheduler {
 
     /// `__do_set_cpus_allowed`: `p` may use the CPUs of `affinity`, `n` of them.
     fn set_affinity(&mut self, cx: &mut Cx, p: TaskId, affinity: AffinityId, n: u16) {
-        let t = &mut cx.sh.tasks[p.ix()];
-        (t.affinity, t.nr_cpus_allowed) = (affinity, n);
+        cx.sh.tasks[p.ix()].allow(affinity, n);
     }
 
     /// `sched_move_task`: the current task `p` goes to the group `tg`.

@@ -106,6 +106,10 @@ pub struct Task {
 }
 
 impl Task {
+    /// It may use the CPUs of `affinity`, `n` of them.
+    pub fn allow(&mut self, affinity: AffinityId, n: u16) {
+        (self.affinity, self.nr_cpus_allowed) = (affinity, n);
+    }
     /// A task of the fair class that does not exist yet, on `cpu` and allowed on `nr_cpus` CPUs.
     pub fn new(cpu: Cpu, nr_cpus: usize) -> Task {
         Task {

@@ -48,7 +48,7 @@ impl TraceFile {
     pub fn write(&self, timeline: &Timeline, origin: &Origin) -> Result<(), Failure> {
         let failed = |e| Failure::Input(format!("{}: {e}", self.path.display()));
         let path = destination(&self.path);
-        let directory = path.parent().filter(|d| *d != Path::new("")).unwrap_or(Path::new("."));
+        let directory = path.parent().unwrap_or(Path::new("/"));
         let directly = || {
             let file = File::create(&path).map_err(failed)?;
             self.put(timeline, origin, file).map_err(failed)

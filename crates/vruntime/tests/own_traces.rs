@@ -25,9 +25,10 @@ fn check(trace: &Path, machine: &str, kernel: &str) -> CheckReport {
     trace_check(&[trace.to_path_buf()], given).unwrap()
 }
 
-/// The report on a run of `kernel`.
+/// The report on a run of `kernel`. The machine may be a file.
 fn judged(machine: &str, kernel: &str, workload: &str) -> CheckReport {
-    let trace = file(&format!("own-{machine}-{kernel}.data"));
+    let name = Path::new(machine).file_stem().unwrap().to_str().unwrap();
+    let trace = file(&format!("own-{name}-{kernel}.data"));
     let path = trace.to_str().unwrap();
     vruntime(&[
         "run", "-m", machine, "-k", kernel, "-w", workload, "--full", "--trace", path, "-q",
@@ -133,12 +134,7 @@ fn placements_among_many_siblings_are_judged_right() {
     let path = file("smt4.toml");
     std::fs::write(&path, lines.collect::<Vec<_>>().join("\n")).unwrap();
     for kernel in ["v5.5"].iter().chain(&KERNELS) {
-        let trace = file(&format!("own-smt4-{kernel}.data"));
-        let [machine, out] = [&path, &trace].map(|p| p.to_str().unwrap());
-        let workload = "hackbench -g 2 -f 5 -l 200";
-        let run = ["run", "-m", machine, "-k", kernel, "-w", workload, "--full", "-q"];
-        vruntime(&[&run[..], &["--trace", out]].concat());
-        let report = check(&trace, machine, kernel);
+        let report = judged(path.to_str().unwrap(), kernel, "hackbench -g 2 -f 5 -l 200");
         let k = report.kind_from("placement", "reconstructed").unwrap();
         assert!(k.determined > 5, "{kernel}: {}", report.text());
         assert_eq!(k.agree, k.determined, "{kernel}: {}", report.text());

@@ -2,8 +2,7 @@
 //!
 //! Source: `protos/perfetto/trace/{trace,trace_packet}.proto`, `ftrace/{ftrace_event_bundle,
 //! ftrace_event,ftrace_stats,sched}.proto`, `system_info.proto` and `ps/process_tree.proto` of
-//! Perfetto. Only numbers
-//! and strings are needed, so the wire format is written by hand.
+//! Perfetto. Only numbers and strings are needed, so the wire format is written by hand.
 //!
 //! Departures: there is no message for `sched_stat_runtime`; the viewer finds run times by the
 //! switches.

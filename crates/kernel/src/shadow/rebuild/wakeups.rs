@@ -143,6 +143,12 @@ impl Rebuilder<'_> {
         row
     }
 
+    /// Of the running task of row `r`; each CPU has an idle task.
+    fn flips_of_curr(&mut self, r: &Row) -> &mut Flips {
+        let curr = (r.curr_pid, if r.curr_pid == 0 { r.cpu.ix() } else { 0 });
+        self.flips.entry(curr).or_insert(Flips::unknown(r.curr_pid))
+    }
+
     /// The choice of a CPU of the wakeup that starts at row `i`.
     pub(super) fn choice(&mut self, i: usize, next: u64) -> Option<Row> {
         let r = &self.t.rows[i];
@@ -152,9 +158,7 @@ impl Rebuilder<'_> {
         if let Some(&on) = self.on.get(&r.p.pid) {
             // If it is about to leave, the waker may wait until it has, and choose then.
             if on != r.cpu.ix() {
-                let waker = (r.curr_pid, if r.curr_pid == 0 { r.cpu.ix() } else { 0 });
-                let w = self.flips.entry(waker).or_insert(Flips::unknown(r.curr_pid));
-                w.record(r.p.pid, r.ts, false);
+                self.flips_of_curr(r).record(r.p.pid, r.ts, false);
             }
             return None;
         }
@@ -166,14 +170,13 @@ impl Rebuilder<'_> {
             .clone()
             .find(|x| x.p.pid == r.p.pid && matches!(x.kind, RowKind::Wakeup | RowKind::Waking))?;
         let prev = self.cpu_of(r.task_cpu(), r.rq_cpu);
-        let waker = (r.curr_pid, if r.curr_pid == 0 { r.cpu.ix() } else { 0 });
         let left = self.left_at.get(&r.p.pid).copied().unwrap_or(0);
         let unheard = self.heard[prev] <= left && r.ts < left + LEAVING_NS;
         // Who is delayed is queued anew by its waker, who leaves by its own CPU.
         let unheard = unheard || self.left_early.contains(&r.p.pid);
         let leaving = done.cpu != r.cpu && done.cpu.ix() == prev && unheard;
         let delayed = done.cpu == r.cpu && self.cpus[prev].hides(r.p.pid);
-        let w = self.flips.entry(waker).or_insert(Flips::unknown(r.curr_pid));
+        let w = self.flips_of_curr(r);
         w.record(r.p.pid, r.ts, !leaving && !delayed);
         let w = *w;
         let p = *self.flips.entry((r.p.pid, 0)).or_insert(Flips::unknown(r.p.pid));
@@ -221,8 +224,7 @@ impl Rebuilder<'_> {
             if r.p.is_fair() {
                 self.averages.fork(pid, r.p.prio, c, r.ts);
             }
-            let parent = (r.curr_pid, if r.curr_pid == 0 { r.cpu.ix() } else { 0 });
-            let inherited = *self.flips.entry(parent).or_insert(Flips::unknown(r.curr_pid));
+            let inherited = *self.flips_of_curr(r);
             self.flips.insert((pid, 0), inherited);
         } else if !self.on.contains_key(&pid) {
             let slept = self.asleep.remove(&pid).map(|(home, v, drift, lag)| {
