@@ -162,12 +162,14 @@ impl<'a> Placements<'a> {
         let sync = r.wake_flags() & WF_SYNC != 0 && !f.tasks.waker_exits(f.trace, waking);
         let q = WakeQuery { this_cpu: r.cpu, prev: Cpu(prev as u16), sync };
         let told = (r.wake_flags() & SYNC_NOT_KNOWN == 0).then_some(sync);
-        let question = |k: &mut Asker, told: Option<bool>| -> Decision {
+        let mut looked = Looked::default();
+        let mut question = |k: &mut Asker, told: Option<bool>| -> Decision {
             let stays = Unknown { name: STAYS, of: r.p.pid };
             let stays = r.wake_flags() & MAY_STAY != 0 && k.truth(stays, None, false);
             let u = Unknown { name: SYNC, of: 0 };
             let q = WakeQuery { sync: k.truth(u, told, false), ..q };
-            let mut v = View { p: self, k, waking, select: r, own, queues };
+            let looked = &mut looked;
+            let mut v = View { p: self, k, looked, waking, select: r, own, queues };
             let mut d = decide(f.release, f.topology, f.domains, &q, &mut v);
             // A plain trace tells the CPU after `select_task_rq` has checked that it is allowed.
             if f.trace.rebuilt && !v.allowed(d.choice) {
@@ -394,10 +396,19 @@ fn shown_sync(runs: &[(Decision, Vec<Assumed>)], kernel: Cpu) -> Option<bool> {
     fits.all(|s| s == Some(first)).then_some(first)
 }
 
+/// What was found in the trace for one wakeup: the same in all runs of its question.
+#[derive(Default)]
+struct Looked {
+    allowed: BTreeMap<Cpu, Option<bool>>,
+    idle: BTreeMap<Cpu, Option<bool>>,
+    ranges: BTreeMap<Unknown, Option<(u64, u64)>>,
+}
+
 /// What the decision may see of one wakeup.
 struct View<'v, 'a> {
     p: &'v Placements<'a>,
     k: &'v mut Asker,
+    looked: &'v mut Looked,
     waking: &'v Row,
     select: &'v Row,
     own: Option<usize>,
@@ -434,7 +445,7 @@ impl<'v> View<'v, '_> {
         half: bool,
     ) -> u32 {
         let name = "wakee_flips";
-        let Some(least) = least else { return self.span(name, pid, None) as u32 };
+        let Some(least) = least else { return self.span(name, pid, || None) as u32 };
         let parts: &[i64] = if more == 0 { &[0] } else { &[0, 4096, 8, 64, 512] };
         let part = self.k.ask(Unknown { name, of }, parts);
         let own = match own {
@@ -445,9 +456,15 @@ impl<'v> View<'v, '_> {
         let halved = half && all > 0 && self.k.ask(Unknown { name, of: !pid }, &[0, 1]) == 1;
         if halved { all / 2 } else { all }
     }
-    fn span(&mut self, name: &'static str, of: i64, range: Option<(u64, u64)>) -> u64 {
-        let (lo, hi) = range.unwrap_or((0, 4096));
+    /// One end of what `find` tells, or anything.
+    fn span(
+        &mut self,
+        name: &'static str,
+        of: i64,
+        find: impl FnOnce() -> Option<(u64, u64)>,
+    ) -> u64 {
         let u = Unknown { name, of };
+        let (lo, hi) = self.looked.ranges.entry(u).or_insert_with(find).unwrap_or((0, 4096));
         if lo == hi {
             return lo;
         }
@@ -460,10 +477,12 @@ impl PlacementView for View<'_, '_> {
         if let Some(s) = self.seen() {
             return s.allowed.has(c);
         }
-        let known = match self.p.f.tasks.allowed(self.select, self.p.f.trace.nr_cpus) {
+        let (judge, select) = (self.p, self.select);
+        let find = || match judge.f.tasks.allowed(select, judge.f.trace.nr_cpus) {
             Allowed::Any => Some(true),
-            Allowed::Some(n) => self.p.seen.allowed(self.select.p.pid, n, c),
+            Allowed::Some(n) => judge.seen.allowed(select.p.pid, n, c),
         };
+        let known = *self.looked.allowed.entry(c).or_insert_with(find);
         let u = Unknown { name: AFFINITY, of: i64::from(c.0) };
         self.k.truth(u, known, true)
     }
@@ -471,7 +490,10 @@ impl PlacementView for View<'_, '_> {
         let (from, to) = (self.waking.ts, self.select.ts);
         let known = match self.seen() {
             Some(s) => s.idle(c),
-            None => self.p.f.idle.at(c, from, to, self.own),
+            None => {
+                let at = || self.p.f.idle.at(c, from, to, self.own);
+                *self.looked.idle.entry(c).or_insert_with(at)
+            }
         };
         let guess = || self.p.f.idle.at(c, to, to, self.own).unwrap_or(false);
         let u = Unknown { name: IDLE, of: i64::from(c.0) };
@@ -505,41 +527,44 @@ impl PlacementView for View<'_, '_> {
             let surely = self.queues.nr_surely_delayed(c).min(lo) as u32;
             return surely + others.min(self.queues.nr_hidden(c) as u32);
         }
-        let seen = self.seen().and_then(|s| s.nr_delayed(c));
-        let range = seen.unwrap_or_else(|| self.queues.nr_delayed(c));
-        self.span("number of delayed tasks", i64::from(c.0), Some(range)) as u32
+        let (seen, queues) = (self.seen(), self.queues);
+        let find = || seen.and_then(|s| s.nr_delayed(c)).or_else(|| Some(queues.nr_delayed(c)));
+        self.span("number of delayed tasks", i64::from(c.0), find) as u32
     }
     fn cpu_load(&mut self, c: Cpu) -> u64 {
-        let seen = self.seen().and_then(|s| s.load(c));
-        let range = seen.or_else(|| self.p.f.loads.at(c, self.waking.ts, self.select.ts));
-        self.span("load_avg of a CPU", i64::from(c.0), range)
+        let (seen, loads) = (self.seen(), &self.p.f.loads);
+        let (from, to) = (self.waking.ts, self.select.ts);
+        let find = || seen.and_then(|s| s.load(c)).or_else(|| loads.at(c, from, to));
+        self.span("load_avg of a CPU", i64::from(c.0), find)
     }
     fn capacity_of(&mut self, c: Cpu) -> u64 {
-        let seen = self.seen().and_then(|s| s.capacity(c));
-        let range = seen.unwrap_or_else(|| self.queues.capacity(c, self.select.ts));
-        self.span(CAPACITY, i64::from(c.0), Some(range))
+        let (seen, queues, now) = (self.seen(), self.queues, self.select.ts);
+        let find = || seen.and_then(|s| s.capacity(c)).or_else(|| Some(queues.capacity(c, now)));
+        self.span(CAPACITY, i64::from(c.0), find)
     }
     fn wakee_h_load(&mut self) -> u64 {
         if let Some(s) = self.seen() {
             return s.h_load[0];
         }
-        let p = &self.waking.p;
+        let (judge, waking, queues) = (self.p, self.waking, self.queues);
+        let p = &waking.p;
         let own = (p.load_avg, p.load_avg + p.load_more);
-        let on = (self.waking.rq_cpu, p.cfs_load_avg);
-        let range = self.p.h_load(own, p.tg, on, self.waking.ts, self.queues);
-        self.span("h_load of the wakee", p.pid, Some(range))
+        let on = (waking.rq_cpu, p.cfs_load_avg);
+        let find = || Some(judge.h_load(own, p.tg, on, waking.ts, queues));
+        self.span("h_load of the wakee", p.pid, find)
     }
     fn waker_h_load(&mut self) -> u64 {
         if let Some(s) = self.seen() {
             return s.h_load[1];
         }
+        let (judge, queues, waking) = (self.p, self.queues, self.waking.ts);
         let (c, ts) = (self.select.cpu, self.select.ts);
-        let Some((own, tg)) = self.queues.curr_load(c, ts) else {
-            return self.span("h_load of the waker", self.select.curr_pid, None);
+        let find = || {
+            let (own, tg) = queues.curr_load(c, ts)?;
+            let root = judge.f.loads.at(c, waking, ts).map_or(own.1, |l| l.1);
+            Some(judge.h_load(own, tg, (c, root), ts, queues))
         };
-        let root = self.p.f.loads.at(c, self.waking.ts, ts).map_or(own.1, |l| l.1);
-        let range = self.p.h_load(own, tg, (c, root), ts, self.queues);
-        self.span("h_load of the waker", self.select.curr_pid, Some(range))
+        self.span("h_load of the waker", self.select.curr_pid, find)
     }
     fn waker_flips(&mut self) -> u32 {
         let r = self.select;
@@ -584,9 +609,10 @@ impl PlacementView for View<'_, '_> {
     }
     fn nr_idle_scan(&mut self, c: Cpu) -> u32 {
         let llc = self.p.f.topology.llc_id(c).ix();
-        let seen = self.seen().and_then(|s| s.idle_scan(self.p.f.topology, c));
-        let range = seen.unwrap_or_else(|| self.p.scan.range(llc));
-        self.span(SCAN, llc as i64, Some(range)) as u32
+        let (seen, judge) = (self.seen(), self.p);
+        let shown = || seen.and_then(|s| s.idle_scan(judge.f.topology, c));
+        let find = || shown().or_else(|| Some(judge.scan.range(llc)));
+        self.span(SCAN, llc as i64, find) as u32
     }
     /// A whole round, or as few as a search may look at: of a given set of idle CPUs no limit in
     /// between finds another one.

@@ -178,7 +178,8 @@ impl Loads {
     /// ago at the most: what came before it has been brought up to date.
     pub fn ticked(&self, c: Cpu, from: u64, to: u64, late: u64) -> Option<(u64, u64)> {
         let (lo, hi) = self.at(c, from, to)?;
-        let last = *self.points[c.ix()].iter().rfind(|x| x.ts <= to)?;
+        let points = &self.points[c.ix()];
+        let last = *points[..points.partition_point(|x| x.ts <= to)].last()?;
         if last.ts >= from || (lo, hi) == ANY {
             return Some((lo, hi));
         }
@@ -245,6 +246,8 @@ pub struct Move {
     pub ts: u64,
     /// The same; that it has joined shows by then.
     by: u64,
+    /// The latest of these up to here.
+    all_by: u64,
     /// How much of the average, signed.
     pub change: i64,
 }
@@ -256,7 +259,7 @@ pub fn moves(t: &Trace, of: impl Fn(&Side) -> u64) -> Vec<Vec<Move>> {
     let mut all = vec![vec![]; t.nr_cpus];
     for (i, r) in t.rows.iter().enumerate() {
         let (ts, much) = (r.ts, of(&r.p) as i64);
-        let leaves = Move { ts, by: ts, change: -much };
+        let leaves = Move { ts, by: ts, all_by: 0, change: -much };
         if t.exits(r) {
             all[r.cpu.ix()].push(leaves);
         }
@@ -265,8 +268,15 @@ pub fn moves(t: &Trace, of: impl Fn(&Side) -> u64) -> Vec<Vec<Move>> {
                 all[r.rq_cpu.ix()].push(leaves);
             } else if let Some(to) = r.dst_ix(t.nr_cpus) {
                 let by = attached(t, &next, i).map_or(ts, |n| t.rows[n].ts);
-                all[to].push(Move { ts, by, change: much });
+                all[to].push(Move { ts, by, all_by: 0, change: much });
             }
+        }
+    }
+    for moves in &mut all {
+        let mut latest = 0;
+        for m in moves {
+            latest = latest.max(m.by);
+            m.all_by = latest;
         }
     }
     all
@@ -274,8 +284,10 @@ pub fn moves(t: &Trace, of: impl Fn(&Side) -> u64) -> Vec<Vec<Move>> {
 
 /// Of `moves`: what can have left in `from ..= to`, and what can have joined.
 pub fn moved(moves: &[Move], from: u64, to: u64) -> (u64, u64) {
-    let all = moves.iter().filter(|m| m.ts <= to && m.by >= from);
-    all.fold((0, 0), |(out, joined), m| match m.change {
+    let past = moves.partition_point(|m| m.all_by < from);
+    let begun = moves.partition_point(|m| m.ts <= to);
+    let some = moves.get(past..begun).unwrap_or_default();
+    some.iter().filter(|m| m.by >= from).fold((0, 0), |(out, joined), m| match m.change {
         ..0 => (out + m.change.unsigned_abs(), joined),
         _ => (out, joined + m.change as u64),
     })
