@@ -161,15 +161,15 @@ impl<'a> Placements<'a> {
         }
         let sync = r.wake_flags() & WF_SYNC != 0 && !f.tasks.waker_exits(f.trace, waking);
         let q = WakeQuery { this_cpu: r.cpu, prev: Cpu(prev as u16), sync };
-        let told = (r.wake_flags() & SYNC_NOT_KNOWN == 0).then_some(sync);
+        let mut told = (r.wake_flags() & SYNC_NOT_KNOWN == 0).then_some(sync);
         let mut looked = Looked::default();
-        let mut question = |k: &mut Asker, told: Option<bool>| -> Decision {
+        let mut question = |k: &mut Asker, told: Option<bool>, free: bool| -> Decision {
             let stays = Unknown { name: STAYS, of: r.p.pid };
             let stays = r.wake_flags() & MAY_STAY != 0 && k.truth(stays, None, false);
             let u = Unknown { name: SYNC, of: 0 };
             let q = WakeQuery { sync: k.truth(u, told, false), ..q };
             let looked = &mut looked;
-            let mut v = View { p: self, k, looked, waking, select: r, own, queues };
+            let mut v = View { p: self, k, looked, waking, select: r, own, queues, free };
             let mut d = decide(f.release, f.topology, f.domains, &q, &mut v);
             // A plain trace tells the CPU after `select_task_rq` has checked that it is allowed.
             if f.trace.rebuilt && !v.allowed(d.choice) {
@@ -182,16 +182,26 @@ impl<'a> Placements<'a> {
             d
         };
         let same = |a: &Decision, b: &Decision| a.choice == b.choice;
-        let mut o = explore_up_to(RUNS, |k| question(k, told), same);
+        let mut o = explore_up_to(RUNS, |k| question(k, told, false), same);
         let kernel = Cpu(r.task_cpu() as u16);
         let habit = self.manners.of(f.trace, r.curr_pid, r.p.pid);
         let shown = (told.is_none() && o.complete).then(|| shown_sync(&o.all, kernel)).flatten();
         if told.is_none() && !o.determined && habit.is_some() {
-            o = explore_up_to(RUNS, |k| question(k, habit), same);
+            told = habit;
+            o = explore_up_to(RUNS, |k| question(k, told, false), same);
         }
         let nontrivial = kernel != q.prev;
-        if f.trace.rebuilt && self.is_bound(&o, r, q.prev, kernel) {
-            return;
+        let span = r.p_nr_cpus_allowed.unwrap_or(0);
+        if f.trace.rebuilt && span <= 0 {
+            // Where a task that may use any CPU goes.
+            let mut free = || explore_up_to(RUNS, |k| question(k, told, true), same);
+            let elsewhere = !nontrivial && !o.determined && {
+                let o = free();
+                o.complete && o.all.iter().all(|d| d.0.choice != q.prev)
+            };
+            if self.stays.note((r.p.pid, span), !nontrivial, elsewhere) {
+                return;
+            }
         }
         if o.determined {
             let agrees = o.guess.choice == kernel;
@@ -221,21 +231,6 @@ impl<'a> Placements<'a> {
         self.commit(&o, kernel);
         self.commit_recent(&o, kernel, r.p.pid, q.prev);
         self.commit_recent_of_waker(&o, kernel, r.curr_pid);
-    }
-
-    /// The wakee may use one CPU only, as was shown before: nothing is chosen. `o` are the outcomes
-    /// of its wakeup.
-    fn is_bound(&mut self, o: &Outcomes<Decision>, r: &Row, prev: Cpu, kernel: Cpu) -> bool {
-        let span = r.p_nr_cpus_allowed.unwrap_or(0);
-        if span > 0 {
-            return false;
-        }
-        let free =
-            |d: &(Decision, Vec<Assumed>)| d.1.iter().all(|a| a.0.name != AFFINITY || a.1 != 0);
-        let mut all = o.all.iter().filter(|d| free(d)).peekable();
-        let elsewhere = all.peek().is_some() && all.all(|d| d.0.choice != prev);
-        let elsewhere = elsewhere && !o.determined;
-        self.stays.note((r.p.pid, span), kernel == prev, elsewhere)
     }
 
     /// `recent_used_cpu` after a choice, going by the runs that end where the kernel did.
@@ -413,6 +408,8 @@ struct View<'v, 'a> {
     select: &'v Row,
     own: Option<usize>,
     queues: &'v Queues,
+    /// As if the wakee were allowed everywhere.
+    free: bool,
 }
 
 impl<'v> View<'v, '_> {
@@ -474,6 +471,9 @@ impl<'v> View<'v, '_> {
 
 impl PlacementView for View<'_, '_> {
     fn allowed(&mut self, c: Cpu) -> bool {
+        if self.free {
+            return true;
+        }
         if let Some(s) = self.seen() {
             return s.allowed.has(c);
         }

@@ -5,12 +5,18 @@
 //! monotone in each number that they read). The decision is then run again for every combination
 //! of possible values that its path can read. It is *determined* if all runs give the same
 //! outcome; otherwise the values that tip it are named.
-//! *Departures.* D1: after [`MOST_RUNS`] runs the question counts as undetermined.
+//! *Departures.* D1: after [`MOST_RUNS`] runs the question counts as undetermined, or sooner where
+//! many times as many would be needed.
 
 use std::collections::BTreeSet;
 
 /// The most combinations that are tried for one decision.
 pub const MOST_RUNS: usize = 1024;
+
+/// After so many runs it is asked how many there will be, and above so many times the most that are
+/// tried the rest is not worth its time. Branches are of unequal size, hence the margin.
+const LOOK_EVERY: usize = 256;
+const HOPELESS: u128 = 3;
 
 /// Missing values that several questions share, as the report names them.
 pub mod names {
@@ -128,7 +134,7 @@ pub fn explore_up_to<T: Clone>(
         }
     }
     let mut last = first;
-    for _ in 0..most {
+    for n in 1..=most {
         while last.last().is_some_and(|(_, o, i)| i + 1 == o.len()) {
             last.pop();
         }
@@ -145,12 +151,26 @@ pub fn explore_up_to<T: Clone>(
         }
         out.all.push((outcome, a.assumed()));
         last = a.asked;
+        if n % LOOK_EVERY == 0 && runs_needed(n, &last) > HOPELESS * most as u128 {
+            break;
+        }
     }
     (out.complete, out.determined) = (false, false);
     if out.tipping.is_empty() {
         out.tipping.extend(last.iter().map(|a| a.0.name));
     }
     out
+}
+
+/// What `n` runs, the last of which asked `last`, make likely for all: had each value as many runs
+/// below it as the others of its kind, this part of them would be done.
+fn runs_needed(n: usize, last: &[(Unknown, Vec<i64>, usize)]) -> u128 {
+    let (mut done, mut each) = (0, 1 << 64);
+    for (_, options, i) in last {
+        each /= options.len() as u128;
+        done += each * *i as u128;
+    }
+    ((n as u128) << 64) / (done + 1)
 }
 
 #[cfg(test)]
@@ -180,5 +200,20 @@ mod tests {
         let o = explore(|k| k.truth(A, None, true) | k.truth(B, None, true), |x, y| x == y);
         assert!(!o.determined);
         assert_eq!(o.tipping.into_iter().collect::<Vec<_>>(), ["a", "b"]);
+    }
+
+    /// All of ten are tried, with 1023 runs more; of thirty that is seen to be in vain.
+    #[test]
+    fn what_would_need_far_more_runs_is_given_up_soon() {
+        let all_of = |nr: i64| {
+            let mut runs = 0;
+            let question = |k: &mut Asker| {
+                runs += 1;
+                (0..nr).filter(|&of| k.truth(Unknown { of, ..A }, None, false)).count()
+            };
+            (explore(question, |x, y| x == y).complete, runs)
+        };
+        assert_eq!(all_of(10), (true, 1 + 10 + 1023));
+        assert_eq!(all_of(30), (false, 1 + 30 + LOOK_EVERY));
     }
 }
