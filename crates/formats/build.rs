@@ -21,6 +21,17 @@ fn main() {
     fs::write(out.join("studies.rs"), code).expect("OUT_DIR is writable");
 }
 
+/// A key by which 6.5 comes before 6.10, and 6.18 before 6.18.44.
+fn natural(name: &str) -> Vec<(String, u64)> {
+    let parts = name.split_inclusive(|c: char| !c.is_ascii_digit());
+    parts
+        .map(|part| {
+            let digits = part.trim_end_matches(|c: char| !c.is_ascii_digit());
+            (part[digits.len()..].to_owned(), digits.parse().unwrap_or(0))
+        })
+        .collect()
+}
+
 /// Writes a table of (name, text) of the TOML files in `dir`, in order of name.
 fn list(code: &mut String, table: &str, dir: &Path) {
     println!("cargo::rerun-if-changed={}", dir.display());
@@ -29,7 +40,7 @@ fn list(code: &mut String, table: &str, dir: &Path) {
         .map(|e| e.expect("directory entry").path())
         .filter(|p| p.extension().is_some_and(|x| x == "toml"))
         .collect();
-    files.sort();
+    files.sort_by_cached_key(|f| natural(&f.file_stem().expect("has a stem").to_string_lossy()));
     writeln!(code, "static {table}: &[(&str, &str)] = &[").expect("a string grows");
     for file in files {
         let name = file.file_stem().expect("has a stem").to_string_lossy().into_owned();

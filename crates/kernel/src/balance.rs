@@ -34,7 +34,7 @@ impl Sim {
     pub(crate) fn balance_plan(&mut self, c: Cpu, step: BalanceStep, at: Ns, cost: Ns) {
         self.take_moved(c, at);
         let at = self.carry_out_resched(c, at + cost);
-        if let BalanceStep::Unlock(rq) = step {
+        if let BalanceStep::Unlock(rq) | BalanceStep::HandOver(rq) = step {
             self.hold_rq(c, rq, at);
         }
         self.balance_step(c, step);
@@ -50,7 +50,7 @@ impl Sim {
     pub(crate) fn balance_do(&mut self, c: Cpu) {
         let cpu = &self.cpus[c.ix()];
         match cpu.balance_step[cpu.level as usize] {
-            BalanceStep::Pass => self.balance_next(c, self.now),
+            BalanceStep::Pass | BalanceStep::HandOver(_) => self.balance_next(c, self.now),
             BalanceStep::Unlock(_) => {
                 if self.cpus[c.ix()].level == 1 {
                     self.cpus[c.ix()].irqs_on(self.now);

@@ -146,6 +146,7 @@ impl Sim {
             ledger: Ledger::with_paths(nr_cpus, paths),
             noise,
             accounted: (spec.timeline > 0).then(Vec::new),
+            timers: vec![],
             release,
         };
         let mut tasks = Vec::new();
@@ -209,9 +210,9 @@ impl Sim {
             sim.sh.rqs[c.ix()].tick_stopped = true;
             sim.hook(c, Ns::ZERO, |s, cx| s.tick_stopped(cx, c, true));
             let cpu = &mut sim.cpus[c.ix()];
-            let left_out = sim.sh.release.menu_leaves_out;
+            let rules = crate::menu::Rules::of(&sim.sh.release);
             let idle = &sim.machine.idle;
-            let state = cpu.menu.choose(idle, Ns::NEVER, None, Ns(tick), left_out).state;
+            let state = cpu.menu.choose(idle, Ns::NEVER, None, Ns(tick), rules).state;
             cpu.idle_state = state as u8;
             cpu.polling = sim.machine.idle[state].polling;
         }
@@ -289,9 +290,7 @@ impl Sim {
         self.hook(cpu, Ns::ZERO, |s, cx| s.task_new(cx, p, None));
         let order = self.cpus[cpu.ix()].timers.len() as u64;
         let sim_cpu = &mut self.cpus[cpu.ix()];
-        sim_cpu.timers.push(std::cmp::Reverse((FIRST_WAKE + Ns(order * 10_000), p.0, 0)));
-        sim_cpu.timer_at = sim_cpu.timer_at.min(FIRST_WAKE);
-        sim_cpu.update_irq();
+        sim_cpu.start_timer(FIRST_WAKE + Ns(order * 10_000), p.0, 0);
         debug_assert!(matches!(sim_cpu.frames[0], Frame::Idle));
         self.arm(cpu);
         Ok(())

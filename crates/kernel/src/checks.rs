@@ -7,15 +7,12 @@
 //! of those that slept for its mutex.
 //! *Source.* ARCHITECTURE.md, invariant 6.
 //! *Equations.* On each CPU: tasks with `on_rq` there = `rq->nr_running`.
-//! *Departures.* D1: a task in flight between two queues is on none for a moment, and a reschedule
-//! is in flight to its CPU for another, so a difference counts only if it lasts for two looks
-//! without a switch between them, or for [`LOOKS`] with switches.
+//! *Departures.* D1: a task that is on its way from one queue to another is on none; how long is
+//! not looked at.
 //! *Example.* A scheduler that forgets a preempted task: `nr_running` says 1, two tasks say
 //! `on_rq`.
 
-use crate::frame::Frame;
 use crate::program::Op;
-use crate::rq_lock::Under;
 use crate::sim::{Channel, Sim};
 use crate::task::Step;
 use vruntime_base::{Cpu, Ns, TaskId};
@@ -44,37 +41,20 @@ pub struct CheckReport {
     pub ledger_gap: u64,
 }
 
-/// So many moments of flight in a row are no chance, even beside a thousand short sleeps.
-const LOOKS: u32 = 8;
-
 /// State of the checkers between two looks.
 pub(crate) struct Checker {
     pub report: CheckReport,
-    /// By CPU: its `nr_running` was wrong.
-    wrong: Vec<InARow>,
-    /// By CPU: it was stopped with work.
-    stopped: Vec<InARow>,
     /// By task: since when it has been waiting beside an idle CPU.
     since: Vec<Ns>,
     /// By task: since when it, an RT task, has been waiting beside less important work.
     rt_since: Vec<Ns>,
 }
 
-/// What was amiss at several looks in a row.
-#[derive(Clone, Copy, Default)]
-struct InARow {
-    looks: u32,
-    /// Switches of the CPU at the last of them.
-    switches: u64,
-}
-
-impl InARow {
-    /// One more look, at which something is `amiss` or not; true if that is no moment of flight.
-    fn look(&mut self, amiss: bool, switches: u64) -> bool {
-        let lasts = self.looks > 0 && (self.switches == switches || self.looks >= LOOKS);
-        *self = InARow { looks: if amiss { self.looks + 1 } else { 0 }, switches };
-        amiss && lasts
-    }
+/// How long a wait has lasted by the look at `t`, which is since `since`; the task has been
+/// runnable since `began`. Who has run since the last look waits anew.
+fn waited(since: &mut Ns, waits: bool, began: Ns, t: Ns) -> Ns {
+    *since = if waits { Ns(since.0.min(t.0).max(began.0)) } else { Ns::NEVER };
+    t.saturating_sub(*since)
 }
 
 impl Default for Checker {
@@ -88,13 +68,7 @@ impl Default for Checker {
             rt_beside_lower: Ns::ZERO,
             ledger_gap: 0,
         };
-        Checker {
-            report,
-            wrong: Vec::new(),
-            stopped: Vec::new(),
-            since: Vec::new(),
-            rt_since: Vec::new(),
-        }
+        Checker { report, since: Vec::new(), rt_since: Vec::new() }
     }
 }
 
@@ -103,16 +77,18 @@ impl Sim {
     pub(crate) fn check(&mut self, k: &mut Checker, t: Ns) {
         self.settle_all(t);
         let nr_cpus = self.cpus.len();
-        k.wrong.resize(nr_cpus, InARow::default());
-        k.stopped.resize(nr_cpus, InARow::default());
         k.since.resize(self.tasks.len(), Ns::NEVER);
         k.rt_since.resize(self.tasks.len(), Ns::NEVER);
         let mut count = vec![0u32; nr_cpus];
         for (i, task) in self.sh.tasks.iter().enumerate().skip(nr_cpus) {
-            if task.on_rq {
+            let is_rt = matches!(task.policy, Policy::Fifo | Policy::Rr);
+            let throttled = is_rt && self.sched.rt_throttled(task.cpu);
+            let on_rq = task.on_rq && !task.migrating;
+            if on_rq && !throttled {
                 count[task.cpu.ix()] += 1;
             }
-            let waits = task.on_rq
+            let waits = on_rq
+                && !throttled
                 && task.state == TaskState::Running
                 && self.sh.rqs[task.cpu.ix()].curr != TaskId::from_ix(i);
             let idle_near = waits && {
@@ -121,45 +97,33 @@ impl Sim {
                 near.iter().any(|c| self.cpus[c.ix()].is_stopped() && self.sh.idle_cpu(c))
             };
             let rt_waits = waits
-                && matches!(task.policy, Policy::Fifo | Policy::Rr)
+                && is_rt
+                && !self.sched.fair_goes_first(task.cpu)
                 && self.sh.affinities.get(task.affinity).iter().any(|c| {
                     let curr = &self.sh.tasks[self.sh.rqs[c.ix()].curr.ix()];
                     curr.rt_priority < task.rt_priority
                 });
-            if !rt_waits {
-                k.rt_since[i] = Ns::NEVER;
-            } else if k.rt_since[i] == Ns::NEVER {
-                k.rt_since[i] = t;
-            } else {
-                k.report.rt_beside_lower = k.report.rt_beside_lower.max(t - k.rt_since[i]);
-            }
-            if !idle_near {
-                k.since[i] = Ns::NEVER;
-            } else if k.since[i] == Ns::NEVER {
-                k.since[i] = t;
-            } else if t - k.since[i] > k.report.idle_beside_waiting {
-                k.report.idle_beside_waiting = t - k.since[i];
+            let began = self.tasks[i].runnable_since;
+            let rt_waited = waited(&mut k.rt_since[i], rt_waits, began, t);
+            k.report.rt_beside_lower = k.report.rt_beside_lower.max(rt_waited);
+            let waited = waited(&mut k.since[i], idle_near, began, t);
+            if waited > k.report.idle_beside_waiting {
+                k.report.idle_beside_waiting = waited;
                 k.report.waiting_task = TaskId::from_ix(i);
                 k.report.gate = self.gate(TaskId::from_ix(i), t);
             }
         }
         for (c, &n) in count.iter().enumerate() {
             let cpu = &self.cpus[c];
-            // A reschedule was lost, or a softirq that was raised never ran.
-            let not_told = n > 0 && !self.sh.rqs[c].need_resched;
-            let has_work = not_told || cpu.softirq || cpu.nohz_kick || cpu.kicked;
-            // What a balance pass of this CPU has detached is here, but not attached yet.
-            let pulling = match cpu.frames[usize::from(cpu.level)] {
-                Frame::Balance => true,
-                Frame::AskLock | Frame::Locked => cpu.lock.1 == Under::Balance,
-                _ => false,
-            };
-            let wrong = n != self.sh.loads[c].nr_running && !pulling;
-            let switches = self.stats.switches_of[c];
+            let rq = &self.sh.rqs[c];
+            // Somebody has told it, and nothing is on its way there that makes it look.
+            let told = rq.need_resched || !cpu.wake_list.is_empty();
+            let lost = told && cpu.ipi_at >= Ns::NEVER;
+            let not_told = n > 0 && !rq.need_resched;
+            let has_work = lost || not_told || cpu.softirq || cpu.nohz_kick || cpu.kicked;
             let r = &mut k.report;
-            r.nr_running_wrong += u64::from(k.wrong[c].look(wrong, switches));
-            let stopped = cpu.is_stopped() && has_work;
-            r.stopped_with_work += u64::from(k.stopped[c].look(stopped, switches));
+            r.nr_running_wrong += u64::from(n != self.sh.loads[c].nr_running);
+            r.stopped_with_work += u64::from(cpu.is_stopped() && has_work);
         }
         let gap = (0..nr_cpus).map(|c| self.ledger_gap(Cpu::from_ix(c))).max().unwrap_or(0);
         k.report.ledger_gap = k.report.ledger_gap.max(gap);

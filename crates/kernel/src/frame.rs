@@ -326,6 +326,14 @@ impl CpuSim {
         }
         arrived
     }
+    /// A timer for `task` is to expire at `at`, or up to `slack` ns before.
+    pub fn start_timer(&mut self, at: Ns, task: u32, slack: u32) {
+        self.timers.push(Reverse((at, task, slack)));
+        if at < self.timer_at {
+            self.timer_at = at;
+            self.update_irq();
+        }
+    }
     /// The timer that is due next expires if an interrupt comes at `now`.
     #[inline]
     pub fn next_timer_may_expire(&self, now: Ns) -> bool {

@@ -13,7 +13,7 @@
 //! comes back within C1's exit latency.
 
 use crate::frame::Frame;
-use crate::menu::{self, Choice, Ended};
+use crate::menu::{self, Choice, Ended, Rules};
 use crate::sim::Sim;
 use vruntime_base::{Cpu, Func, Ns, Resource};
 
@@ -30,13 +30,8 @@ impl Sim {
         let cpu = &mut self.cpus[c.ix()];
         let timer = cpu.timer_at.saturating_sub(self.now);
         let to_tick = (cpu.tick_at < Ns::NEVER).then(|| cpu.tick_at.saturating_sub(self.now));
-        let Choice { state, stop_tick } = cpu.menu.choose(
-            &self.machine.idle,
-            timer,
-            to_tick,
-            tick,
-            self.sh.release.menu_leaves_out,
-        );
+        let Choice { state, stop_tick } =
+            cpu.menu.choose(&self.machine.idle, timer, to_tick, tick, Rules::of(&self.sh.release));
         if stop_tick && !self.sh.rqs[c.ix()].tick_stopped {
             let ((), cost) = self.hook(c, at, |s, cx| s.tick_stopped(cx, c, true));
             at += cost;

@@ -91,11 +91,16 @@ impl Sim {
     /// Expired sleepers of this CPU are to be woken.
     fn timer_interrupt(&mut self, c: Cpu, at: Ns) -> Ns {
         let now = self.now;
-        let at = at + self.work(c, Func::Timer, self.machine.costs.timer_irq);
+        let mut at = at + self.work(c, Func::Timer, self.machine.costs.timer_irq);
         let cpu = &mut self.cpus[c.ix()];
         cpu.in_timer_irq = true;
+        let mut scheduler = false;
         while cpu.next_timer_may_expire(now) {
             let Some(std::cmp::Reverse((_, p, _))) = cpu.timers.pop() else { break };
+            if p == u32::from(c.0) {
+                scheduler = true;
+                continue;
+            }
             let waits_for = self.tasks[p as usize].waits_for;
             if matches!(waits_for, WaitsFor::Timer | WaitsFor::GracePeriod) {
                 cpu.wakes.push_back((TaskId(p), false));
@@ -103,7 +108,22 @@ impl Sim {
         }
         cpu.timer_at = cpu.timers.peek().map_or(Ns::NEVER, |r| r.0.0);
         cpu.update_irq();
+        if scheduler {
+            self.update_rq_clock(c, at);
+            let ((), cost) = self.hook(c, at, |s, cx| s.timer(cx, c));
+            at = self.carry_out_resched(c, at + cost);
+        }
         at
+    }
+
+    /// The scheduler has started timers: their entries have the id of the CPU's idle task, which
+    /// never sleeps.
+    #[cold]
+    pub(crate) fn start_timers(&mut self) {
+        while let Some((c, at)) = self.sh.timers.pop() {
+            self.cpus[c.ix()].start_timer(at, u32::from(c.0), 0);
+            self.arm(c);
+        }
     }
 
     /// The tick: what the interrupt does first, then the run queue lock.
@@ -245,12 +265,7 @@ impl Sim {
         let until = until + Ns(u64::from(slack));
         self.tasks[p.ix()].waits_for = WaitsFor::Timer;
         self.tasks[p.ix()].step = Step::Woken;
-        let cpu = &mut self.cpus[c.ix()];
-        cpu.timers.push(std::cmp::Reverse((until, p.0, slack)));
-        if until < cpu.timer_at {
-            cpu.timer_at = until;
-            cpu.update_irq();
-        }
+        self.cpus[c.ix()].start_timer(until, p.0, slack);
     }
 
     /// Time that a spinner or a stopped CPU has spent until `t` is booked.

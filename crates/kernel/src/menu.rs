@@ -20,7 +20,7 @@
 
 use vruntime_base::Ns;
 use vruntime_machine::{Arch, IdleState};
-use vruntime_sched::release::LeftOut;
+use vruntime_sched::release::{LeftOut, Release};
 
 const INTERVALS: usize = 8;
 const BUCKETS: usize = 6;
@@ -31,6 +31,8 @@ const DECAY: u64 = 8;
 const MAX_INTERESTING: Ns = Ns::from_ms(50);
 /// What a period counts as that a tick has ended.
 const ENDED_BY_TICK: Ns = Ns::from_ms(45);
+/// A state that pays later does not replace polling.
+const RESIDENCY_THRESHOLD: Ns = Ns(15_000);
 /// Between two looks of the watchdog.
 const WATCHDOG: Ns = Ns::from_ms(4_000);
 const US: u64 = 1_000;
@@ -45,6 +47,23 @@ pub struct Menu {
     factors: [u16; BUCKETS],
     /// Time to the next timer when it chose last.
     timer: Ns,
+}
+
+/// What releases do in different ways.
+#[derive(Clone, Copy, Debug)]
+pub struct Rules {
+    left_out: LeftOut,
+    polls_before_long: bool,
+}
+
+impl Rules {
+    /// Those of `release`.
+    pub fn of(release: &Release) -> Rules {
+        Rules {
+            left_out: release.menu_leaves_out,
+            polls_before_long: release.menu_polls_before_long,
+        }
+    }
 }
 
 /// What a CPU does while it is idle.
@@ -101,7 +120,7 @@ impl Menu {
         timer: Ns,
         to_tick: Option<Ns>,
         tick: Ns,
-        left_out: LeftOut,
+        rules: Rules,
     ) -> Choice {
         self.timer = timer.min(WATCHDOG);
         let polls = |state: usize| state == 0 && states[0].target_residency_ns == 0;
@@ -109,7 +128,7 @@ impl Menu {
         if states.len() == 1 || self.timer < pays_at(1) {
             return Choice { state: 0, stop_tick: !polls(0) };
         }
-        let mut predicted = self.predicted(left_out);
+        let mut predicted = self.predicted(rules.left_out);
         if to_tick.is_none() && predicted < tick {
             // A short stay is no longer to be expected where nothing would end a long one.
             predicted = self.timer;
@@ -119,7 +138,9 @@ impl Menu {
         for (i, state) in states.iter().enumerate() {
             if pays_at(i) > predicted {
                 let latency = Ns(u64::from(state.table_latency_ns));
-                if polls(chosen) && latency <= wait_at_most && pays_at(i) <= self.timer {
+                let late = rules.polls_before_long && pays_at(i) >= RESIDENCY_THRESHOLD;
+                let fits = latency <= wait_at_most && pays_at(i) <= self.timer;
+                if polls(chosen) && fits && !late {
                     // Rather than burn power.
                     (predicted, chosen) = (pays_at(i), i);
                 } else if predicted >= tick && to_tick.is_some() {
@@ -239,9 +260,30 @@ mod tests {
     }
 
     fn choose(m: &mut Menu, timer: Ns, to_tick: Option<Ns>) -> (usize, bool) {
-        let Choice { state, stop_tick } =
-            m.choose(&states(), timer, to_tick, TICK, LeftOut::Longest);
+        let rules = Rules { left_out: LeftOut::Longest, polls_before_long: false };
+        let Choice { state, stop_tick } = m.choose(&states(), timer, to_tick, TICK, rules);
         (state, stop_tick)
+    }
+
+    /// A period of 12 us is expected, and polling is the deepest state that pays. One with a
+    /// latency of 10 us is entered all the same, unless it pays after 15 us only.
+    #[test]
+    fn a_state_that_pays_late_does_not_replace_polling_in_long_term_releases() {
+        for (pays_at, polls_before_long, state) in
+            [(14_999, true, 1), (15_000, true, 0), (15_000, false, 1)]
+        {
+            let mut states = states();
+            states.truncate(2);
+            (states[0].target_residency_ns, states[1].target_residency_ns) = (0, pays_at);
+            states[1].table_latency_ns = 10_000;
+            let mut m = Menu::default();
+            for _ in 0..INTERVALS {
+                m.timer = FAR;
+                m.note(Ns(12 * US), &states[0], Ended::Event, TICK);
+            }
+            let rules = Rules { left_out: LeftOut::Longest, polls_before_long };
+            assert_eq!(m.choose(&states, FAR, Some(TICK), TICK, rules).state, state);
+        }
     }
 
     #[test]

@@ -100,6 +100,9 @@ impl Sim {
         if self.sh.accounted.is_some() {
             self.note_accounted(c, at);
         }
+        if !self.sh.timers.is_empty() {
+            self.start_timers();
+        }
         (result, cost)
     }
 

@@ -82,6 +82,7 @@ impl Sim {
                     let (_, cost) =
                         self.hook(c, at, |s, cx| s.dequeue_task(cx, c, p, DequeueFlags::default()));
                     at += cost;
+                    self.sh.tasks[p.ix()].migrating = true;
                     self.note_migration(p, c, c, self.stop_target(c, p), at, &STOPPER_MOVE);
                     self.stats.migrations.count(&STOPPER_MOVE);
                     Some(p)
@@ -116,7 +117,8 @@ impl Sim {
                 let t = &mut cx.sh.tasks[p.ix()];
                 (t.cpu, t.wake_cpu) = (to, to);
                 s.enqueue_task(cx, to, p, EnqueueFlags::default());
-                cx.sh.tasks[p.ix()].on_rq = true;
+                let t = &mut cx.sh.tasks[p.ix()];
+                (t.on_rq, t.migrating) = (true, false);
                 s.wakeup_preempt(cx, to, p, WakeFlags::default());
             }
         });

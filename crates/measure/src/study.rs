@@ -10,7 +10,7 @@
 use crate::metrics::window;
 use crate::stats::{mean, median, ratio};
 use serde::Serialize;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use vruntime_base::{Category, Func, Ns};
 use vruntime_kernel::record::RunRecord;
 
@@ -216,6 +216,8 @@ pub fn change_pct(before: f64, after: f64) -> Option<f64> {
 pub struct Score {
     /// Rows that count.
     pub rows: usize,
+    /// Rows of cases that did not run, as after ^C: they count nowhere here.
+    pub rows_not_run: usize,
     /// Effects that agree.
     pub effects_right: usize,
     /// Over the answer "always improves"; null if that answer is always right.
@@ -236,7 +238,12 @@ pub struct Score {
 
 /// The score of `rows`.
 pub fn score(rows: &[StudyRow], fitted_parameters: usize) -> Score {
-    let scored: Vec<&StudyRow> = rows.iter().filter(|r| r.scored).collect();
+    // A case that never ran says nothing, right or wrong.
+    let known = |r: &&StudyRow| r.modelled_before.is_some() || r.modelled_after.is_some();
+    let ran: BTreeSet<&str> = rows.iter().filter(known).map(|r| r.case.as_str()).collect();
+    let asked: Vec<&StudyRow> = rows.iter().filter(|r| r.scored).collect();
+    let scored: Vec<&StudyRow> =
+        asked.iter().filter(|r| ran.contains(r.case.as_str())).copied().collect();
     let count = |f: &dyn Fn(&StudyRow) -> bool| scored.iter().filter(|r| f(r)).count();
     let right = count(&StudyRow::right);
     let base = count(&|r| r.effect_published == Effect::Improves);
@@ -249,6 +256,7 @@ pub fn score(rows: &[StudyRow], fitted_parameters: usize) -> Score {
     let by = METRICS.iter().filter_map(|&m| Some((m.to_string(), errors(Some(m))?)));
     Score {
         rows: scored.len(),
+        rows_not_run: asked.len() - scored.len(),
         effects_right: right,
         skill: ratio(right as f64 - base as f64, (scored.len() - base) as f64),
         neutral_rows: count(&neutral),
@@ -399,6 +407,21 @@ mod tests {
         let s = score(&[row((2.0, 1.0), Effect::Improves, (2.0, 1.0))], 0);
         assert_eq!((s.effects_right, s.skill), (1, None));
         assert_eq!(score(&[], 0).median_abs_error_points, None);
+    }
+
+    /// The second case did not run; of the first a metric is not known, which is no agreement.
+    #[test]
+    fn cases_that_did_not_run_count_nowhere() {
+        let known = row((2.0, 1.0), Effect::Improves, (2.0, 1.0));
+        let unknown = StudyRow {
+            modelled_before: None,
+            modelled_after: None,
+            effect_modelled: None,
+            ..known.clone()
+        };
+        let other = StudyRow { case: "other".into(), ..unknown.clone() };
+        let s = score(&[known, unknown, other], 0);
+        assert_eq!((s.rows, s.rows_not_run, s.effects_right), (2, 1, 1));
     }
 
     #[test]

@@ -7,13 +7,14 @@
 //! 6.1 to 6.18 as described in each mechanism of `vruntime-sched`.
 //! *Equations.* None.
 //! *Departures.* D1: a task that is not known to have been woken since its CPU's running task
-//! got on is taken to have waited; events before the trace began are not known.
+//! got on is taken to have waited; events before the trace began are not known. D2: in a trace
+//! without `sched_waking` a move just before the task's wakeup on the new CPU is its placement.
 //! *Example.* CPU 1 runs A; B is woken there; then A, still runnable, gives way to B: `preempted,
 //! a task was woken here`. Had nobody been woken it would be `slice ended or sched_yield`.
 
 use crate::causes::{CauseTables, Table};
 use crate::wakings::events;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use vruntime_base::{Event, EventKind, TaskId, Timeline};
 
 /// `kernel/sched`: priorities below are real-time (or deadline, or a stopper).
@@ -35,11 +36,24 @@ struct CpuMemory {
 
 /// The causes of all events, one column.
 pub fn timeline_causes(timeline: &Timeline) -> CauseTables {
-    let mut judge = Judge::new(timeline);
-    for e in events(timeline) {
-        judge.event(&e);
+    Judge::new(timeline).all()
+}
+
+/// The moves that a wakeup on the new CPU follows as the task's next event, by position.
+fn placements(timeline: &Timeline) -> BTreeSet<usize> {
+    let mut next: BTreeMap<u32, Event> = BTreeMap::new();
+    let mut placed = BTreeSet::new();
+    for (i, e) in (0..timeline.len()).rev().map(|i| (i, timeline.get(i))) {
+        if e.kind == EventKind::Switch {
+            next.insert(e.a, e);
+        }
+        let after = next.insert(e.task.0, e);
+        let woken = after.is_some_and(|n| n.kind == EventKind::Wakeup && n.a == e.b);
+        if e.kind == EventKind::Migrate && woken {
+            placed.insert(i);
+        }
     }
-    judge.finish()
+    placed
 }
 
 struct Judge<'a> {
@@ -47,6 +61,11 @@ struct Judge<'a> {
     cpus: Vec<CpuMemory>,
     /// By task: woken by this CPU, and not yet on a queue.
     waking: Vec<Option<Waking>>,
+    /// The trace has events of this kind.
+    wakings: bool,
+    wakeups: bool,
+    /// Without wakings: the moves that were placements.
+    placed: BTreeSet<usize>,
     switches: Counts,
     placements: Counts,
     migrations: Counts,
@@ -61,14 +80,25 @@ struct Waking {
 
 impl<'a> Judge<'a> {
     fn new(timeline: &'a Timeline) -> Judge<'a> {
+        let any = |kinds: &[EventKind]| timeline.iter().any(|e| kinds.contains(&e.kind));
+        let wakings = any(&[EventKind::Waking]);
         Judge {
             timeline,
+            wakings,
+            wakeups: wakings || any(&[EventKind::Wakeup, EventKind::WakeupNew]),
+            placed: if wakings { BTreeSet::new() } else { placements(timeline) },
             cpus: vec![],
             waking: vec![],
             switches: Counts::new(),
             placements: Counts::new(),
             migrations: Counts::new(),
         }
+    }
+    fn all(mut self) -> CauseTables {
+        for (i, e) in events(self.timeline).enumerate() {
+            self.event(i, &e);
+        }
+        self.finish()
     }
     fn cpu(&mut self, cpu: u32) -> &mut CpuMemory {
         let i = cpu as usize;
@@ -91,7 +121,7 @@ impl<'a> Judge<'a> {
         self.timeline.tasks().get(task as usize).is_some_and(|t| t.comm.starts_with("migration/"))
     }
 
-    fn event(&mut self, e: &Event) {
+    fn event(&mut self, i: usize, e: &Event) {
         let (cpu, task) = (u32::from(e.cpu.0), e.task.0);
         if !matches!(e.kind, EventKind::Migrate | EventKind::Runtime) {
             let leaves_to_sleep = e.kind == EventKind::Switch && e.b != 1;
@@ -117,12 +147,13 @@ impl<'a> Judge<'a> {
                     (None, Some(w)) if e.a == w.prev_cpu => "previous CPU",
                     (None, Some(w)) if e.a == w.waker_cpu => "waker's CPU",
                     (None, Some(_)) => "a third CPU",
-                    (None, None) => "woken before the trace began",
+                    (None, None) if self.wakings => "woken before the trace began",
+                    (None, None) => "no sched_waking in the trace",
                 };
                 *self.placements.entry(why).or_default() += 1;
                 self.cpu(e.a).woken_here = true;
             }
-            EventKind::Migrate => self.migrate(cpu, e),
+            EventKind::Migrate => self.migrate(i, cpu, e),
             EventKind::Runtime => {}
         }
     }
@@ -130,7 +161,11 @@ impl<'a> Judge<'a> {
     fn switch(&mut self, cpu: u32, e: &Event) -> &'static str {
         let woken_here = self.cpu(cpu).woken_here;
         if self.is_idle(e.task.0) {
-            return if woken_here { "idle: task woken" } else { "idle: task pulled" };
+            return match woken_here {
+                true => "idle: task woken",
+                false if self.wakeups => "idle: task pulled",
+                false => "idle: task woken or pulled",
+            };
         }
         match e.b {
             0 => "blocks",
@@ -142,17 +177,20 @@ impl<'a> Judge<'a> {
                 "preempted by a higher priority"
             }
             _ if woken_here => "preempted, a task was woken here",
+            _ if !self.wakeups => "preempted, slice ended or sched_yield",
             _ => "slice ended or sched_yield",
         }
     }
 
-    fn migrate(&mut self, cpu: u32, e: &Event) {
+    fn migrate(&mut self, i: usize, cpu: u32, e: &Event) {
         let (from, to) = (e.a, e.b);
         let current = self.cpu(cpu).current;
         let why = if let Some(cause) = e.cause {
             cause.name
-        } else if self.waking(e.task.0).is_some() {
+        } else if self.waking(e.task.0).is_some() || self.placed.contains(&i) {
             "wakeup placement"
+        } else if !self.wakeups {
+            "placement or balance: no wakeups in the trace"
         } else if current.is_some_and(|c| self.is_stopper(c)) {
             "active balance, exec or affinity"
         } else if to == cpu && current.is_some_and(|c| self.is_idle(c)) {
@@ -201,8 +239,13 @@ mod tests {
     use super::*;
     use vruntime_base::{Cpu, Ns, TaskRow};
 
-    /// Tasks: 0 idle, 1 and 2 ordinary, 3 FIFO, 4 the stopper.
+    /// As part of a trace that has events of all kinds.
     fn judged(events: &[(u16, EventKind, u32, u32, u32)]) -> Vec<String> {
+        judged_as(events, true)
+    }
+
+    /// Tasks: 0 idle, 1 and 2 ordinary, 3 FIFO, 4 the stopper.
+    fn judged_as(events: &[(u16, EventKind, u32, u32, u32)], part: bool) -> Vec<String> {
         let row = |comm: &str, pid| TaskRow { comm: comm.into(), pid, tgid: pid };
         let prio_of = |task: u32| [120, 120, 120, 19, 0][task as usize];
         let mut t = Timeline::default();
@@ -219,7 +262,11 @@ mod tests {
             row("cyclictest", 12),
             row("migration/0", 13),
         ]);
-        let c = timeline_causes(&t);
+        let mut judge = Judge::new(&t);
+        if part {
+            (judge.wakings, judge.wakeups, judge.placed) = (true, true, BTreeSet::new());
+        }
+        let c = judge.all();
         let line = |(name, n): &(&'static str, Vec<u64>)| format!("{name} {}", n[0]);
         [c.switches, c.placements, c.migrations]
             .iter()
@@ -246,6 +293,33 @@ mod tests {
         let pulled = [(1, Switch, 2, 0, 0), (1, Migrate, 1, 0, 1), (1, Switch, 0, 1, 1)];
         let expected = ["blocks 1", "idle: task pulled 1", "periodic or nohz balance while idle 1"];
         assert_eq!(judged(&pulled), expected);
+        let expected = [
+            "blocks 1",
+            "idle: task woken or pulled 1",
+            "placement or balance: no wakeups in the trace 1",
+        ];
+        assert_eq!(judged_as(&pulled, false), expected, "nobody says who was woken");
+    }
+
+    /// Task 1 moves before its wakeup on the new CPU; task 2 does while it waits.
+    #[test]
+    fn without_sched_waking_a_placement_is_known_by_its_wakeup() {
+        let rows = [
+            (0, Migrate, 1, 0, 3),
+            (0, Wakeup, 1, 3, 0),
+            (0, Migrate, 2, 4, 5),
+            (5, Switch, 0, 2, 1),
+            (0, Wakeup, 2, 5, 0),
+        ];
+        let expected = [
+            "idle: task pulled 1",
+            "no sched_waking in the trace 2",
+            "nohz balance for another CPU or affinity 1",
+            "wakeup placement 1",
+        ];
+        assert_eq!(judged_as(&rows, false), expected);
+        let switches = [(1, Switch, 1, 2, 1)];
+        assert_eq!(judged_as(&switches, false), ["preempted, slice ended or sched_yield 1"]);
     }
 
     #[test]

@@ -205,6 +205,8 @@ struct Memory {
     waking: Option<(u32, u32)>,
     /// It was moved, and has not run since.
     moved: bool,
+    /// Where it ran last.
+    ran_on: Option<u32>,
 }
 
 /// Computes the figures.
@@ -226,6 +228,8 @@ struct Walk<'a> {
     /// By CPU: since when who runs.
     since: BTreeMap<u32, (u64, u32)>,
     cpu_migrations: u64,
+    /// Moves were recorded; else a task has moved that runs where it did not run last.
+    has_moves: bool,
     parts: Parts,
 }
 
@@ -238,6 +242,7 @@ impl<'a> Walk<'a> {
             cpus: BTreeMap::new(),
             since: BTreeMap::new(),
             cpu_migrations: 0,
+            has_moves: timeline.iter().any(|e| e.kind == EventKind::Migrate),
             parts: Parts::new(timeline, slices),
         };
         let mut seen = timeline.seen().iter().peekable();
@@ -351,6 +356,8 @@ impl<'a> Walk<'a> {
         self.memory[task as usize].woken = None;
         let memory = &mut self.memory[next as usize];
         memory.waking = None;
+        let ran_on = memory.ran_on.replace(cpu).filter(|_| !self.has_moves && !goes_idle);
+        memory.moved |= ran_on.is_some_and(|before| before != cpu);
         if std::mem::take(&mut memory.moved) {
             self.cpu_migrations += 1;
             self.parts.add(t, Sum::Migrations, 1);

@@ -130,7 +130,10 @@ mod tests {
         let pct = row.delta_pct[1].unwrap();
         assert!((pct - 100.0).abs() < 1.0, "{pct}");
         assert!(row.significant[1]);
-        assert_eq!(d.causes.switches.0, [("slice ended or sched_yield", vec![1_001, 2_001])]);
+        assert_eq!(
+            d.causes.switches.0,
+            [("preempted, slice ended or sched_yield", vec![1_001, 2_001])]
+        );
         assert_eq!(d.span_ns, [1_000_000, 1_000_000]);
         assert!(d.rows.iter().all(|r| r.metric != "woken_on_prev"));
     }

@@ -13,7 +13,11 @@ const NAME: usize = 34;
 pub fn explain_text(e: &Explanation, notes: &str) -> String {
     let mut out = String::new();
     let unit = if e.unit == "1" { String::new() } else { format!(" {}", e.unit) };
-    writeln!(out, "{} on {}, {} seeds\n", e.workload, e.machine, e.seeds.len()).unwrap();
+    let seeds = match e.seeds.len() {
+        1 => "1 seed".into(),
+        n => format!("{n} seeds"),
+    };
+    writeln!(out, "{} on {}, {seeds}\n", e.workload, e.machine).unwrap();
     for (kernel, value) in e.kernels.iter().zip([e.before, e.after]) {
         writeln!(out, "  {:<60}{:>14}{unit}", tail(kernel, 58), plain(value)).unwrap();
     }

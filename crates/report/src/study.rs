@@ -274,7 +274,7 @@ fn score_line(s: &Score) -> String {
         s.median_by_metric.iter().map(|(name, x)| format!("{name} {x:.1}")).collect();
     format!(
         "Effects: {} of {} agree (skill over \"always improves\": {}; neutral rows: {} of {}). \
-         Median error of the change: {} ({}). Fitted numbers: {}.{}",
+         Median error of the change: {} ({}). Fitted numbers: {}.{}{}",
         s.effects_right,
         s.rows,
         s.skill.map_or("undefined".into(), |x| format!("{x:.2}")),
@@ -286,6 +286,10 @@ fn score_line(s: &Score) -> String {
         s.stable.map_or(String::new(), |n| format!(
             " Kept by at least nine in ten cost tables: {n} of {} effects.",
             s.rows
-        ))
+        )),
+        match s.rows_not_run {
+            0 => String::new(),
+            n => format!(" {n} rows are of cases that did not run, and count nowhere."),
+        }
     )
 }

@@ -40,6 +40,7 @@ fn main() {
         ledger: Ledger::new(n),
         noise: Noise::new(1),
         accounted: None,
+        timers: vec![],
         release,
     };
     let mut resched = Vec::new();

@@ -31,6 +31,8 @@ pub struct Shared {
     /// If a timeline is kept: whom the last hook accounted, for how long, and how many reschedules
     /// it had asked for before.
     pub accounted: Option<Vec<(TaskId, Ns, usize)>>,
+    /// Timers that the last hook has started, on which CPU and for when; the driver empties it.
+    pub timers: Vec<(Cpu, Ns)>,
 }
 
 /// Counters of wakeups in `/proc/schedstat`, for a domain of the waker's CPU.
@@ -189,6 +191,11 @@ impl Cx<'_> {
         if !self.need_resched(cpu) {
             self.resched.push((cpu, why));
         }
+    }
+    /// [`crate::scheduler::Scheduler::timer`] is to be called on `cpu` at `at`. Such a timer cannot
+    /// be taken back.
+    pub fn start_timer(&mut self, cpu: Cpu, at: Ns) {
+        self.sh.timers.push((cpu, at));
     }
     /// A reschedule of `cpu` is due, or was asked for in this call.
     #[inline]

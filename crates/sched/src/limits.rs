@@ -53,6 +53,8 @@ fn ranges(r: &Release) -> Vec<Range> {
         // 100 is "no imbalance at all".
         ("imbalance_pct", r.imbalance_pct.into(), 100, 1_000),
         ("nr_migrate", r.nr_migrate.into(), 0, 1_000_000),
+        ("rt_period_ns", r.rt_period_ns, 100_000, SECOND),
+        ("rt_runtime_ns", r.rt_runtime_ns, 1_000, SECOND),
         ("base_slice_ns", r.base_slice_ns, 1_000, SECOND),
         ("latency_ns", r.latency_ns, 1_000, SECOND),
         ("min_granularity_ns", r.min_granularity_ns, 1_000, SECOND),

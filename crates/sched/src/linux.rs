@@ -14,6 +14,7 @@ use crate::balance::{Balancer, SdStats, nr_running_grew};
 use crate::cx::{Cx, Shared};
 use crate::domains::Domains;
 use crate::fair::{Fair, SeId};
+use crate::fair_server::{BUDGET_USED, FairServer};
 use crate::registry::Entry;
 use crate::release::Release;
 use crate::rt::Rt;
@@ -50,6 +51,8 @@ pub struct Linux {
     pub fair: Fair,
     /// The real-time class.
     pub rt: Rt,
+    /// What RT tasks leave to the fair class.
+    pub server: FairServer,
     /// The stopper of each CPU while it is queued, else NONE.
     stop: Vec<TaskId>,
     /// Load balancing of the fair class.
@@ -72,7 +75,8 @@ impl Linux {
         let nr_cpus = topo.nr_cpus();
         Linux {
             fair: Fair::new(nr_cpus, release),
-            rt: Rt::new(nr_cpus),
+            rt: Rt::new(nr_cpus, release),
+            server: FairServer::new(nr_cpus, release),
             stop: vec![TaskId::NONE; nr_cpus],
             balancer: Balancer::new(domains, nr_cpus),
             nr_cpus,
@@ -143,6 +147,21 @@ impl Linux {
         }
     }
 
+    /// An RT task runs on `cpu` from here on; before, one of `prev_class` did.
+    fn rt_begins(&mut self, cx: &mut Cx, cpu: Cpu, prev_class: Class) {
+        self.rt.throttle.begins(cpu, cx.now);
+        if prev_class != Class::Rt {
+            self.server.rt_begins(cx, cpu, self.fair.cfs[cpu.ix()].nr_queued);
+        }
+    }
+
+    /// The fair tasks of `cpu`, if it has some, go before its RT tasks now.
+    fn is_served(&mut self, cx: &Cx, cpu: Cpu) -> bool {
+        self.server.serves(cpu)
+            && self.fair.cfs[cpu.ix()].nr_queued > 0
+            && !self.server.ran(cpu, cx.now)
+    }
+
     /// The most important class with something to run on `cpu`.
     fn top_class(&self, cpu: Cpu) -> Class {
         if self.stop[cpu.ix()].is_some() {
@@ -203,8 +222,16 @@ impl Scheduler for Linux {
     fn enqueue_task(&mut self, cx: &mut Cx, cpu: Cpu, p: TaskId, flags: EnqueueFlags) {
         let before = cx.sh.loads[cpu.ix()].nr_running;
         match self.class(cx, p) {
-            Class::Fair => self.fair.enqueue_task_fair(cx, cpu, p, flags),
-            Class::Rt => self.rt.enqueue_task(cx, cpu, p, flags),
+            Class::Fair => {
+                self.fair.enqueue_task_fair(cx, cpu, p, flags);
+                if self.rt.top_prio(cpu) > 0 {
+                    self.server.starts(cx, cpu);
+                }
+            }
+            Class::Rt => {
+                self.rt.enqueue_task(cx, cpu, p, flags);
+                self.rt.is_put(cx, cpu);
+            }
             Class::Stop => {
                 cx.charge(Func::EnqueueTask, cx.machine.costs.enqueue_base);
                 self.stop[cpu.ix()] = p;
@@ -247,6 +274,12 @@ impl Scheduler for Linux {
             self.rt.task_woken(cx, cpu, p, &mut self.balancer.moved);
         }
         cx.preempt_check_done(cpu);
+        if ours == Class::Rt {
+            let pushed = self.balancer.moved.iter().map(|m| m.to);
+            for put in std::iter::once(cpu).chain(pushed) {
+                self.rt.is_put(cx, put);
+            }
+        }
     }
 
     fn pick_next_task(&mut self, cx: &mut Cx, cpu: Cpu) -> Pick {
@@ -254,11 +287,22 @@ impl Scheduler for Linux {
         let prev = cx.sh.rqs[cpu.ix()].curr;
         let stopper = self.stop[cpu.ix()];
         let left = cx.sh.tasks[prev.ix()].state != TaskState::Running;
-        if left && self.class(cx, prev) >= Class::Rt && self.rt.needs_pull(cx, cpu, prev) {
+        let prev_class = self.class(cx, prev);
+        if left && prev_class >= Class::Rt && self.rt.needs_pull(cx, cpu, prev) {
             self.rt.pull(cx, cpu, &mut self.balancer.moved);
         }
-        let above = if stopper.is_some() { Some(stopper) } else { self.rt.first(cpu) };
+        if !left && prev_class == Class::Rt {
+            self.rt.update_curr(cx, cpu);
+        }
+        let above = match stopper {
+            TaskId::NONE => self.rt.first(cpu).filter(|_| !self.is_served(cx, cpu)),
+            stopper => Some(stopper),
+        };
         if let Some(p) = above {
+            if p != stopper {
+                self.rt.wait_for(cx, cpu);
+                self.rt_begins(cx, cpu, prev_class);
+            }
             if p != prev {
                 self.put_prev(cx, prev);
                 let until = cx.sh.tasks[p.ix()].on_cpu_until;
@@ -270,9 +314,13 @@ impl Scheduler for Linux {
             }
             return Pick::Task(p);
         }
-        let prev_se = match self.class(cx, prev) {
+        let prev_se = match prev_class {
             Class::Fair => cx.sh.tasks[prev.ix()].se,
-            _ => SeId::NONE,
+            Class::Idle => SeId::NONE,
+            Class::Rt | Class::Stop => {
+                self.server.rt_ends(cpu, cx.now);
+                SeId::NONE
+            }
         };
         match self.fair.pick_next_task_fair(cx, cpu, prev_se) {
             Some(p) => Pick::Task(p),
@@ -324,6 +372,11 @@ impl Scheduler for Linux {
         }
         let (queued, running) = self.is_on(cx, p);
         let (cpu, class) = (cx.sh.task(p).cpu, self.class(cx, p));
+        match (before, class) {
+            (Class::Fair, Class::Rt) if running => self.rt_begins(cx, cpu, before),
+            (Class::Rt, Class::Fair) if running => self.server.rt_ends(cpu, cx.now),
+            _ => {}
+        }
         // `switched_to`, else `prio_changed` of its class.
         let beaten = match class {
             Class::Rt => self.rt.top_prio(cpu) > cx.sh.task(p).rt_priority,
@@ -371,11 +424,34 @@ impl Scheduler for Linux {
         rq.clock = Ns(rq.clock.0.max(cx.now.0));
         let p = rq.curr;
         match self.class(cx, p) {
-            Class::Fair => self.fair.task_tick_fair(cx, p),
-            Class::Rt => self.rt.task_tick(cx, cpu, p),
+            Class::Fair => {
+                self.fair.task_tick_fair(cx, p);
+                if self.server.serves(cpu) && self.server.ran(cpu, cx.now) {
+                    cx.resched_curr(cpu, &BUDGET_USED);
+                }
+            }
+            Class::Rt => {
+                self.rt.task_tick(cx, cpu, p);
+                if self.fair.cfs[cpu.ix()].nr_queued > 0 {
+                    self.server.starts(cx, cpu);
+                }
+            }
             Class::Stop | Class::Idle => {}
         }
         self.balancer.tick(cx, cpu)
+    }
+
+    fn timer(&mut self, cx: &mut Cx, cpu: Cpu) {
+        self.rt.period(cx);
+        self.server.timer(cx, cpu, self.fair.cfs[cpu.ix()].nr_queued);
+    }
+
+    fn rt_throttled(&self, cpu: Cpu) -> bool {
+        self.rt.throttle.is_throttled(cpu)
+    }
+
+    fn fair_goes_first(&self, cpu: Cpu) -> bool {
+        self.server.serves(cpu)
     }
 
     fn warm(&mut self, cx: &Cx) {

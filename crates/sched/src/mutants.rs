@@ -46,6 +46,8 @@ mutants! {
     group_reweight = GroupReweight::Always => groups::an_empty_queue_reads_the_sum;
     group_reweight = GroupReweight::IfChanged => groups::an_empty_queue_reads_the_sum;
     group_reweight = GroupReweight::IfLoadedAndChanged => groups::an_empty_queue_reads_the_sum;
+    hot_gained_when_moved =>
+        passes::detach::a_hot_task_is_gained_when_it_is_moved_from_6_15_on;
     idle_search = IdleSearch::CoreCpuSibling =>
         crate::fair::select::tests::idle_sibling::sibling_of_prev_before_the_scan;
     idle_search = IdleSearch::SiblingFirst => core_cpu_sibling::core_then_cpu_then_sibling;
@@ -77,12 +79,15 @@ mutants! {
     moved_counts_as_long_sleep => tests::cfs::in_6_3_rc_a_move_makes_a_sleeper_of_who_ran_ahead;
     new_task_util_scaled => groups::a_new_task_is_expected_to_use_half_of_what_is_left;
     newidle_failure_costs_more => passes::a_failure_costs_half_as_much_again_in_6_18;
+    migrate_load_at_least_one => passes::early::tasks_without_load_move_without_end_in_5_5;
     newidle_fixed_guard => passes::early::newidle_needs_half_a_millisecond;
     newidle_sees_wakeups => passes::early::newidle_does_not_see_queued_wakeups;
     newidle_stops_on_refusal => passes::newidle_looks_further_unless_refused;
     nohz_kick = NohzKick::CallLostOnPolling =>
         passes::nohz::a_kick_of_a_polling_cpu_is_lost_before_2025;
     nohz_kick = NohzKick::Call => passes::nohz::a_kick_of_a_polling_cpu_is_lost_before_2025;
+    numa_pass_is_exclusive =>
+        passes::idle::newidle_passes_of_numa_levels_are_one_at_a_time_from_6_19_on;
     numa_imbalance = NumaImbalance::None => find::numa_nodes_leave_a_pair_alone;
     numa_imbalance = NumaImbalance::Pair => find::numa_nodes_leave_a_pair_alone;
     numa_imbalance = NumaImbalance::ImbNumaNr => find::numa_nodes_leave_a_pair_alone;

@@ -51,6 +51,18 @@ pub enum NohzKick {
     Call,
 }
 
+/// What keeps real-time tasks from taking all of a CPU.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum RtLimit {
+    /// Nothing.
+    None,
+    /// RT tasks are throttled beyond their runtime in each period (to 6.11).
+    Throttling,
+    /// Fair tasks that wait for them get the rest of each period (6.12 on).
+    FairServer,
+}
+
 /// Which idle periods the menu governor leaves out where they are not alike.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -253,7 +265,7 @@ release! {
     ttwu_queue: TtwuQueue,
     /// Which wakeups within a group do so as well: `never`, `on-cpu`, `nothing-running`.
     ttwu_queue_within: TtwuQueueWithin,
-    /// A stopper never goes on a wake list (6.12 on).
+    /// A stopper never goes on a wake list (6.16 on, 6.12 long-term).
     ttwu_stop_direct: bool,
     /// Order of the wake list: `fifo` or `lifo`.
     ttwu_list_order: TtwuListOrder,
@@ -268,6 +280,9 @@ release! {
     /// Outliers among the last idle periods that the menu governor leaves out: `longest`,
     /// `farthest` (from the mean).
     menu_leaves_out: LeftOut,
+    /// Rather than poll, the menu governor enters only a state that pays within 15 us (6.19 on,
+    /// long-term).
+    menu_polls_before_long: bool,
     /// The on_rq wakeup path also updates avg_idle and runs the class hooks (up to 6.1).
     ttwu_runnable_full: bool,
     /// On the on_rq path, no preemption check while the task is still running (6.5 on).
@@ -278,6 +293,8 @@ release! {
     /// `sched_setscheduler` with the policy and nice value that a task of the fair class has puts
     /// it on its queue anew (6.12 on).
     setscheduler_always_changes: bool,
+    /// What keeps RT tasks from taking all of a CPU: `none`, `throttling`, `fair-server`.
+    rt_limit: RtLimit,
 
     /// Limit the idle scan by the expected idle time over what a scan costs (5.x).
     sis_prop: bool,
@@ -318,6 +335,10 @@ release! {
     /// Choosing a queue to pull utilisation from, `runnable_avg` counts if larger (6.5 on).
     util_boosted_by_runnable: bool,
 
+    /// NUMA passes of every kind, newidle too, are one CPU's at a time, asked once it is to
+    /// balance; who comes second counts as balanced (6.19 on, 6.18.10). Else only periodic ones,
+    /// and who comes second does nothing.
+    numa_pass_is_exclusive: bool,
     /// NI_RANDOM: skip newidle passes at random, by their success.
     ni_random: bool,
     /// Newidle balancing is over when a wakeup is queued for the CPU (5.8 on).
@@ -347,6 +368,10 @@ release! {
     /// A task fits into an imbalance of half its load; failures beyond `cache_nice_tries` lift
     /// that (5.x).
     migrate_load_halved: bool,
+    /// A task whose load rounds to nothing counts for 1 (5.7.10 on).
+    migrate_load_at_least_one: bool,
+    /// `lb_hot_gained` counts tasks that are moved, not those that may be (6.15 on, long-term).
+    hot_gained_when_moved: bool,
     /// Between threads of a core no task is cache hot (5.12 on).
     threads_never_hot: bool,
     /// Active balance also where load or utilisation was to be moved (5.x).
@@ -412,6 +437,10 @@ release! {
     /// Pipe: a reader wakes a writer only when it freed a slot (6.14 on).
     pipe_wakes_on_freed_slot: bool,
 
+    /// `sched_rt_period_us`, in ns.
+    rt_period_ns: u64,
+    /// `sched_rt_runtime_us`, in ns: what RT tasks may use of each period; all of it: no limit.
+    rt_runtime_ns: u64,
     /// EEVDF: request size in ns before CPU scaling.
     base_slice_ns: u64,
     /// CFS: targeted latency in ns before CPU scaling.

@@ -10,13 +10,12 @@
 //! `balance_rt`, `pull_rt_task`.
 //! **Equations.** RR slice = 100 ms, counted in ticks.
 //! **Departures.** D1: one sorted list a CPU instead of a bitmap over 100 lists; same order. D2:
-//! push and pull take the other CPU's lock for nothing but the move itself, and do not wait for it;
-//! a pull goes to the other queues directly where RT_PUSH_IPI asks them by interrupts, one after
-//! the other, and they push to whatever CPU matters least. D3: `find_lowest_rq` takes the first
-//! fitting CPU after prev where the kernel rotates. D4: no throttling (to 6.11 RT work that fills
-//! a CPU stops for 50 ms of each second), no fair server (from 6.12 on it does so where fair tasks
-//! wait). D5: a wakee of equal priority never moves ahead of a running task that could migrate.
-//! D6: a task that leaves the class, or has a lower priority than before, pulls nothing.
+//! push and pull take the other CPU's lock for nothing but the move itself, and wait for it only
+//! while a task is being put on that queue; a pull goes to the other queues directly where
+//! RT_PUSH_IPI asks them by interrupts, one after the other, and they push to whatever CPU matters
+//! least. D3: `find_lowest_rq` takes the first fitting CPU after prev where the kernel rotates. D4:
+//! a wakee of equal priority never moves ahead of a running task that could migrate. D5: a task
+//! that leaves the class, or has a lower priority than before, pulls nothing.
 //! **Example.** FIFO 50 runs; FIFO 50 wakes and may run here only: it queues behind. FIFO 51 wakes:
 //! it runs at once, and the first is pushed to another CPU, or goes on when 51 blocks, before its
 //! equal.
@@ -24,10 +23,12 @@
 use crate::balance::nr_running_grew;
 use crate::cx::Cx;
 use crate::domains::SdFlags;
+use crate::release::Release;
+use crate::rt_throttle::Throttle;
 use crate::scheduler::{EnqueueFlags, Moved, Placement, WakeFlags};
 use crate::task::Policy;
 use std::collections::VecDeque;
-use vruntime_base::{Cause, CauseKind, Cpu, Func, TaskId};
+use vruntime_base::{Cause, CauseKind, Cpu, Func, Ns, Resource, TaskId};
 
 /// A task of higher priority woke up.
 pub static HIGHER_PRIO: Cause = Cause::new(CauseKind::Resched, "rt: higher priority");
@@ -45,6 +46,11 @@ pub static RT_PUSH: Cause = Cause::new(CauseKind::Migration, "rt: push");
 /// It had to wait, and this CPU was about to run something less important.
 pub static RT_PULL: Cause = Cause::new(CauseKind::Migration, "rt: pull");
 
+/// RT tasks have used what they may use of this period.
+pub static THROTTLED: Cause = Cause::new(CauseKind::Resched, "rt: throttled");
+/// The next period has begun.
+pub static UNTHROTTLED: Cause = Cause::new(CauseKind::Resched, "rt: a new period");
+
 /// RR slice in ms.
 const RR_TIMESLICE_MS: u32 = 100;
 
@@ -61,18 +67,63 @@ pub struct Rt {
     ticks_left: Vec<u16>,
     /// CPUs with two RT tasks or more (`rd->rto_count`).
     nr_overloaded: u32,
+    /// Who may not run for now.
+    pub throttle: Throttle,
+    /// Until when what was last put on a queue is on its way, its lock held for that long.
+    busy_until: Vec<Ns>,
 }
 
 impl Rt {
     /// No RT task anywhere.
-    pub fn new(nr_cpus: usize) -> Rt {
-        Rt { queues: vec![VecDeque::new(); nr_cpus], ticks_left: Vec::new(), nr_overloaded: 0 }
+    pub fn new(nr_cpus: usize, release: &Release) -> Rt {
+        Rt {
+            queues: vec![VecDeque::new(); nr_cpus],
+            ticks_left: Vec::new(),
+            nr_overloaded: 0,
+            throttle: Throttle::new(nr_cpus, release),
+            busy_until: vec![Ns::ZERO; nr_cpus],
+        }
     }
 
-    /// The most important task of `cpu`.
+    /// The task of `cpu` that runs next, if any may.
     #[inline(always)]
     pub fn first(&self, cpu: Cpu) -> Option<TaskId> {
-        self.queues[cpu.ix()].front().map(|e| e.p)
+        let first = self.queues[cpu.ix()].front()?;
+        if self.throttle.is_throttled(cpu) { None } else { Some(first.p) }
+    }
+
+    /// A task has been put on the queue of `cpu`, as of all that this hook has cost so far.
+    pub fn is_put(&mut self, cx: &Cx, cpu: Cpu) {
+        let until = &mut self.busy_until[cpu.ix()];
+        *until = (*until).max(cx.now + cx.cost);
+    }
+
+    /// Waits until what is on its way to `cpu` is there.
+    pub fn wait_for(&self, cx: &mut Cx, cpu: Cpu) {
+        let until = self.busy_until[cpu.ix()];
+        cx.wait(Func::RqLock, Resource::RqLock, until.saturating_sub(cx.now + cx.cost));
+    }
+
+    /// `update_curr_rt`: the running task of `cpu` is of this class.
+    pub fn update_curr(&mut self, cx: &mut Cx, cpu: Cpu) {
+        if self.throttle.ran(cpu, cx.now) {
+            cx.sh.loads[cpu.ix()].nr_running -= self.queues[cpu.ix()].len() as u32;
+            cx.resched_curr(cpu, &THROTTLED);
+        }
+    }
+
+    /// The timer of the throttling has expired: who was throttled and may run counts again.
+    pub fn period(&mut self, cx: &mut Cx) {
+        let queues = &self.queues;
+        for cpu in self.throttle.period(cx, |cpu| queues[cpu.ix()].len() as u32) {
+            let before = cx.sh.loads[cpu.ix()].nr_running;
+            cx.sh.loads[cpu.ix()].nr_running += self.queues[cpu.ix()].len() as u32;
+            nr_running_grew(cx, cpu, before);
+            let curr = cx.sh.task(cx.sh.rq(cpu).curr);
+            if self.top_prio(cpu) > curr.rt_priority {
+                cx.resched_curr(cpu, &UNTHROTTLED);
+            }
+        }
     }
 
     /// Priority of the most important task of `cpu`; 0 if there is none.
@@ -99,14 +150,18 @@ impl Rt {
     pub fn enqueue_task(&mut self, cx: &mut Cx, cpu: Cpu, p: TaskId, _flags: EnqueueFlags) {
         cx.charge(Func::EnqueueTask, cx.machine.costs.enqueue_base);
         self.push_tail(cpu, Entry { prio: cx.sh.task(p).rt_priority, p });
-        cx.sh.loads[cpu.ix()].nr_running += 1;
+        cx.sh.loads[cpu.ix()].nr_running += u32::from(!self.throttle.is_throttled(cpu));
+        self.throttle.queued(cx);
     }
 
     /// `dequeue_task_rt`.
     pub fn dequeue_task(&mut self, cx: &mut Cx, cpu: Cpu, p: TaskId) {
         cx.charge(Func::DequeueTask, cx.machine.costs.dequeue_base);
+        if cx.sh.rq(cpu).curr == p {
+            self.update_curr(cx, cpu);
+        }
         self.remove(cpu, p);
-        cx.sh.loads[cpu.ix()].nr_running -= 1;
+        cx.sh.loads[cpu.ix()].nr_running -= u32::from(!self.throttle.is_throttled(cpu));
     }
 
     /// `p`, queued on `cpu`, gets another priority: with the same it keeps its place, with a lower
@@ -214,12 +269,15 @@ impl Rt {
         cause: &'static Cause,
         moved: &mut Vec<Moved>,
     ) {
+        self.wait_for(cx, from);
+        self.wait_for(cx, to);
         self.dequeue_task(cx, from, p);
         let t = &mut cx.sh.tasks[p.ix()];
         (t.cpu, t.wake_cpu) = (to, to);
         let before = cx.sh.loads[to.ix()].nr_running;
         self.enqueue_task(cx, to, p, EnqueueFlags::default());
         nr_running_grew(cx, to, before);
+        self.is_put(cx, to);
         moved.push(Moved { task: p, from, to, cause });
         if cause.id == RT_PUSH.id {
             cx.resched_curr(to, &RT_MOVED);
@@ -228,6 +286,7 @@ impl Rt {
 
     /// `task_tick_rt`.
     pub fn task_tick(&mut self, cx: &mut Cx, cpu: Cpu, p: TaskId) {
+        self.update_curr(cx, cpu);
         if cx.sh.task(p).policy != Policy::Rr {
             return;
         }

@@ -157,5 +157,6 @@ pub fn shared(topo: &Topology, k: Release) -> Shared {
         ledger: Ledger::new(n),
         noise: Noise::new(1),
         accounted: None,
+        timers: vec![],
     }
 }

@@ -73,6 +73,8 @@ pub enum BalanceStep {
     Lock(Cpu),
     /// Let `cx.cost` pass, then release the lock of this run queue.
     Unlock(Cpu),
+    /// As `Unlock`, but interrupts stay off: tasks are between two queues.
+    HandOver(Cpu),
     /// Ask the stopper of this CPU to run [`Scheduler::active_balance`]; then go on.
     Stopper(Cpu),
     /// Finished.
@@ -191,6 +193,23 @@ pub trait Scheduler {
 
     /// The periodic tick.
     fn task_tick(&mut self, cx: &mut Cx, cpu: Cpu) -> TickWork;
+
+    /// A timer of [`Cx::start_timer`] has expired on `cpu`. No run queue is locked.
+    fn timer(&mut self, cx: &mut Cx, cpu: Cpu) {
+        let _ = (cx, cpu);
+    }
+
+    /// The RT tasks of `cpu` may not run and do not count in `nr_running` ([`crate::rt_throttle`]).
+    fn rt_throttled(&self, cpu: Cpu) -> bool {
+        let _ = cpu;
+        false
+    }
+
+    /// The fair tasks of `cpu` go before RT tasks ([`crate::fair_server`]).
+    fn fair_goes_first(&self, cpu: Cpu) -> bool {
+        let _ = cpu;
+        false
+    }
 
     /// Boot is over: the state of a machine that has been up for a while.
     fn warm(&mut self, cx: &Cx) {

@@ -67,6 +67,8 @@ pub struct Task {
     pub state: TaskState,
     /// Queued on `cpu`'s run queue (also while running, also in delayed dequeue).
     pub on_rq: bool,
+    /// TASK_ON_RQ_MIGRATING: taken off one queue, and not yet on the other.
+    pub migrating: bool,
     /// A kernel thread.
     pub kthread: bool,
     /// Sleeps for I/O.
@@ -118,6 +120,7 @@ impl Task {
             rt_priority: 0,
             state: TaskState::New,
             on_rq: false,
+            migrating: false,
             kthread: false,
             in_iowait: false,
             cpu,

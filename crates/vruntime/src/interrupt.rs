@@ -3,8 +3,12 @@
 //! child and then the group that the child is in).
 
 use crate::failure::INTERRUPTED;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
+use std::fs;
+use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, Once, OnceLock, PoisonError, Weak};
 use std::time::{Duration, Instant};
@@ -15,6 +19,10 @@ static FIRST: OnceLock<(i32, Instant)> = OnceLock::new();
 /// What comes so soon after the first comes with it.
 const WITH_IT: Duration = Duration::from_millis(500);
 static RUNS: Mutex<Vec<Weak<Progress>>> = Mutex::new(Vec::new());
+/// A program that we wait for, and what makes it end.
+static CHILD: Mutex<Option<(Pid, Signal)>> = Mutex::new(None);
+/// A ring buffer of tracefs that would record for ever.
+static BUFFER: Mutex<Option<PathBuf>> = Mutex::new(None);
 static INSTALL: Once = Once::new();
 
 /// True after the first signal.
@@ -41,6 +49,18 @@ pub fn install() {
     });
 }
 
+/// We wait for `child`, which `signal` makes end: it is sent that when a signal comes that may have
+/// come to us alone. A ^C goes to it as well.
+pub fn waits_for(child: Option<(u32, Signal)>) {
+    let child = child.map(|(pid, signal)| (Pid::from_raw(pid as i32), signal));
+    *CHILD.lock().unwrap_or_else(PoisonError::into_inner) = child;
+}
+
+/// A second signal removes this ring buffer of tracefs.
+pub fn removes(buffer: Option<PathBuf>) {
+    *BUFFER.lock().unwrap_or_else(PoisonError::into_inner) = buffer;
+}
+
 /// A signal stops the run that `progress` belongs to.
 pub fn watch(progress: &Arc<Progress>) {
     let mut runs = RUNS.lock().unwrap_or_else(PoisonError::into_inner);
@@ -58,7 +78,16 @@ fn on_signal(signal: i32) {
             return;
         }
         eprintln!("vruntime: ended by a second signal: nothing more is reported");
+        if let Some(buffer) = &*BUFFER.lock().unwrap_or_else(PoisonError::into_inner) {
+            let _ = fs::remove_dir(buffer);
+        }
         std::process::exit(i32::from(INTERRUPTED));
+    }
+    if signal != SIGINT
+        && let Some((child, ends)) = *CHILD.lock().unwrap_or_else(PoisonError::into_inner)
+    {
+        // It may have ended by itself.
+        let _ = kill(child, ends);
     }
     for run in RUNS.lock().unwrap_or_else(PoisonError::into_inner).iter() {
         if let Some(progress) = run.upgrade() {

@@ -346,7 +346,7 @@ fn fullest(
 ) -> Result<Option<(PathBuf, Recorded)>, FormatError> {
     let mut best: Option<(PathBuf, Recorded)> = None;
     for path in read::traces_in(dir)? {
-        match read::open_in_full(&path) {
+        match read::open_in_full(&path).and_then(Recorded::readable) {
             // Text has times to the microsecond only.
             Ok(r)
                 if best.as_ref().is_none_or(|(_, b)| {

@@ -95,7 +95,7 @@ impl TraceFile {
         if timeline.len() == batch.timeline {
             let at = timeline.last_time().map_or(0, |t| t.0);
             eprintln!(
-                "vruntime: {}: ends at {} of simulated time, after {} events (--trace-events)",
+                "vruntime: {}: ends at {} of simulated time: --trace-events {}",
                 self.path.display(),
                 duration(at),
                 timeline.len()

@@ -70,7 +70,7 @@ fn a_trace_is_bounded_and_its_name_says_its_format() {
     fails(&["--trace-events", "5"], &["--trace"]);
     let args = with(&["--trace", &path("a.txt"), "--trace-events", "30"]);
     let output = vruntime(&args.iter().map(String::as_str).collect::<Vec<_>>()).output().unwrap();
-    assert!(String::from_utf8_lossy(&output.stderr).contains("after 30 events"));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("--trace-events 30"));
     let text = std::fs::read_to_string(path("a.txt")).unwrap();
     // A switch away from a task that was not accounted brings its run time along.
     let events = text.lines().filter(|l| !l.starts_with('#')).count();

@@ -48,8 +48,12 @@ impl Judge {
 
 /// The scenarios of the decision tests, from their text.
 fn scenarios() -> Vec<&'static str> {
-    let files =
-        [include_str!("decisions.rs"), include_str!("placement.rs"), include_str!("switches.rs")];
+    let files = [
+        include_str!("decisions.rs"),
+        include_str!("placement.rs"),
+        include_str!("switches.rs"),
+        include_str!("starved.rs"),
+    ];
     let calls = files.iter().flat_map(|f| f.split("    check(\n        \"").skip(1));
     calls.map(|call| call.split_once('"').unwrap().0).collect()
 }
@@ -188,6 +192,7 @@ const UNSEEN: &[(&str, &str)] = &[
     ("pipe_wakes_on_freed_slot", "no scenario yet: a pipe that is full of whole pages"),
     ("lazy_tlb_shootdown", "a cost; kernel/src/lazy_tlb.rs has the test"),
     ("menu_leaves_out = longest", "an idle state; kernel/src/menu.rs has the test"),
+    ("menu_polls_before_long", "an idle state; kernel/src/menu.rs has the test"),
     ("nohz_kick = interrupt", "an interrupt more; kernel/src/irq.rs has the test"),
     ("fget_exchanges", "a cost; kernel/src/pipe_lines.rs names it"),
     ("clears_bhb", "a cost; tests/knockouts.rs has the test"),

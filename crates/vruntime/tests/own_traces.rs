@@ -140,3 +140,35 @@ fn placements_among_many_siblings_are_judged_right() {
         assert_eq!(k.agree, k.determined, "{kernel}: {}", report.text());
     }
 }
+
+/// Real-time tasks are pushed while others pull: each event finds a task where the last has put it.
+#[test]
+fn a_real_time_task_is_in_one_place_at_a_time() {
+    let trace = file("own-rt.txt");
+    let workload = "chrt -r 20 hackbench -g 4 -l 40 -T";
+    let path = trace.to_str().unwrap();
+    vruntime(&[
+        "run", "-m", "numa-48", "-k", "v6.12", "-w", workload, "--full", "--trace", path, "-q",
+    ]);
+    let mut on = std::collections::BTreeMap::new();
+    let (mut moves, mut wakeups) = (0, 0);
+    for line in std::fs::read_to_string(&trace).unwrap().lines().filter(|l| !l.starts_with('#')) {
+        let field = |name: &str| -> u32 {
+            let value = line.split_once(&format!("{name}=")).unwrap().1;
+            value.split(' ').next().unwrap().parse().unwrap()
+        };
+        if line.contains(" sched_migrate_task: ") {
+            moves += 1;
+            on.insert(field(" pid"), field("dest_cpu"));
+        } else if line.contains(" sched_wakeup: ") {
+            wakeups += 1;
+            let was = on.insert(field(" pid"), field("target_cpu"));
+            assert!(was.is_none_or(|cpu| cpu == field("target_cpu")), "{line}");
+        } else if line.contains(" sched_switch: ") && field("next_pid") != 0 {
+            let cpu = line.split(['[', ']']).nth(1).unwrap().parse().unwrap();
+            let was = on.insert(field("next_pid"), cpu);
+            assert!(was.is_none_or(|before| before == cpu), "{line}");
+        }
+    }
+    assert!(moves > 1000 && wakeups > 1000, "{moves} moves, {wakeups} wakeups");
+}

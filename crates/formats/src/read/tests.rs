@@ -294,6 +294,19 @@ fn a_line_without_end_is_left_out() {
     assert!(super::parse(&mut Input::pipe(&vec![b'\n'; 17 << 20]), Glimpses::Left).is_err());
 }
 
+#[test]
+fn a_text_with_fewer_events_than_its_header_tells_is_noted() {
+    for (held, note) in
+        [(3, None), (5, Some("3 events of the 5 that the header tells: cut short?"))]
+    {
+        let mut sample = format!("# entries-in-buffer/entries-written: {held}/{held}   #P:2\n");
+        sample.push_str(std::str::from_utf8(TEXT).unwrap());
+        let (_, notes) = parse(sample.as_bytes()).unwrap();
+        assert_eq!(notes.len(), usize::from(note.is_some()), "{notes:?}");
+        assert!(note.is_none_or(|note| notes[0].ends_with(note)), "{notes:?}");
+    }
+}
+
 /// A field with bytes in it.
 fn field(number: u64, content: &[u8]) -> Vec<u8> {
     assert!(content.len() < 128);

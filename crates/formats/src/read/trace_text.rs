@@ -54,6 +54,11 @@ pub(super) fn read(input: &mut Input, glimpses: Glimpses) -> Result<(Recorded, N
     if text.events == 0 {
         return Err("no line of an event".into());
     }
+    if text.events < text.held {
+        let (found, held) = (text.events, text.held);
+        text.notes
+            .at(at, format!("{found} events of the {held} that the header tells: cut short?"));
+    }
     text.found.format = "text";
     let told = std::mem::take(&mut text.found.lost).or_more(text.overwritten);
     text.found.lost = told.or_more(text.lost_samples);
@@ -84,6 +89,8 @@ struct Text {
     /// told by lines between the events as well.
     overwritten: Lost,
     lost_samples: Lost,
+    /// Events of the file, by its header.
+    held: u64,
 }
 
 impl Text {
@@ -102,7 +109,8 @@ impl Text {
             self.found.lost.add(Some(cpu), n.unwrap_or(0));
             let n = n.map_or("some".into(), |n| n.to_string());
             self.notes.at(at, format!("the recorder lost {n} events of CPU {cpu}"));
-        } else if let Some(n) = overwritten(&line) {
+        } else if let Some((held, n)) = entries(&line) {
+            self.held += held;
             self.overwritten.add(None, n);
             if n > 0 {
                 let text = format!("the recorder has overwritten {n} events, the first ones");
@@ -140,12 +148,14 @@ fn lost_events(line: &str) -> Option<(u16, Option<u64>)> {
     Some((cpu.parse().ok()?, n))
 }
 
-/// How many events are gone that the buffer once held: `# entries-in-buffer/entries-written: 3/5`.
-fn overwritten(line: &str) -> Option<u64> {
+/// How many events the buffer holds, and how many are gone that it once held:
+/// `# entries-in-buffer/entries-written: 3/5`.
+fn entries(line: &str) -> Option<(u64, u64)> {
     let (left, written) =
         line.strip_prefix("# entries-in-buffer/entries-written: ")?.split_once('/')?;
     let written = written.split_whitespace().next()?.parse::<u64>().ok()?;
-    written.checked_sub(left.trim().parse().ok()?)
+    let left = left.trim().parse().ok()?;
+    Some((left, written.checked_sub(left)?))
 }
 
 /// The line was meant to be one of an event that a timeline has.

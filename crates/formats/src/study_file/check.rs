@@ -19,7 +19,7 @@ pub(super) fn check(s: &Study) -> Result<(), Wrong> {
     if s.cases.is_empty() {
         return Err(("case".into(), "no [[case]]: expected what is run".into()));
     }
-    s.kernels.keys().try_for_each(|name| kernel_name(name))?;
+    s.kernels.iter().try_for_each(|(name, kernel)| alias(s, name, kernel))?;
     s.cases.iter().try_for_each(|c| case(s, c))?;
     s.rows.iter().try_for_each(|r| row(s, r))?;
     s.message_time.iter().try_for_each(|id| one_of(&cases(s), "case", "message_time", id))?;
@@ -49,8 +49,15 @@ fn cases(s: &Study) -> Vec<&str> {
     s.cases.iter().map(|c| c.id.as_str()).collect()
 }
 
-/// None is given twice.
+/// None is given twice, and no figure of a case has two rows.
 fn ids(s: &Study) -> Result<(), Wrong> {
+    for (i, row) in s.rows.iter().enumerate() {
+        let same = |r: &&PublishedRow| r.case == row.case && r.metric == row.metric;
+        if let Some(first) = s.rows[..i].iter().find(same) {
+            let what = format!("the row `{}` has `{}` of that case already", first.id, row.metric);
+            return Err(wrong(&row.id, what));
+        }
+    }
     let rows: Vec<&str> = s.rows.iter().map(|r| r.id.as_str()).collect();
     let questions: Vec<&str> = s.questions.iter().map(|q| q.id.as_str()).collect();
     for (what, ids) in [("case", cases(s)), ("row", rows), ("question", questions)] {
@@ -62,7 +69,12 @@ fn ids(s: &Study) -> Result<(), Wrong> {
 }
 
 /// An expression that begins with the name of `[kernels]` can be told from all others.
-fn kernel_name(name: &str) -> Result<(), Wrong> {
+fn alias(s: &Study, name: &str, kernel: &str) -> Result<(), Wrong> {
+    let base = split_base(kernel).0;
+    if s.kernels.contains_key(base) {
+        let message = format!("kernels: `{name}`: expected a kernel, not `{base}` of [kernels]");
+        return Err((name.into(), message));
+    }
     let expected = if name.contains(['+', '-', ',']) {
         "a name without `+`, `-` and `,`"
     } else if builtin_kernels().iter().any(|(known, _)| *known == name) {

@@ -41,6 +41,13 @@ fn mistakes_name_file_and_line() {
         ("machine = \"genoa-2s\"\nrows", "machine = \"genoa\"\nrows", "no case on machine `genoa`"),
         ("nolimit.g10.time\"]", "nolimit.g11.time\"]", "no row `l2-queued-wakeups.spr-no"),
         ("message_time = [\"spr", "message_time = [\"srp", "`message_time`: no case `srp-no"),
+        ("nolimit.g10.rq_spin\"\ncase", "nolimit.g10.rq_spin\"\n#", "missing field `case`"),
+        ("metric = \"rq_spin\"", "metric = \"time\"", "g10.time` has `time` of that case already"),
+        (
+            "\nbase = ",
+            "\nother = \"base+hz=1000\"\nbase = ",
+            "`other`: expected a kernel, not `base`",
+        ),
         ("split = ", "split = 7 #", "split = 7: expected 1 to 6"),
         ("id = \"spr-nolimit.g20\"", "id = \"spr-nolimit.g10\"", "two cases have the id"),
         ("warmup_ms = ", "#", "[full]: expected loops_divided_by, or else warmup_ms"),

@@ -106,6 +106,8 @@ fn system_info(origin: &Origin) -> Vec<u8> {
     bytes(utsname::SYSNAME, b"Linux", &mut names);
     for (field, text) in [(utsname::RELEASE, &origin.release), (utsname::MACHINE, &origin.arch)] {
         if let Some(text) = text {
+            // A reader of the release wants to begin with a number.
+            let text = text.strip_prefix('v').unwrap_or(text);
             bytes(field, text.as_bytes(), &mut names);
         }
     }

@@ -76,7 +76,9 @@ impl Balancer {
                 }
                 Phase::DestinationLocked => {
                     // D1.
-                    run.env.tasks.clear();
+                    for p in run.env.tasks.drain(..) {
+                        cx.sh.tasks[p.ix()].migrating = false;
+                    }
                     run.phase = Phase::DestinationLeft;
                 }
                 // D2.

@@ -61,8 +61,12 @@ pub(super) fn detach_tasks(
             env.need_break = true;
             break;
         }
+        let hot_before = stats.lb[env.idle as usize].hot_gained;
         let may = can_migrate_task(env, state, stats, fair, cx.sh, p);
         if !may || !fits(env, state, fair, cx, p) {
+            if cx.sh.release.hot_gained_when_moved {
+                stats.lb[env.idle as usize].hot_gained = hot_before;
+            }
             move_to_head(cx.sh, src, p);
             continue;
         }
@@ -81,6 +85,12 @@ fn nr_running(sh: &Shared, c: Cpu) -> u32 {
     sh.loads[c.ix()].nr_running
 }
 
+/// What the task counts for where load is moved.
+fn load(fair: &mut Fair, cx: &mut Cx, p: TaskId) -> i64 {
+    let least = u64::from(cx.sh.release.migrate_load_at_least_one);
+    fair.task_h_load(cx, p).max(least) as i64
+}
+
 /// Takes the task's part out of the imbalance, if there is room for it.
 fn fits(env: &mut Env, state: &SdState, fair: &mut Fair, cx: &mut Cx, p: TaskId) -> bool {
     let shift = state.nr_balance_failed.min(63);
@@ -90,7 +100,7 @@ fn fits(env: &mut Env, state: &SdState, fair: &mut Fair, cx: &mut Cx, p: TaskId)
             return true;
         }
         MigrationType::Load if cx.sh.release.migrate_load_halved => {
-            let load = fair.task_h_load(cx, p).max(1) as i64;
+            let load = load(fair, cx, p);
             let tries = cx.sh.domains.at(env.slot).cache_nice_tries;
             if load / 2 > env.imbalance.amount && state.nr_balance_failed <= tries {
                 return false;
@@ -98,7 +108,7 @@ fn fits(env: &mut Env, state: &SdState, fair: &mut Fair, cx: &mut Cx, p: TaskId)
             env.imbalance.amount -= load;
             return true;
         }
-        MigrationType::Load => (fair.task_h_load(cx, p).max(1) as i64, shift),
+        MigrationType::Load => (load(fair, cx, p), shift),
         MigrationType::Util => {
             let shift = if cx.sh.release.migrate_util_shifted { shift } else { 0 };
             (i64::from(fair.task_util_est(cx.sh, p)), shift)
@@ -230,6 +240,7 @@ pub(super) fn detach_task(
         }
         cx.preempt_check_done(to);
     } else {
+        cx.sh.tasks[p.ix()].migrating = true;
         env.tasks.push(p);
     }
 }
@@ -246,6 +257,7 @@ pub(super) fn attach_task(dst: Cpu, fair: &mut Fair, cx: &mut Cx, p: TaskId) {
     cx.charge(Func::LoadBalance, cx.machine.costs.attach_task);
     let before = cx.sh.loads[dst.ix()].nr_running;
     fair.enqueue_task_fair(cx, dst, p, EnqueueFlags::default());
+    cx.sh.tasks[p.ix()].migrating = false;
     super::nr_running_grew(cx, dst, before);
     if cx.sh.curr_is_idle(dst) {
         cx.resched_curr(dst, &PULLED_TO_IDLE);

@@ -192,8 +192,10 @@ struct Tables {
     stats: Vec<SdStats>,
     idle_balance: Vec<bool>,
     nohz: nohz::Global,
-    /// The global lock of SERIALIZE domains is held.
-    serialized: bool,
+    /// Who holds the global lock of SERIALIZE domains.
+    serialized: Cpu,
+    /// Until when its last holder did, which has ended its pass.
+    serialized_until: Ns,
 }
 
 /// All state of load balancing.
@@ -231,7 +233,8 @@ impl Balancer {
                 stats: vec![SdStats::default(); d.nr_slots()],
                 idle_balance: vec![false; nr_cpus],
                 nohz: nohz::Global::new(nr_cpus),
-                serialized: false,
+                serialized: Cpu::NONE,
+                serialized_until: Ns::ZERO,
             },
             moved: Vec::with_capacity(64),
         }

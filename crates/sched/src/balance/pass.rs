@@ -60,7 +60,12 @@ pub(super) fn phase(run: &mut Run, w: &mut World, cx: &mut Cx) -> GoesTo {
             let env = &mut run.env;
             let (state, stats) = (&w.t.sds[env.slot], &mut w.t.stats[env.slot]);
             detach_tasks(env, state, stats, w.moved, w.fair, cx);
-            Ask(BalanceStep::Unlock(env.src_cpu), Phase::SourceLeft)
+            let src = env.src_cpu;
+            let step = match env.tasks.is_empty() {
+                true => BalanceStep::Unlock(src),
+                false => BalanceStep::HandOver(src),
+            };
+            Ask(step, Phase::SourceLeft)
         }
         Phase::SourceLeft if run.env.tasks.is_empty() => after_detach(run, w, cx),
         Phase::SourceLeft => Ask(BalanceStep::Lock(run.env.dst_cpu), Phase::DestinationLocked),
@@ -107,6 +112,17 @@ impl GoesTo {
     }
 }
 
+/// The domain at `slot` may be balanced: no other CPU balances one that goes one at a time.
+pub(super) fn serialize(run: &Run, w: &mut World, cx: &Cx, slot: usize) -> bool {
+    if !cx.sh.domains.at(slot).flags.has(SdFlags::SERIALIZE) {
+        return true;
+    }
+    if w.t.serialized.is_none() && cx.now + cx.cost >= w.t.serialized_until {
+        w.t.serialized = run.cpu;
+    }
+    w.t.serialized == run.cpu
+}
+
 /// Prepares a pass over the domain at `slot`.
 pub(super) fn prepare(run: &mut Run, w: &mut World, cx: &Cx, slot: usize, idle: IdleType) {
     let sd = cx.sh.domains.at(slot);
@@ -143,6 +159,9 @@ fn search(run: &mut Run, w: &mut World, cx: &mut Cx) -> GoesTo {
     let sd = cx.sh.domains.at(slot);
     if !should_we_balance(cx.sh, &cx.machine.topo, sd, run.env.dst_cpu, idle, &run.env.cpus) {
         run.stop = true;
+        return balanced(run, w, cx);
+    }
+    if cx.sh.release.numa_pass_is_exclusive && !serialize(run, w, cx, slot) {
         return balanced(run, w, cx);
     }
     read_statistics(run, cx);
@@ -429,6 +448,9 @@ fn end(run: &mut Run, cx: &Cx, moved: u32) -> GoesTo {
 /// Back to the walk over domains.
 fn ended(run: &mut Run, w: &mut World, cx: &mut Cx) -> GoesTo {
     let moved = run.env.nr_detached;
+    if w.t.serialized == run.cpu {
+        (w.t.serialized, w.t.serialized_until) = (Cpu::NONE, cx.now + cx.cost);
+    }
     match run.kind {
         BalanceKind::Newidle => newidle::after_pass(run, w, cx, moved),
         BalanceKind::Periodic | BalanceKind::Nohz => periodic::after_pass(run, w, cx, moved),

@@ -13,7 +13,6 @@
 use super::newidle::update_newidle_cost;
 use super::{IdleType, Run, World, pass};
 use crate::cx::{Cx, Shared};
-use crate::domains::SdFlags;
 use vruntime_base::{Cpu, Ns};
 
 /// What a walk keeps between passes.
@@ -81,9 +80,8 @@ pub(super) fn next(run: &mut Run, w: &mut World, cx: &mut Cx) -> bool {
         let interval = interval(cx.sh, state.balance_interval, run.periodic.busy);
         let next = state.due(interval);
         let due = cx.jiffies() >= next;
-        let serialize = cx.sh.domains.at(slot).flags.has(SdFlags::SERIALIZE);
-        if due && !(serialize && w.t.serialized) {
-            w.t.serialized |= serialize;
+        let late = cx.sh.release.numa_pass_is_exclusive;
+        if due && (late || pass::serialize(run, w, cx, slot)) {
             pass::prepare(run, w, cx, slot, run.periodic.idle);
             return true;
         }
@@ -111,9 +109,6 @@ pub(super) fn after_pass(run: &mut Run, w: &mut World, cx: &mut Cx, moved: u32) 
     state.last_balance = cx.jiffies() as i64;
     let interval = interval(cx.sh, state.balance_interval, run.periodic.busy);
     note_next(run, state.due(interval));
-    if cx.sh.domains.at(slot).flags.has(SdFlags::SERIALIZE) {
-        w.t.serialized = false;
-    }
     run.slot = slot + 1;
 }
 

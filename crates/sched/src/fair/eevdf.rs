@@ -12,8 +12,7 @@
 //! ± virtual(longest slice of the queue + tick). Placement: v = V − lag · (W + w)/W;
 //! deadline = v + virtual(slice).
 //! **Departures.** D1: 6.6 picks from a tree ordered by vruntime and resolves equal deadlines
-//! differently. D2: no fair server (it changes no pick unless RT tasks starve the class). D3: the
-//! wakeup check knows no buddies.
+//! differently. D2: the wakeup check knows no buddies.
 //! **Example.** A and B, nice 0, base slice 3 ms. A runs 3 ms: its deadline moves 3 ms on, V = 1.5
 //! ms, A is not eligible, B is: B runs.
 

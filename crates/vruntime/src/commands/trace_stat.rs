@@ -23,9 +23,14 @@ const TOLD: usize = 3;
 
 /// Figures of a recorded trace.
 pub fn stat(args: &TraceStatArgs) -> Result<Done, Failure> {
-    let recorded = read::open(&args.path)
+    let mut recorded = read::open(&args.path)
         .and_then(Recorded::readable)
         .map_err(|e| Failure::Input(e.to_string()))?;
+    if recorded.release.is_none() {
+        // What is wrong beside the trace is told where the machine is read.
+        let meta = Meta::beside(&args.path, &mut vec![]).ok();
+        recorded.release = meta.and_then(|meta| meta.version);
+    }
     let mut stats = timeline_stats(&recorded.timeline);
     let causes = timeline_causes(&recorded.timeline);
     let cpus = match &args.machine {

@@ -1,7 +1,9 @@
 //! Who records: perf, or tracefs where there is no perf.
 
 use crate::failure::Failure;
+use crate::interrupt;
 use clap::ValueEnum;
+use nix::sys::signal::Signal;
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
@@ -64,17 +66,24 @@ pub struct Recorded {
 impl Recorder {
     /// The recorder that was asked for, or the first that works; an error says why none does.
     pub fn find(with: Option<With>) -> Result<Recorder, Failure> {
-        let perf = || perf_works().map(|()| Recorder::Perf);
-        let tracefs = || tracefs_works().map(Recorder::Tracefs);
+        let perf = || perf_works().map(|()| Recorder::Perf).map_err(|e| format!("perf: {e}"));
+        let tracefs =
+            || tracefs_works().map(Recorder::Tracefs).map_err(|e| format!("tracefs: {e}"));
         let found = match with {
             Some(With::Perf) => perf(),
             Some(With::Tracefs) => tracefs(),
-            None => perf().or_else(|first| {
-                tracefs().map_err(|second| format!("perf: {first}; tracefs: {second}"))
-            }),
+            None => {
+                perf().or_else(|first| tracefs().map_err(|second| format!("{first}; {second}")))
+            }
+        };
+        let needs = match nix::unistd::geteuid().is_root() {
+            true => "",
+            false => {
+                " (it takes root, or perf_event_paranoid -1 and a readable /sys/kernel/tracing)"
+            }
         };
         found.map_err(|why| {
-            Failure::Input(format!("scheduling events cannot be recorded here: {why}"))
+            Failure::Input(format!("scheduling events cannot be recorded here{needs}: {why}"))
         })
     }
     /// Its name.
@@ -114,8 +123,10 @@ fn is_program(word: &str) -> bool {
     std::env::split_paths(&path).any(|dir| runs(&dir.join(word)))
 }
 
+/// perf, which a lost terminal (SIGHUP) must not end: what it has recorded could not be read.
 fn perf(file: &Path, buffer_kib: u64) -> Command {
-    let mut perf = Command::new("perf");
+    let mut perf = Command::new("sh");
+    perf.args(["-c", "trap '' HUP; exec perf \"$@\"", "perf"]);
     let events = EVENTS.map(|e| format!("sched:{e}")).join(",");
     perf.args(["record", "-q", "-a", "-k", "CLOCK_MONOTONIC", "-c", "1", "-R"])
         .args(["-m", &format!("{buffer_kib}K"), "-e", &events, "-o"])
@@ -135,6 +146,9 @@ fn perf_works() -> Result<(), String> {
         return Ok(());
     }
     let text = String::from_utf8_lossy(&output.stderr).into_owned();
+    if !is_program("perf") {
+        return Err("there is no such program".into());
+    }
     let said: Vec<&str> = text.lines().map(str::trim).filter(|l| !l.is_empty()).collect();
     Err(format!("it says \"{}\"", said.first().unwrap_or(&"nothing")))
 }
@@ -143,12 +157,22 @@ fn with_perf(request: &Request) -> Result<Recorded, Failure> {
     let file = request.dir.join("perf.data");
     let mut command = perf(&file, request.buffer_kib);
     command.args(request.command).stdout(stdout(request)?);
-    // perf ends as the command did.
-    let status = command.status().map_err(|e| Failure::Input(format!("perf: {e}")))?;
+    // perf ends as the command did, and SIGINT ends both.
+    let status = wait(&mut command, Signal::SIGINT);
+    let status = status.map_err(|e| Failure::Input(format!("perf: {e}")))?;
     if !file.is_file() {
         return Err(Failure::Input(format!("perf ended with {status} and left no perf.data")));
     }
     Ok(Recorded { file, status })
+}
+
+/// Runs `command` to its end; a signal that we get alone becomes `ends` for it.
+fn wait(command: &mut Command, ends: Signal) -> io::Result<ExitStatus> {
+    let mut child = command.spawn()?;
+    interrupt::waits_for(Some((child.id(), ends)));
+    let status = child.wait();
+    interrupt::waits_for(None);
+    status
 }
 
 /// Our own output, or the one for messages if ours is for a reader of JSON.
@@ -167,11 +191,23 @@ fn tracefs_works() -> Result<PathBuf, String> {
     Ok(root.into())
 }
 
+/// Removes the buffers of recordings that were killed.
+fn remove_abandoned(instances: &Path) {
+    for entry in fs::read_dir(instances).into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        let pid = name.to_str().and_then(|n| n.strip_prefix("vruntime-"));
+        if pid.is_some_and(|pid| !Path::new("/proc").join(pid).exists()) {
+            let _ = fs::remove_dir(entry.path());
+        }
+    }
+}
+
 /// A ring buffer of our own, gone when dropped.
 struct Instance(PathBuf);
 
 impl Instance {
     fn new(root: &Path) -> io::Result<Instance> {
+        remove_abandoned(&root.join("instances"));
         let dir = root.join(format!("instances/vruntime-{}", std::process::id()));
         fs::create_dir(&dir)?;
         Ok(Instance(dir))
@@ -192,6 +228,7 @@ impl Instance {
 
 impl Drop for Instance {
     fn drop(&mut self) {
+        interrupt::removes(None);
         let _ = fs::remove_dir(&self.0);
     }
 }
@@ -201,7 +238,8 @@ fn with_tracefs(root: &Path, request: &Request) -> Result<Recorded, Failure> {
     let instance = Instance::new(root).map_err(at)?;
     instance.begin(request.buffer_kib).map_err(at)?;
     let (program, args) = (&request.command[0], &request.command[1..]);
-    let status = Command::new(program).args(args).stdout(stdout(request)?).status();
+    interrupt::removes(Some(instance.0.clone()));
+    let status = wait(Command::new(program).args(args).stdout(stdout(request)?), Signal::SIGTERM);
     instance.set("tracing_on", "0").map_err(at)?;
     let status = status.map_err(|e| Failure::Usage(format!("{program}: {e}")))?;
     let file = request.dir.join("ftrace.txt");
@@ -211,6 +249,9 @@ fn with_tracefs(root: &Path, request: &Request) -> Result<Recorded, Failure> {
         io::copy(&mut from, &mut to)?;
         io::Write::flush(&mut to)
     });
+    if copied.is_err() {
+        let _ = fs::remove_file(&file);
+    }
     copied.map_err(|e| Failure::Input(format!("{}: {e}", file.display())))?;
     Ok(Recorded { file, status })
 }

@@ -172,6 +172,7 @@ impl Ground {
             ledger: Ledger::new(n),
             noise: Noise::new(1),
             accounted: None,
+            timers: vec![],
         };
         Ground {
             balancer: Balancer::new(domains, n),

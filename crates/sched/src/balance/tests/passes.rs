@@ -8,7 +8,7 @@ mod clocks;
 pub(crate) mod detach;
 pub(crate) mod early;
 mod gate;
-mod idle;
+pub(crate) mod idle;
 pub(crate) mod nohz;
 mod push;
 
@@ -154,7 +154,7 @@ impl Lab {
             let word = match step {
                 BalanceStep::Pass => "pass".into(),
                 BalanceStep::Lock(c) => format!("lock {c}"),
-                BalanceStep::Unlock(c) => format!("unlock {c}"),
+                BalanceStep::Unlock(c) | BalanceStep::HandOver(c) => format!("unlock {c}"),
                 BalanceStep::Stopper(c) => format!("stopper {c}"),
                 BalanceStep::Done { pulled } => format!("done {pulled}"),
             };
@@ -621,7 +621,7 @@ fn an_idle_core_is_announced_once() {
 #[test]
 fn numa_domains_are_balanced_by_one_cpu_at_a_time() {
     let mut lab = Lab::numa(&no_dice(), 2, 1, 10);
-    assert!(!lab.balancer.tables.serialized);
+    assert!(lab.balancer.tables.serialized.is_none());
     let level = lab.slot(0, 1);
     assert_eq!(lab.sh.domains.at(level).name, "NUMA");
     lab.state(0, 0).last_balance = 1 << 40;
@@ -634,7 +634,7 @@ fn numa_domains_are_balanced_by_one_cpu_at_a_time() {
         let step = b.begin(f, cx, Cpu(0), BalanceKind::Periodic);
         (step, b.tables.serialized)
     });
-    assert_eq!(step, (BalanceStep::Pass, true));
+    assert_eq!(step, (BalanceStep::Pass, Cpu(0)));
     assert_eq!(lab.periodic(2), "done 0");
     assert_eq!(lab.lb(2, 1, IdleType::Idle).count, 0);
     let step = lab.at(0, |b, f, cx| b.resume(f, cx, Cpu(0)));

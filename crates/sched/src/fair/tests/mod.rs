@@ -97,6 +97,7 @@ impl Lab {
             ledger: Ledger::new(n),
             noise: Noise::new(1),
             accounted: None,
+            timers: vec![],
             release,
         };
         Lab { linux, sh, machine, resched: Vec::new(), now: Ns::from_ms(1000), ran: Vec::new() }

@@ -1,7 +1,7 @@
 //! Which tasks of a busy CPU may be taken: cache hot, buddies, bound, delayed, not eligible.
 
 use super::*;
-use crate::sample::v6_18;
+use crate::sample::{v6_5, v6_18};
 
 #[test]
 fn hot_tasks_move_after_failures() {
@@ -166,4 +166,23 @@ fn a_push_takes_a_task_in_delayed_dequeue() {
     (lab.sh.rqs[0].active_balance, lab.sh.rqs[0].push_cpu) = (true, Cpu(1));
     lab.at(0, |b, f, cx| b.active_balance(f, cx, Cpu(0)));
     assert_eq!(lab.moved().last(), Some(&format!("{a} 0→1 active balance, MC")));
+}
+
+/// Hot, and by two failures cold enough; but a quarter of its 1023 is more than the 168 that may
+/// move. 6.1.192 has what 6.15 changed.
+#[test]
+pub(crate) fn a_hot_task_is_gained_when_it_is_moved_from_6_15_on() {
+    for (k, gained) in [(v6_5(), 2), (v6_1(), 0)] {
+        let mut lab = Lab::new(&k, 1, 4, 1, 0);
+        lab.tasks(0, 1);
+        let ids = lab.tasks(2, 3);
+        lab.ran(ids[1], Ns(1));
+        lab.ran(ids[2], Ns(1));
+        lab.fair.cfs[0].avg.load_avg = 800;
+        lab.state(0, 0).nr_balance_failed = 2;
+        lab.periodic(0);
+        assert_eq!(lab.moved(), [""; 0]);
+        assert_eq!(lab.lb(0, 0, IdleType::NotIdle).imbalance, [168, 0, 0]);
+        assert_eq!(lab.lb(0, 0, IdleType::NotIdle).hot_gained, gained);
+    }
 }

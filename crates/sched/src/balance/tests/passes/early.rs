@@ -1,7 +1,7 @@
 //! What passes of 5.x did differently.
 
 use super::*;
-use crate::sample::v5_7;
+use crate::sample::{v5_5, v5_7};
 
 /// 0.5 ms of idle time must be expected, whatever a search costs.
 #[test]
@@ -78,4 +78,23 @@ fn pause_after_a_push(interval: u32) {
     assert_eq!(lab.periodic(0), steps);
     assert_eq!(lab.lb(0, 0, IdleType::Idle).imbalance, [0, 24, 0]);
     assert_eq!((lab.state(0, 0).nr_balance_failed, lab.state(0, 0).balance_interval), (2, 8));
+}
+
+/// The tasks of a large group weigh nothing. Of 3 that may move each takes 1; in 5.5 it takes
+/// nothing, and all that wait go.
+#[test]
+pub(crate) fn tasks_without_load_move_without_end_in_5_5() {
+    for (k, moved) in [(v5_5(), 5), (v5_7(), 3)] {
+        let mut lab = Lab::new(&k, 1, 4, 1, 0);
+        lab.tasks(0, 1);
+        let ids = lab.tasks(2, 6);
+        for p in ids {
+            let se = lab.sh.task(p).se;
+            lab.fair.ses[se.ix()].avg.load_avg = 0;
+        }
+        lab.fair.cfs[0].avg.load_avg = 2044;
+        lab.periodic(0);
+        assert_eq!(lab.lb(0, 0, IdleType::NotIdle).imbalance, [3, 0, 0]);
+        assert_eq!(lab.moved().len(), moved);
+    }
 }

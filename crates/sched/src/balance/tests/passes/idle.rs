@@ -1,7 +1,7 @@
 //! What a newidle balancing keeps: stamps, clocks, costs and the chance of the next.
 
 use super::*;
-use crate::sample::v6_18;
+use crate::sample::{v6_18, v6_18_44};
 use vruntime_base::{Func, Stream};
 
 /// CPU 0 begins a newidle balancing that takes time, gets a task of its own meanwhile, goes on.
@@ -183,5 +183,24 @@ fn overload_is_set_by_the_second_task() {
         // The line is written once.
         assert_eq!((grew(&mut lab), grew(&mut lab)), (overload, false), "{before} to {now}");
         assert_eq!(lab.sh.domains.overload, overload);
+    }
+}
+
+/// CPUs 0 and 2 look for work at the same time. CPU 0 is still reading what the other node has when
+/// CPU 2 comes to that level: from 6.19 on that one does not search it.
+#[test]
+pub(crate) fn newidle_passes_of_numa_levels_are_one_at_a_time_from_6_19_on() {
+    for (k, searches) in [(v6_18(), 1), (v6_18_44(), 0)] {
+        let k = Release { ni_random: false, ..k };
+        let mut lab = Lab::numa(&k, 2, 1, 10);
+        let began = lab.now;
+        for c in [0, 2] {
+            lab.sh.domains.overload = true;
+            lab.now = began;
+            lab.newidle(c);
+        }
+        assert_eq!(lab.lb(0, 1, IdleType::Newidle).nobusyg, 1);
+        let lb = lab.lb(2, 1, IdleType::Newidle);
+        assert_eq!((lb.count, lb.balanced, lb.nobusyg), (1, 1, searches));
     }
 }

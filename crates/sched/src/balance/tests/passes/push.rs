@@ -62,3 +62,24 @@ fn a_push_without_a_task_that_may_go_has_failed() {
     // Not even a hint for a pass: another CPU of the group could take them.
     assert!(lab.balancer.runs[2].env.new_dst_cpu.is_none());
 }
+
+/// `load_balance` keeps interrupts off from the source's lock to the destination's, if it has taken
+/// anything off.
+#[test]
+fn tasks_between_two_queues_wait_for_no_interrupt() {
+    let mut lab = Lab::new(&no_dice(), 1, 4, 1, 0);
+    lab.tasks(2, 3);
+    let mut steps = vec![lab.at(0, |b, f, cx| b.begin(f, cx, Cpu(0), BalanceKind::Newidle))];
+    while !matches!(steps.last(), Some(BalanceStep::Done { .. })) {
+        steps.push(lab.at(0, |b, f, cx| b.resume(f, cx, Cpu(0))));
+    }
+    let [from, to] = [Cpu(2), Cpu(0)];
+    let expected = [
+        BalanceStep::Lock(from),
+        BalanceStep::HandOver(from),
+        BalanceStep::Lock(to),
+        BalanceStep::Unlock(to),
+        BalanceStep::Done { pulled: 1 },
+    ];
+    assert_eq!(steps, expected);
+}
