@@ -32,7 +32,7 @@ fn natural(name: &str) -> Vec<(String, u64)> {
         .collect()
 }
 
-/// Writes a table of (name, text) of the TOML files in `dir`, in order of name.
+/// Writes a table of (name, text) of the TOML files in `dir`, in the order of names and numbers.
 fn list(code: &mut String, table: &str, dir: &Path) {
     println!("cargo::rerun-if-changed={}", dir.display());
     let entries = fs::read_dir(dir).unwrap_or_else(|e| panic!("{}: {e}", dir.display()));

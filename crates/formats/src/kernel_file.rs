@@ -77,7 +77,7 @@ fn names() -> String {
     KERNELS.iter().map(|&(name, _)| name).collect::<Vec<_>>().join(", ")
 }
 
-/// The kernels inside the program: name and TOML text, in order of name.
+/// The kernels inside the program: name and TOML text, in the order of names and numbers.
 pub fn builtin_kernels() -> &'static [(&'static str, &'static str)] {
     KERNELS
 }

@@ -35,7 +35,7 @@ const WHOLE: &str = "a whole number from 0 to 4294967295";
 /// Longest chain of `inherit`.
 const MAX_INHERIT: usize = 8;
 
-/// The machines inside the program: name and TOML text, in order of name.
+/// The machines inside the program: name and TOML text, in the order of names and numbers.
 pub fn builtin() -> &'static [(&'static str, &'static str)] {
     MACHINES
 }

@@ -285,7 +285,7 @@ impl Study {
     }
 }
 
-/// The studies inside the program: name and TOML text, in order of name.
+/// The studies inside the program: name and TOML text, in the order of names and numbers.
 pub fn builtin_studies() -> &'static [(&'static str, &'static str)] {
     STUDIES
 }

@@ -94,14 +94,17 @@ impl Sim {
             let idle_near = waits && {
                 let near =
                     self.machine.topo.llc(task.cpu).and(self.sh.affinities.get(task.affinity));
-                near.iter().any(|c| self.cpus[c.ix()].is_stopped() && self.sh.idle_cpu(c))
+                let open = |c: Cpu| !is_rt || !self.sched.rt_throttled(c);
+                near.iter()
+                    .any(|c| self.cpus[c.ix()].is_stopped() && self.sh.idle_cpu(c) && open(c))
             };
             let rt_waits = waits
                 && is_rt
-                && !self.sched.fair_goes_first(task.cpu)
                 && self.sh.affinities.get(task.affinity).iter().any(|c| {
                     let curr = &self.sh.tasks[self.sh.rqs[c.ix()].curr.ix()];
-                    curr.rt_priority < task.rt_priority
+                    let served = self.sched.fair_goes_first(c) && !self.sh.curr_is_idle(c);
+                    let open = !served && !self.sched.rt_throttled(c);
+                    open && curr.rt_priority < task.rt_priority
                 });
             let began = self.tasks[i].runnable_since;
             let rt_waited = waited(&mut k.rt_since[i], rt_waits, began, t);

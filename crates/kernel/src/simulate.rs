@@ -95,11 +95,11 @@ impl Sim {
         if w.progress.stop.load(Ordering::Relaxed) {
             return true;
         }
-        if self.is_dead() {
-            return true;
-        }
         if let Some(k) = &mut w.checker {
             self.check(k, t);
+        }
+        if self.is_dead() {
+            return true;
         }
         let mut next = t + CHECK;
         // From the benchmark's start, in case it is over before the warm-up is.

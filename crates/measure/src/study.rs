@@ -239,8 +239,12 @@ pub struct Score {
 /// The score of `rows`.
 pub fn score(rows: &[StudyRow], fitted_parameters: usize) -> Score {
     // A case that never ran says nothing, right or wrong.
-    let known = |r: &&StudyRow| r.modelled_before.is_some() || r.modelled_after.is_some();
-    let ran: BTreeSet<&str> = rows.iter().filter(known).map(|r| r.case.as_str()).collect();
+    let with = |known: fn(&StudyRow) -> bool| -> BTreeSet<&str> {
+        rows.iter().filter(|&r| known(r)).map(|r| r.case.as_str()).collect()
+    };
+    let (before, after) =
+        (with(|r| r.modelled_before.is_some()), with(|r| r.modelled_after.is_some()));
+    let ran = &before & &after;
     let asked: Vec<&StudyRow> = rows.iter().filter(|r| r.scored).collect();
     let scored: Vec<&StudyRow> =
         asked.iter().filter(|r| ran.contains(r.case.as_str())).copied().collect();

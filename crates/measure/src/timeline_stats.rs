@@ -357,14 +357,19 @@ impl<'a> Walk<'a> {
         let memory = &mut self.memory[next as usize];
         memory.waking = None;
         let ran_on = memory.ran_on.replace(cpu).filter(|_| !self.has_moves && !goes_idle);
-        memory.moved |= ran_on.is_some_and(|before| before != cpu);
+        if let Some(before) = ran_on.filter(|&before| before != cpu) {
+            memory.moved = true;
+            self.tasks[next as usize].nr_migrations += 1;
+            self.cpus.entry(before).or_default().nr_migrated_out += 1;
+            self.cpus.entry(cpu).or_default().nr_migrated_in += 1;
+        }
         if std::mem::take(&mut memory.moved) {
             self.cpu_migrations += 1;
             self.parts.add(t, Sum::Migrations, 1);
         }
         if let Some(woken) = memory.woken.take().filter(|_| !goes_idle) {
             self.tasks[next as usize].delays.add(t - woken, t);
-            on.delays.add(t - woken, t);
+            self.cpus.entry(cpu).or_default().delays.add(t - woken, t);
             self.parts.delay(t, t - woken);
         }
     }

@@ -14,7 +14,10 @@
 //! **Departures.** D1: no other deadline tasks; so the server is ahead of all but stoppers. D2: a
 //! budget that ends after its deadline is over, too, and the next one begins then (the kernel at
 //! times goes on with it at once). D3: a queue to which balancing brings the first fair task
-//! starts its server at the next tick. D4: the server's timer costs its interrupt only.
+//! starts its server at the next tick, and one from which it takes the last stops it when the
+//! timer is due. D4: the server's timer costs its interrupt only. D5: `rt_runtime_ns` sets the
+//! budget; the kernel has files of its own for that (debugfs, `sched/fair_server`). D6: while no RT
+//! task runs the server does not stop, as if the CPU were never idle.
 //! **Example.** A FIFO task and a fair one never sleep, from 0 on. The fair one runs from 950 ms to
 //! the tick after 1000 ms, and again 950 ms later.
 
@@ -38,6 +41,8 @@ struct Server {
     serves: bool,
     /// It has served with this budget (`dl_defer_running`): who comes back is served at once.
     served: bool,
+    /// Fair tasks wait for an RT task.
+    active: bool,
     /// When the timer is due; NEVER while it is off.
     timer: Ns,
 }
@@ -62,6 +67,7 @@ impl FairServer {
             deadline: period,
             serves: false,
             served: false,
+            active: false,
             timer: Ns::NEVER,
         };
         FairServer { period, budget, cpus: vec![server; nr_cpus], on }
@@ -101,12 +107,12 @@ impl FairServer {
         served
     }
 
-    /// An RT task begins to run on `cpu`, beside `nr_fair` fair tasks.
+    /// An RT task begins to run on `cpu`, beside `nr_fair` runnable fair tasks.
     pub fn rt_begins(&mut self, cx: &mut Cx, cpu: Cpu, nr_fair: u32) {
         self.ran(cpu, cx.now);
         let s = &mut self.cpus[cpu.ix()];
-        (s.since, s.serves) = (Ns::NEVER, false);
-        if nr_fair > 0 {
+        (s.since, s.serves, s.active) = (Ns::NEVER, false, nr_fair > 0);
+        if s.active {
             self.wait_for_zero_laxity(cx, cpu);
         }
     }
@@ -117,22 +123,34 @@ impl FairServer {
         let s = &mut self.cpus[cpu.ix()];
         if s.since == Ns::NEVER {
             s.since = now;
+            if !s.active {
+                self.starts_anew(cpu, now);
+            }
         }
     }
 
-    /// Fair tasks of `cpu` wait for an RT task: the first has been queued.
-    pub fn starts(&mut self, cx: &mut Cx, cpu: Cpu) {
+    /// `update_dl_entity` with `dl_entity_overflow`: who has had nobody to serve begins with a new
+    /// budget if its deadline is over, or if what is left of the old one would be more than its
+    /// share until then.
+    fn starts_anew(&mut self, cpu: Cpu, now: Ns) {
         let s = &self.cpus[cpu.ix()];
-        if !self.on || s.since != Ns::NEVER || s.timer != Ns::NEVER {
-            return;
-        }
-        // `dl_entity_overflow`: what is left would be more than its share until the deadline.
-        let left = s.deadline.saturating_sub(cx.now);
+        let left = s.deadline.saturating_sub(now);
         if u128::from(s.budget.0) * u128::from(self.period.0)
             > u128::from(left.0) * u128::from(self.budget.0)
         {
-            self.renew(cpu, cx.now);
+            self.renew(cpu, now);
         }
+    }
+
+    /// A fair task of `cpu` is queued: the first one that an RT task keeps waiting starts the
+    /// server.
+    pub fn starts(&mut self, cx: &mut Cx, cpu: Cpu) {
+        let s = &mut self.cpus[cpu.ix()];
+        if !self.on || s.since != Ns::NEVER || s.active {
+            return;
+        }
+        s.active = true;
+        self.starts_anew(cpu, cx.now);
         let s = &mut self.cpus[cpu.ix()];
         if s.served {
             s.serves = true;
@@ -158,7 +176,8 @@ impl FairServer {
         }
         s.timer = Ns::NEVER;
         if s.since != Ns::NEVER || nr_fair == 0 {
-            return; // nobody waits
+            s.active = false; // nobody waits
+            return;
         }
         if cx.now < s.deadline.saturating_sub(s.budget) {
             self.wait_for_zero_laxity(cx, cpu); // they ran meanwhile

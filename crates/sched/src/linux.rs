@@ -1,7 +1,7 @@
 //! The class stack of Linux: stop > rt > fair > idle, behind the seam.
 //!
 //! **What.** Each hook goes to the class of the task; a class with something to run beats all below
-//! it; a waking task of a higher class always preempts.
+//! it, but for the limits of the RT class; a waking task of a higher class always preempts.
 //! **Source.** Linux 6.1.192 and 6.12.117, kernel/sched/core.c: `__pick_next_task`,
 //! `check_preempt_curr`, `__sched_setscheduler`; stop_task.c, idle.c.
 //! **Equations.** None.
@@ -151,14 +151,33 @@ impl Linux {
     fn rt_begins(&mut self, cx: &mut Cx, cpu: Cpu, prev_class: Class) {
         self.rt.throttle.begins(cpu, cx.now);
         if prev_class != Class::Rt {
-            self.server.rt_begins(cx, cpu, self.fair.cfs[cpu.ix()].nr_queued);
+            self.server.rt_begins(cx, cpu, self.fair.cfs[cpu.ix()].h_nr_runnable);
         }
+    }
+
+    /// `p`, of a class above fair, runs next on `cpu`; before, one of `prev_class` did.
+    fn next_above(&mut self, cx: &mut Cx, cpu: Cpu, prev_class: Class, p: TaskId) -> Pick {
+        let prev = cx.sh.rq(cpu).curr;
+        if self.class(cx, p) == Class::Rt {
+            self.rt.wait_for(cx, cpu);
+            self.rt_begins(cx, cpu, prev_class);
+        }
+        if p != prev {
+            self.put_prev(cx, prev);
+            let until = cx.sh.tasks[p.ix()].on_cpu_until;
+            if until < Ns::NEVER {
+                // Moved a moment ago, it is still being switched out elsewhere.
+                let now = cx.now + cx.cost;
+                cx.wait(Func::PickNext, Resource::RqLock, until.saturating_sub(now));
+            }
+        }
+        Pick::Task(p)
     }
 
     /// The fair tasks of `cpu`, if it has some, go before its RT tasks now.
     fn is_served(&mut self, cx: &Cx, cpu: Cpu) -> bool {
         self.server.serves(cpu)
-            && self.fair.cfs[cpu.ix()].nr_queued > 0
+            && self.fair.cfs[cpu.ix()].h_nr_runnable > 0
             && !self.server.ran(cpu, cx.now)
     }
 
@@ -294,25 +313,14 @@ impl Scheduler for Linux {
         if !left && prev_class == Class::Rt {
             self.rt.update_curr(cx, cpu);
         }
-        let above = match stopper {
-            TaskId::NONE => self.rt.first(cpu).filter(|_| !self.is_served(cx, cpu)),
-            stopper => Some(stopper),
-        };
-        if let Some(p) = above {
-            if p != stopper {
-                self.rt.wait_for(cx, cpu);
-                self.rt_begins(cx, cpu, prev_class);
-            }
-            if p != prev {
-                self.put_prev(cx, prev);
-                let until = cx.sh.tasks[p.ix()].on_cpu_until;
-                if until < Ns::NEVER {
-                    // Moved a moment ago, it is still being switched out elsewhere.
-                    let now = cx.now + cx.cost;
-                    cx.wait(Func::PickNext, Resource::RqLock, until.saturating_sub(now));
-                }
-            }
-            return Pick::Task(p);
+        if stopper.is_some() {
+            return self.next_above(cx, cpu, prev_class, stopper);
+        }
+        let rt = self.rt.first(cpu);
+        if let Some(p) = rt
+            && !self.is_served(cx, cpu)
+        {
+            return self.next_above(cx, cpu, prev_class, p);
         }
         let prev_se = match prev_class {
             Class::Fair => cx.sh.tasks[prev.ix()].se,
@@ -322,9 +330,11 @@ impl Scheduler for Linux {
                 SeId::NONE
             }
         };
-        match self.fair.pick_next_task_fair(cx, cpu, prev_se) {
-            Some(p) => Pick::Task(p),
-            None => Pick::Nothing,
+        match (self.fair.pick_next_task_fair(cx, cpu, prev_se), rt) {
+            (Some(p), _) => Pick::Task(p),
+            // Who was to be served was in delayed dequeue.
+            (None, Some(p)) => self.next_above(cx, cpu, Class::Fair, p),
+            (None, None) => Pick::Nothing,
         }
     }
 
@@ -432,7 +442,7 @@ impl Scheduler for Linux {
             }
             Class::Rt => {
                 self.rt.task_tick(cx, cpu, p);
-                if self.fair.cfs[cpu.ix()].nr_queued > 0 {
+                if self.fair.cfs[cpu.ix()].h_nr_runnable > 0 {
                     self.server.starts(cx, cpu);
                 }
             }
@@ -443,7 +453,7 @@ impl Scheduler for Linux {
 
     fn timer(&mut self, cx: &mut Cx, cpu: Cpu) {
         self.rt.period(cx);
-        self.server.timer(cx, cpu, self.fair.cfs[cpu.ix()].nr_queued);
+        self.server.timer(cx, cpu, self.fair.cfs[cpu.ix()].h_nr_runnable);
     }
 
     fn rt_throttled(&self, cpu: Cpu) -> bool {

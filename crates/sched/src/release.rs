@@ -55,9 +55,9 @@ pub enum NohzKick {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum RtLimit {
-    /// Nothing.
+    /// Nothing, or next to nothing: up to 5.9 a CPU borrows what others have left of theirs.
     None,
-    /// RT tasks are throttled beyond their runtime in each period (to 6.11).
+    /// RT tasks are throttled beyond their runtime in each period (5.10 to 6.11).
     Throttling,
     /// Fair tasks that wait for them get the rest of each period (6.12 on).
     FairServer,
@@ -293,7 +293,8 @@ release! {
     /// `sched_setscheduler` with the policy and nice value that a task of the fair class has puts
     /// it on its queue anew (6.12 on).
     setscheduler_always_changes: bool,
-    /// What keeps RT tasks from taking all of a CPU: `none`, `throttling`, `fair-server`.
+    /// What keeps RT tasks from taking all of a CPU: `none`, `throttling` (5.10 to 6.11; before,
+    /// they borrowed what other CPUs had left), `fair-server` (6.12 on).
     rt_limit: RtLimit,
 
     /// Limit the idle scan by the expected idle time over what a scan costs (5.x).
@@ -437,9 +438,10 @@ release! {
     /// Pipe: a reader wakes a writer only when it freed a slot (6.14 on).
     pipe_wakes_on_freed_slot: bool,
 
-    /// `sched_rt_period_us`, in ns.
+    /// `sched_rt_period_us`, in ns; the fair server's period.
     rt_period_ns: u64,
-    /// `sched_rt_runtime_us`, in ns: what RT tasks may use of each period; all of it: no limit.
+    /// `sched_rt_runtime_us`, in ns: what RT tasks may use of each period; all of it: no limit. The
+    /// fair server has the rest.
     rt_runtime_ns: u64,
     /// EEVDF: request size in ns before CPU scaling.
     base_slice_ns: u64,

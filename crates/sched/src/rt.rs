@@ -108,6 +108,8 @@ impl Rt {
     pub fn update_curr(&mut self, cx: &mut Cx, cpu: Cpu) {
         if self.throttle.ran(cpu, cx.now) {
             cx.sh.loads[cpu.ix()].nr_running -= self.queues[cpu.ix()].len() as u32;
+        }
+        if self.throttle.is_throttled(cpu) {
             cx.resched_curr(cpu, &THROTTLED);
         }
     }

@@ -1,4 +1,4 @@
-//! RT throttling: real-time tasks may use a part of each period, to 6.11.
+//! RT throttling: real-time tasks may use a part of each period, from 5.10 to 6.11.
 //!
 //! **What.** Every CPU counts how long it has run RT tasks. Beyond the runtime its RT tasks are
 //! throttled: they stay queued, do not count in `nr_running`, and what runs is of a lower class, or
@@ -11,8 +11,9 @@
 //! **Equations.** used ← max(0, used − runtime) per period; throttled while used > runtime.
 //! Runtime 950 ms, period 1 s. Looked at when a task is switched out, blocks, and at ticks.
 //! **Departures.** D1: no groups of RT tasks, no borrowing of other CPUs' runtime
-//! (`RT_RUNTIME_SHARE`, off from 5.10 on). D2: time in interrupts counts. D3: the timer does not
-//! wait for the queues' locks.
+//! (`RT_RUNTIME_SHARE`, on before 5.10: those kernels have no limit here). D2: time in interrupts
+//! counts. D3: the timer does not wait for the queues' locks; looking at a CPU costs it what it
+//! costs the balancer.
 //! **Example.** A FIFO task starts at 0 and never sleeps. The tick after 950 ms throttles it, the
 //! timer lets it go on at 1000 ms, with what the tick came late already used.
 
@@ -67,7 +68,7 @@ impl Throttle {
         self.cpus[cpu.ix()].since = now;
     }
 
-    /// An RT task has run on `cpu` until `now`. True if that was too much.
+    /// An RT task has run on `cpu` until `now`. True if the CPU is throttled from now on.
     pub fn ran(&mut self, cpu: Cpu, now: Ns) -> bool {
         let s = &mut self.cpus[cpu.ix()];
         s.used += now.saturating_sub(s.since);

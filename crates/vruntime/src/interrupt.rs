@@ -54,6 +54,10 @@ pub fn install() {
 pub fn waits_for(child: Option<(u32, Signal)>) {
     let child = child.map(|(pid, signal)| (Pid::from_raw(pid as i32), signal));
     *CHILD.lock().unwrap_or_else(PoisonError::into_inner) = child;
+    // A signal may have come before there was anybody to pass it on to.
+    if let Some((pid, ends)) = child.filter(|_| seen()) {
+        let _ = kill(pid, ends);
+    }
 }
 
 /// A second signal removes this ring buffer of tracefs.
@@ -80,6 +84,9 @@ fn on_signal(signal: i32) {
         eprintln!("vruntime: ended by a second signal: nothing more is reported");
         if let Some(buffer) = &*BUFFER.lock().unwrap_or_else(PoisonError::into_inner) {
             let _ = fs::remove_dir(buffer);
+        }
+        if let Some((child, _)) = *CHILD.lock().unwrap_or_else(PoisonError::into_inner) {
+            let _ = kill(child, Signal::SIGKILL);
         }
         std::process::exit(i32::from(INTERRUPTED));
     }

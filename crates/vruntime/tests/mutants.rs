@@ -1,8 +1,8 @@
 //! Mutants: if one rule or switch is wrong, does a recording or a decision test notice?
 //!
 //! A mutant is caught if our code then contradicts a recorded kernel more often, or if the outcome
-//! of a scenario of `decisions.rs`, `placement.rs` or `switches.rs` changes, or if a decision test
-//! of the scheduler's crate fails, which that crate's own test of mutants proves.
+//! of a scenario of `decisions.rs`, `placement.rs`, `switches.rs` or `starved.rs` changes, or if a
+//! decision test of the scheduler's crate fails, which that crate's own test of mutants proves.
 
 mod scenario;
 

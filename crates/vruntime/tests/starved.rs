@@ -121,3 +121,58 @@ fn sleep_does_not_end_the_service() {
         "#]],
     )
 }
+
+/// B is ineligible when it blocks, so it stays queued when CPU 1 pulls C away: at 38 ms there is
+/// nobody to serve but B, which sleeps, and A goes on.
+#[test]
+fn who_is_in_delayed_dequeue_is_not_served() {
+    check(
+        "uma-2 v6.12+rt_period_ns=40000000+rt_runtime_ns=30000000, 60 ms
+        A on 0 fifo 10: until 8ms, run 200ms
+        B on 0: run 2500us, sleep 100ms
+        C: run 40ms
+        D on 1: run 10ms",
+        expect![[r#"
+                  0         10        20        30        40        50
+            cpu 0 .BBBCCCCAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA
+            cpu 1 .DDDDDDDDDDCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCC.............
+               1.0 ms  cpu 1: . -> D: idle: task woken
+               1.0 ms  cpu 0: . -> A: idle: task woken
+               1.0 ms  cpu 0: A -> B: blocks: timer
+               3.5 ms  cpu 0: B -> C: blocks: timer
+               8.0 ms  cpu 0: C -> A: wakeup: higher class
+              11.1 ms  C moved 0 -> 1: newidle balance, MC
+              11.1 ms  cpu 1: D -> C: exits
+              46.7 ms  cpu 1: C -> .: exits
+            placed 4 x pinned
+            placed 1 x slow path: local group idlest
+            migrated 1 x newidle balance, MC
+        "#]],
+    )
+}
+
+/// A has been alone for two periods and a half when it sleeps at 101 ms: the server begins with 10
+/// ms until 141 then. 2 ms are used when A is back, so B, which waits from 103 ms on, is served at
+/// 133 ms: not at once, though a deadline has passed long ago.
+#[test]
+fn who_had_nobody_to_serve_begins_anew() {
+    check(
+        "uma-2 v6.12+rt_period_ns=40000000+rt_runtime_ns=30000000, 150 ms
+        A on 0 fifo 10: run 100ms, sleep 2ms, run 100ms
+        B on 0: until 102ms, run 20ms",
+        expect![[r#"
+                  0         20        40        60        80        100       120       140
+            cpu 0 .AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAABAAAAAAAAAAAAAAABBBBBAAA
+            cpu 1 ...........................................................................
+               1.0 ms  cpu 0: . -> A: idle: task woken
+              31.0 ms  cpu 0: A -> B: fair server: zero laxity
+              31.0 ms  cpu 0: B -> A: blocks: timer
+             101.1 ms  cpu 0: A -> .: blocks: timer
+             102.0 ms  cpu 0: . -> B: idle: task woken
+             103.1 ms  cpu 0: B -> A: wakeup: higher class
+             133.1 ms  cpu 0: A -> B: fair server: zero laxity
+             144.0 ms  cpu 0: B -> A: fair server: budget used up
+            placed 4 x pinned
+        "#]],
+    )
+}

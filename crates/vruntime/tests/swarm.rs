@@ -79,6 +79,14 @@ impl Draw {
             e += &format!("{}{name}", if on { '-' } else { '+' });
         }
         if self.below(3) == 0 {
+            let period = self.one_of(&[200_000, 1_000_000, 5_000_000, 40_000_000]);
+            e += &format!(
+                "+rt_limit={},rt_period_ns={period},rt_runtime_ns={}",
+                self.one_of(&["none", "throttling", "fair-server"]),
+                period * (1 + self.below(99)) / 100,
+            );
+        }
+        if self.below(3) == 0 {
             e += &format!(
                 "+ttwu_queue={},ttwu_queue_within={},ttwu_list_order={},ttwu_pending={}",
                 self.one_of(&["llc", "l2", "2", "mod3", "none", "all"]),

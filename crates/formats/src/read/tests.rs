@@ -297,7 +297,7 @@ fn a_line_without_end_is_left_out() {
 #[test]
 fn a_text_with_fewer_events_than_its_header_tells_is_noted() {
     for (held, note) in
-        [(3, None), (5, Some("3 events of the 5 that the header tells: cut short?"))]
+        [(3, None), (5, Some("3 lines for the 5 events that the header tells: cut short?"))]
     {
         let mut sample = format!("# entries-in-buffer/entries-written: {held}/{held}   #P:2\n");
         sample.push_str(std::str::from_utf8(TEXT).unwrap());

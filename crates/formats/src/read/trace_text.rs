@@ -54,10 +54,12 @@ pub(super) fn read(input: &mut Input, glimpses: Glimpses) -> Result<(Recorded, N
     if text.events == 0 {
         return Err("no line of an event".into());
     }
-    if text.events < text.held {
-        let (found, held) = (text.events, text.held);
-        text.notes
-            .at(at, format!("{found} events of the {held} that the header tells: cut short?"));
+    if text.lines < text.held {
+        let (found, held) = (text.lines, text.held);
+        text.notes.at(
+            at,
+            format!("{found} lines for the {held} events that the header tells: cut short?"),
+        );
     }
     text.found.format = "text";
     let told = std::mem::take(&mut text.found.lost).or_more(text.overwritten);
@@ -89,13 +91,15 @@ struct Text {
     /// told by lines between the events as well.
     overwritten: Lost,
     lost_samples: Lost,
-    /// Events of the file, by its header.
+    /// Events of the file, by its header, and lines that are no comment: a stack has several.
     held: u64,
+    lines: u64,
 }
 
 impl Text {
     fn line(&mut self, raw: &[u8], at: u64) {
         let line = String::from_utf8_lossy(raw);
+        self.lines += u64::from(!line.starts_with('#') && !line.trim().is_empty());
         if let Some(event) = event(&line) {
             self.events += 1;
             if known(&mut self.builder, &event).is_none() {

@@ -34,10 +34,13 @@ pub fn record(args: &RecordArgs) -> Result<Done, Failure> {
         empty(&args.output).map_err(at)?;
     }
     let command = args.command.join(" ");
+    let was_there = args.output.exists();
     if let Err(e) = prepare(args, &recorder, &command) {
         // Nothing that looks like a recording.
         let _ = empty(&args.output);
-        let _ = fs::remove_dir(&args.output);
+        if !was_there {
+            let _ = fs::remove_dir(&args.output);
+        }
         return Err(e);
     }
 

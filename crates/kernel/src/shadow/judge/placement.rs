@@ -193,10 +193,9 @@ impl<'a> Placements<'a> {
         let nontrivial = kernel != q.prev;
         let span = r.p_nr_cpus_allowed.unwrap_or(0);
         if f.trace.rebuilt && span <= 0 {
-            // Where a task that may use any CPU goes.
-            let mut free = || explore_up_to(RUNS, |k| question(k, told, true), same);
             let elsewhere = !nontrivial && !o.determined && {
-                let o = free();
+                // Where a task that may use any CPU goes.
+                let o = explore_up_to(RUNS, |k| question(k, told, true), same);
                 o.complete && o.all.iter().all(|d| d.0.choice != q.prev)
             };
             if self.stays.note((r.p.pid, span), !nontrivial, elsewhere) {

@@ -13,9 +13,10 @@ use std::collections::BTreeSet;
 /// The most combinations that are tried for one decision.
 pub const MOST_RUNS: usize = 1024;
 
-/// After so many runs it is asked how many there will be, and above so many times the most that are
-/// tried the rest is not worth its time. Branches are of unequal size, hence the margin.
+/// After so many runs it is asked how many there will be.
 const LOOK_EVERY: usize = 256;
+/// Above so many times the most that are tried the rest is not worth its time. Branches are of
+/// unequal size, hence the margin.
 const HOPELESS: u128 = 3;
 
 /// Missing values that several questions share, as the report names them.
