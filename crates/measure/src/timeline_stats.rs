@@ -309,13 +309,18 @@ impl<'a> Walk<'a> {
                 }
             }
             EventKind::Migrate => {
-                self.tasks[task as usize].nr_migrations += 1;
-                self.cpus.entry(e.a).or_default().nr_migrated_out += 1;
-                self.cpus.entry(e.b).or_default().nr_migrated_in += 1;
-                known.moved = true;
+                self.moves(task, e.a, e.b);
             }
             EventKind::Runtime => {}
         }
+    }
+
+    /// `task` goes from one CPU to another.
+    fn moves(&mut self, task: u32, from: u32, to: u32) {
+        self.tasks[task as usize].nr_migrations += 1;
+        self.cpus.entry(from).or_default().nr_migrated_out += 1;
+        self.cpus.entry(to).or_default().nr_migrated_in += 1;
+        self.memory[task as usize].moved = true;
     }
 
     fn switch(&mut self, e: &Event) {
@@ -358,16 +363,13 @@ impl<'a> Walk<'a> {
         memory.waking = None;
         let ran_on = memory.ran_on.replace(cpu).filter(|_| !self.has_moves && !goes_idle);
         if let Some(before) = ran_on.filter(|&before| before != cpu) {
-            memory.moved = true;
-            self.tasks[next as usize].nr_migrations += 1;
-            self.cpus.entry(before).or_default().nr_migrated_out += 1;
-            self.cpus.entry(cpu).or_default().nr_migrated_in += 1;
+            self.moves(next, before, cpu);
         }
-        if std::mem::take(&mut memory.moved) {
+        if std::mem::take(&mut self.memory[next as usize].moved) {
             self.cpu_migrations += 1;
             self.parts.add(t, Sum::Migrations, 1);
         }
-        if let Some(woken) = memory.woken.take().filter(|_| !goes_idle) {
+        if let Some(woken) = self.memory[next as usize].woken.take().filter(|_| !goes_idle) {
             self.tasks[next as usize].delays.add(t - woken, t);
             self.cpus.entry(cpu).or_default().delays.add(t - woken, t);
             self.parts.delay(t, t - woken);

@@ -52,6 +52,7 @@ pub struct FairServer {
     period: Ns,
     budget: Ns,
     cpus: Vec<Server>,
+    /// There are servers; else every CPU stays as if no RT task ran.
     on: bool,
 }
 
@@ -87,7 +88,7 @@ impl FairServer {
     /// No RT task has run on `cpu` until `now`. True if the server has to stop serving.
     pub fn ran(&mut self, cpu: Cpu, now: Ns) -> bool {
         let s = &mut self.cpus[cpu.ix()];
-        if !self.on || s.since == Ns::NEVER {
+        if s.since == Ns::NEVER {
             return false;
         }
         let d = now.saturating_sub(s.since);
@@ -109,6 +110,9 @@ impl FairServer {
 
     /// An RT task begins to run on `cpu`, beside `nr_fair` runnable fair tasks.
     pub fn rt_begins(&mut self, cx: &mut Cx, cpu: Cpu, nr_fair: u32) {
+        if !self.on {
+            return;
+        }
         self.ran(cpu, cx.now);
         let s = &mut self.cpus[cpu.ix()];
         (s.since, s.serves, s.active) = (Ns::NEVER, false, nr_fair > 0);
@@ -146,7 +150,7 @@ impl FairServer {
     /// server.
     pub fn starts(&mut self, cx: &mut Cx, cpu: Cpu) {
         let s = &mut self.cpus[cpu.ix()];
-        if !self.on || s.since != Ns::NEVER || s.active {
+        if s.since != Ns::NEVER || s.active {
             return;
         }
         s.active = true;
@@ -162,7 +166,7 @@ impl FairServer {
 
     fn wait_for_zero_laxity(&mut self, cx: &mut Cx, cpu: Cpu) {
         let s = &mut self.cpus[cpu.ix()];
-        if self.on && s.timer == Ns::NEVER {
+        if s.timer == Ns::NEVER {
             s.timer = s.deadline.saturating_sub(s.budget).max(cx.now);
             cx.start_timer(cpu, s.timer);
         }

@@ -87,12 +87,13 @@ impl Throttle {
         let mut freed = vec![];
         let mut idle = true;
         for (cpu, s) in self.cpus.iter_mut().enumerate().map(|(i, s)| (Cpu::from_ix(i), s)) {
-            if s.used.0 == 0 && nr_rt(cpu) == 0 {
+            let none = nr_rt(cpu) == 0;
+            if s.used.0 == 0 && none {
                 continue;
             }
             cx.charge(Func::Timer, cx.machine.costs.balance_cpu);
             s.used = s.used.saturating_sub(self.runtime);
-            idle &= s.used.0 == 0 && nr_rt(cpu) == 0;
+            idle &= s.used.0 == 0 && none;
             if s.throttled && s.used < self.runtime {
                 s.throttled = false;
                 freed.push(cpu);

@@ -10,7 +10,7 @@ use signal_hook::iterator::Signals;
 use std::fs;
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, Once, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, Once, OnceLock, PoisonError, Weak};
 use std::time::{Duration, Instant};
 use vruntime_kernel::simulate::Progress;
 
@@ -53,7 +53,7 @@ pub fn install() {
 /// come to us alone. A ^C goes to it as well.
 pub fn waits_for(child: Option<(u32, Signal)>) {
     let child = child.map(|(pid, signal)| (Pid::from_raw(pid as i32), signal));
-    *CHILD.lock().unwrap_or_else(PoisonError::into_inner) = child;
+    *locked(&CHILD) = child;
     // A signal may have come before there was anybody to pass it on to.
     if let Some((pid, ends)) = child.filter(|_| seen()) {
         let _ = kill(pid, ends);
@@ -62,12 +62,12 @@ pub fn waits_for(child: Option<(u32, Signal)>) {
 
 /// A second signal removes this ring buffer of tracefs.
 pub fn removes(buffer: Option<PathBuf>) {
-    *BUFFER.lock().unwrap_or_else(PoisonError::into_inner) = buffer;
+    *locked(&BUFFER) = buffer;
 }
 
 /// A signal stops the run that `progress` belongs to.
 pub fn watch(progress: &Arc<Progress>) {
-    let mut runs = RUNS.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut runs = locked(&RUNS);
     runs.retain(|run| run.strong_count() > 0);
     runs.push(Arc::downgrade(progress));
     drop(runs);
@@ -76,27 +76,32 @@ pub fn watch(progress: &Arc<Progress>) {
     }
 }
 
+/// What it holds is whole at any moment, whoever panicked with it.
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 fn on_signal(signal: i32) {
     if FIRST.set((signal, Instant::now())).is_err() {
         if FIRST.get().is_some_and(|(_, at)| at.elapsed() < WITH_IT) {
             return;
         }
         eprintln!("vruntime: ended by a second signal: nothing more is reported");
-        if let Some(buffer) = &*BUFFER.lock().unwrap_or_else(PoisonError::into_inner) {
+        if let Some(buffer) = &*locked(&BUFFER) {
             let _ = fs::remove_dir(buffer);
         }
-        if let Some((child, _)) = *CHILD.lock().unwrap_or_else(PoisonError::into_inner) {
+        if let Some((child, _)) = *locked(&CHILD) {
             let _ = kill(child, Signal::SIGKILL);
         }
         std::process::exit(i32::from(INTERRUPTED));
     }
     if signal != SIGINT
-        && let Some((child, ends)) = *CHILD.lock().unwrap_or_else(PoisonError::into_inner)
+        && let Some((child, ends)) = *locked(&CHILD)
     {
         // It may have ended by itself.
         let _ = kill(child, ends);
     }
-    for run in RUNS.lock().unwrap_or_else(PoisonError::into_inner).iter() {
+    for run in locked(&RUNS).iter() {
         if let Some(progress) = run.upgrade() {
             progress.stop.store(true, Ordering::Relaxed);
         }

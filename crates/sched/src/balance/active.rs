@@ -32,7 +32,7 @@ pub(super) fn push(env: &mut Env, w: &mut World, cx: &mut Cx, cpu: Cpu) -> Optio
     w.t.stats[slot].alb_count += 1;
     let mut p = cx.sh.rq(cpu).cfs_tasks_tail;
     let state = w.t.sds[slot];
-    while p.is_some() && !can_migrate_task(env, &state, &mut w.t.stats[slot], w.fair, cx.sh, p) {
+    while p.is_some() && can_migrate_task(env, &state, w.fair, cx.sh, p).is_none() {
         p = cx.sh.task(p).cfs_tasks_prev;
     }
     if p.is_none() {

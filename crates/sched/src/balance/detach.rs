@@ -61,12 +61,11 @@ pub(super) fn detach_tasks(
             env.need_break = true;
             break;
         }
-        let hot_before = stats.lb[env.idle as usize].hot_gained;
-        let may = can_migrate_task(env, state, stats, fair, cx.sh, p);
-        if !may || !fits(env, state, fair, cx, p) {
-            if cx.sh.release.hot_gained_when_moved {
-                stats.lb[env.idle as usize].hot_gained = hot_before;
-            }
+        let may = can_migrate_task(env, state, fair, cx.sh, p);
+        let moves = may.is_some() && fits(env, state, fair, cx, p);
+        let counts = moves || !cx.sh.release.hot_gained_when_moved;
+        stats.lb[env.idle as usize].hot_gained += u64::from(may == Some(true) && counts);
+        if !moves {
             move_to_head(cx.sh, src, p);
             continue;
         }
@@ -121,26 +120,25 @@ fn fits(env: &mut Env, state: &SdState, fair: &mut Fair, cx: &mut Cx, p: TaskId)
     true
 }
 
-/// `can_migrate_task`.
+/// `can_migrate_task`: whether the task is hot, if it may be moved.
 pub(super) fn can_migrate_task(
     env: &mut Env,
     state: &SdState,
-    stats: &mut SdStats,
     fair: &Fair,
     sh: &Shared,
     p: TaskId,
-) -> bool {
+) -> Option<bool> {
     let t = sh.task(p);
     let k = &sh.release;
     let by_load = env.imbalance.kind == MigrationType::Load;
     if k.detach_skips_delayed && !by_load && fair.ses[t.se.ix()].sched_delayed {
-        return false;
+        return None;
     }
     if k.detach_first_wants_eligible && state.nr_balance_failed == 0 && waits(env, fair, sh, p) {
-        return false;
+        return None;
     }
     if sh.release.keep_percpu_kthreads && t.kthread && t.nr_cpus_allowed == 1 {
-        return false;
+        return None;
     }
     let allowed = sh.allowed(p);
     if !allowed.has(env.dst_cpu) {
@@ -150,21 +148,20 @@ pub(super) fn can_migrate_task(
             let others = sd.groups[sh.domains.local(env.slot)].balance_mask.and(&env.cpus);
             env.new_dst_cpu = others.and(allowed).first().unwrap_or(Cpu::NONE);
         }
-        return false;
+        return None;
     }
     env.all_pinned = false;
     if sh.rq(env.src_cpu).curr == p {
-        return false;
+        return None;
     }
     if env.active {
-        return true;
+        return Some(false);
     }
     let hot = task_hot(env, fair, sh, p);
     if hot && state.nr_balance_failed <= sh.domains.at(env.slot).cache_nice_tries {
-        return false;
+        return None;
     }
-    stats.lb[env.idle as usize].hot_gained += u64::from(hot);
-    true
+    Some(hot)
 }
 
 /// `task_is_ineligible_on_dst_cpu`: the task is not its queue's next, and would have to wait at

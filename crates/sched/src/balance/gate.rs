@@ -11,7 +11,7 @@
 use super::detach::can_migrate_task;
 use super::imbalance::{Imbalance, MigrationType};
 use super::stats::{GroupStats, GroupType};
-use super::{Balancer, IdleType, SdStats, pass, periodic};
+use super::{Balancer, IdleType, pass, periodic};
 use crate::cx::Shared;
 use crate::fair::Fair;
 use std::fmt;
@@ -105,7 +105,7 @@ impl Balancer {
         let mut env = self.runs[cpu.ix()].env.clone();
         (env.slot, env.idle, env.dst_cpu, env.src_cpu) = (slot, IdleType::Idle, cpu, src);
         (env.imbalance, env.active) = (imbalance, false);
-        if !can_migrate_task(&mut env, state, &mut SdStats::default(), fair, sh, p) {
+        if can_migrate_task(&mut env, state, fair, sh, p).is_none() {
             return gate(Held::Stays(state.nr_balance_failed, sd.cache_nice_tries));
         }
         let due = state.due(periodic::interval(sh, state.balance_interval, false));

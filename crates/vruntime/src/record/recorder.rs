@@ -137,6 +137,9 @@ fn perf(file: &Path, buffer_kib: u64) -> Command {
 
 /// Records `true`.
 fn perf_works() -> Result<(), String> {
+    if !is_program("perf") {
+        return Err("there is no such program".into());
+    }
     let file = std::env::temp_dir().join(format!("vruntime-{}.data", std::process::id()));
     let output = perf(&file, 64).arg("true").stdin(Stdio::null()).output();
     // Nothing was written if perf did not start.
@@ -146,9 +149,6 @@ fn perf_works() -> Result<(), String> {
         return Ok(());
     }
     let text = String::from_utf8_lossy(&output.stderr).into_owned();
-    if !is_program("perf") {
-        return Err("there is no such program".into());
-    }
     let said: Vec<&str> = text.lines().map(str::trim).filter(|l| !l.is_empty()).collect();
     Err(format!("it says \"{}\"", said.first().unwrap_or(&"nothing")))
 }
