@@ -11,7 +11,7 @@
 use crate::error::{Diagnostic, FormatError};
 use crate::table::Table;
 use crate::text::{Text, need_text, read_text};
-use crate::topology_text::parse_topology;
+use crate::topology_text::{DumpedTopology, parse_topology};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use vruntime_base::CpuMask;
@@ -133,12 +133,6 @@ impl Meta {
             Ok(t)
         };
         let topology = take("topology.txt")?.map(|t| parse_topology(&t)).transpose()?;
-        let cpu_numbers = match &topology {
-            Some(t) if t.numbers.iter().enumerate().any(|(ix, &n)| ix != n as usize) => {
-                t.numbers.clone()
-            }
-            _ => vec![],
-        };
         let domains = take("domains.txt")?.map_or(String::new(), |t| t.text);
         let cmdline = take("cmdline.txt")?;
         let isolated = cmdline.as_ref().map(|t| isolated(&t.text)).transpose();
@@ -159,16 +153,27 @@ impl Meta {
             diagnostics.push(Diagnostic { path, line: 1, text: text + " is taken to be isolated" });
             None
         });
-        Ok(Meta {
+        let mut meta = Meta {
             version: version(&summary, &readme),
             features: features.split_whitespace().map(str::to_owned).collect(),
             tunables,
-            topology: topology.map(|t| t.masks),
-            cpu_numbers,
+            topology: None,
+            cpu_numbers: vec![],
             isolated: isolated.flatten().unwrap_or(CpuMask::EMPTY),
             wake_affine_numa: wake_affine_numa(&domains),
             hz: readme.split("HZ=").nth(1).and_then(|s| leading_number(s).parse().ok()),
-        })
+        };
+        meta.set_topology(topology.as_ref());
+        Ok(meta)
+    }
+
+    /// The CPUs are those of `topology`.
+    pub fn set_topology(&mut self, topology: Option<&DumpedTopology>) {
+        let gaps =
+            |t: &DumpedTopology| t.numbers.iter().enumerate().any(|(ix, &n)| ix != n as usize);
+        let numbers = topology.filter(|t| gaps(t)).map(|t| t.numbers.clone());
+        self.cpu_numbers = numbers.unwrap_or_default();
+        self.topology = topology.map(|t| t.masks.clone());
     }
 }
 

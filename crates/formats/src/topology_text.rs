@@ -14,6 +14,8 @@ pub struct DumpedTopology {
     pub masks: TopologyMasks,
     /// The kernel's number of each: CPUs that are offline have no entry.
     pub numbers: Vec<u32>,
+    /// The distances of its nodes were told, or there is one node; else they are 20.
+    pub distances: bool,
 }
 
 /// Reads the dump.
@@ -93,7 +95,7 @@ pub fn parse_topology(t: &Text) -> Result<DumpedTopology, FormatError> {
     }
     read_nodes(&mut out, &map, &list)?;
     nest(&mut out);
-    Ok(DumpedTopology { masks: out, numbers })
+    Ok(DumpedTopology { masks: out, numbers, distances: true })
 }
 
 /// The kernel does not believe a core or cache that spans nodes.

@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use vruntime_base::EventKind;
+use vruntime_base::{Cpu, CpuMask, EventKind};
 use vruntime_formats::lost::Lost;
 use vruntime_formats::read;
+use vruntime_formats::recording::Meta;
 use vruntime_formats::write::{Origin, TraceFormat, write_trace};
 
 fn data(name: &str) -> PathBuf {
@@ -116,4 +117,27 @@ fn who_wakes_is_who_ran_though_no_switch_says_so() {
         .map(|l| l.split_whitespace().next().unwrap())
         .collect();
     assert!(wakers.len() == 2 && wakers.iter().all(|w| w.ends_with("-1000")), "{written}");
+}
+
+/// What perf tells of a guest's CPUs is what sysfs shows there, but for the distance of its nodes.
+#[test]
+fn perf_data_describes_the_machine() {
+    let told = read::open(&data("../machines/perf.data.xz")).unwrap().topology.unwrap();
+    let recording = data("../guest-6.1-16cpu-xfs-dbench6");
+    let shown = Meta::in_dir(&recording, &mut vec![]).unwrap().topology.unwrap();
+    let same = told.masks;
+    assert_eq!((&same.smt, &same.l2, &same.llc), (&shown.smt, &shown.l2, &shown.llc));
+    assert_eq!((&same.package, &same.nodes), (&shown.package, &shown.nodes));
+    assert_eq!((same.nodes.len(), told.distances), (2, false));
+    assert_eq!(told.numbers, Vec::from_iter(0..16));
+}
+
+/// Two cores with a last-level cache; perf writes no caches into a pipe.
+#[test]
+fn a_machine_whose_caches_are_not_told_is_not_told() {
+    let told = read::open(&data("perf-z.data.xz")).unwrap().topology.unwrap();
+    assert_eq!(told.masks.smt, [CpuMask::one(Cpu(0)), CpuMask::one(Cpu(1))]);
+    assert_eq!(told.masks.llc, [CpuMask::first_n(2); 2]);
+    assert!(told.distances);
+    assert!(read::open(&data("perf-pipe.data.xz")).unwrap().topology.is_none());
 }

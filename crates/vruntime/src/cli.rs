@@ -270,7 +270,8 @@ pub struct Setting {
     /// Kernel expression to decide as, instead of the release that a recording names
     #[arg(short, long, value_name = "KERNEL")]
     pub kernel: Option<String>,
-    /// Machine that the recording is from, instead of the topology.txt beside it: as for `run`
+    /// Machine that the recording is from, instead of the topology.txt beside it and of what
+    /// perf.data says of its CPUs: as for `run`
     #[arg(short, long, value_name = "TOPOLOGY")]
     pub machine: Option<String>,
 }
@@ -346,8 +347,8 @@ pub struct TraceStatArgs {
     /// Only this CPU in the table of CPUs
     #[arg(long, value_name = "CPU", allow_hyphen_values = true)]
     pub cpu: Option<u32>,
-    /// Count wakeups by their distance on this machine, not on that of the topology.txt beside the
-    /// trace: a name or a file as in `run -m`
+    /// Count wakeups by their distance on this machine, not on that of the topology.txt beside or
+    /// of the trace itself: a name or a file as in `run -m`
     #[arg(short, long, value_name = "MACHINE")]
     pub machine: Option<String>,
     /// What is printed.

@@ -32,6 +32,8 @@ const MEMORY_MAX: usize = 4 << 30;
 /// As they are recorded, and as state is rebuilt in them.
 const COPIES: usize = 2;
 const OPTION_M: &str = "topology.txt (a dump of sysfs, plain or .xz) beside it, or -m MACHINE";
+/// A trace with more nodes than these has to be told which of them are nearer.
+const NODES_OF_ONE_DISTANCE: usize = 2;
 
 /// What the caller says instead of the recordings.
 #[derive(Clone, Copy, Default)]
@@ -67,6 +69,8 @@ struct Found {
     meta: Meta,
     state: Option<Recording>,
     plain: Option<(PathBuf, Recorded)>,
+    /// A trace describes the CPUs, not a topology.txt.
+    described_by_trace: bool,
     diagnostics: Vec<String>,
 }
 
@@ -81,14 +85,16 @@ impl Found {
         let mut diagnostics = vec![];
         let mut meta = Meta::beside(path, &mut diagnostics)?;
         meta.version = recorded.release.clone().or(meta.version);
-        Ok(Found {
+        let found = Found {
             path: path.to_owned(),
             name: last_part(path),
             meta,
             state: None,
             plain: Some((path.to_owned(), recorded)),
+            described_by_trace: false,
             diagnostics: diagnostics.iter().map(ToString::to_string).collect(),
-        })
+        };
+        Ok(found.described())
     }
 
     fn in_dir(dir: &Path) -> Result<Found, FormatError> {
@@ -117,7 +123,21 @@ impl Found {
             diagnostics.extend(r.diagnostics.iter().map(ToString::to_string));
         }
         let (path, name) = (dir.to_owned(), last_part(dir));
-        Ok(Found { path, name, meta, state, plain, diagnostics })
+        let described_by_trace = false;
+        Ok(Found { path, name, meta, state, plain, described_by_trace, diagnostics }.described())
+    }
+
+    /// With what its trace says of the CPUs, if no file does.
+    fn described(mut self) -> Found {
+        let told = self.plain.as_ref().and_then(|(_, r)| r.topology.as_ref());
+        let Some(told) = told.filter(|_| self.meta.topology.is_none()) else { return self };
+        self.meta.set_topology(Some(told));
+        self.described_by_trace = true;
+        if told.masks.nodes.len() == NODES_OF_ONE_DISTANCE {
+            let text = "not told how far its two nodes are from each other; 20 is taken";
+            self.diagnostics.push(format!("{}: {text}", self.path.display()));
+        }
+        self
     }
 
     /// The machine and the kernel, as `given` or as recorded.
@@ -127,10 +147,18 @@ impl Found {
         }
         let topology = match (given.topology, &self.meta.topology) {
             (Some(t), _) => t.clone(),
-            (None, Some(masks)) => Topology::from_masks(masks).map_err(|e| {
-                let file = self.path.join("topology.txt");
-                FormatError::syntax(&file, 0, e.to_string(), "a consistent topology")
-            })?,
+            (None, Some(masks)) => {
+                let nodes = masks.nodes.len();
+                if self.described_by_trace && nodes > NODES_OF_ONE_DISTANCE {
+                    let what = format!("word of the distances of its {nodes} nodes");
+                    return Err(FormatError::missing(&self.path, what, OPTION_M));
+                }
+                Topology::from_masks(masks).map_err(|e| {
+                    let file = self.path.join("topology.txt");
+                    let file = if self.described_by_trace { &self.path } else { &file };
+                    FormatError::syntax(file, 0, e.to_string(), "a consistent topology")
+                })?
+            }
             (None, None) => return Err(FormatError::missing(&self.path, "topology", OPTION_M)),
         };
         let nr_cpus = topology.nr_cpus();
@@ -339,27 +367,29 @@ fn last_part(path: &Path) -> String {
     path.file_name().map_or_else(|| path.display().to_string(), |n| n.to_string_lossy().into())
 }
 
-/// The plain trace in `dir` that tells most; what cannot be read is noted.
+/// The plain trace in `dir` that tells most, with what any of them says of the CPUs; what cannot be
+/// read is noted.
 fn fullest(
     dir: &Path,
     diagnostics: &mut Vec<String>,
 ) -> Result<Option<(PathBuf, Recorded)>, FormatError> {
     let mut best: Option<(PathBuf, Recorded)> = None;
+    let mut topology = None;
+    // Text has times to the microsecond only.
+    let worth = |r: &Recorded| r.timeline.len() * if r.format == "text" { 95 } else { 100 };
     for path in read::traces_in(dir)? {
         match read::open_in_full(&path).and_then(Recorded::readable) {
-            // Text has times to the microsecond only.
-            Ok(r)
-                if best.as_ref().is_none_or(|(_, b)| {
-                    let worth =
-                        |r: &Recorded| r.timeline.len() * if r.format == "text" { 95 } else { 100 };
-                    worth(&r) > worth(b)
-                }) =>
-            {
-                best = Some((path, r));
+            Ok(mut r) => {
+                topology = topology.or(r.topology.take());
+                if best.as_ref().is_none_or(|(_, b)| worth(&r) > worth(b)) {
+                    best = Some((path, r));
+                }
             }
-            Ok(_) => {}
             Err(e) => diagnostics.push(e.to_string()),
         }
+    }
+    if let Some((_, best)) = &mut best {
+        best.topology = topology;
     }
     Ok(best)
 }

@@ -32,6 +32,9 @@ pub(crate) mod feature {
     pub(crate) const ARCH: u64 = 6;
     pub(crate) const NRCPUS: u64 = 7;
     pub(crate) const CMDLINE: u64 = 11;
+    pub(crate) const CPU_TOPOLOGY: u64 = 13;
+    pub(crate) const NUMA_TOPOLOGY: u64 = 14;
+    pub(crate) const CACHE: u64 = 20;
     pub(crate) const DIR_FORMAT: u64 = 24;
 }
 

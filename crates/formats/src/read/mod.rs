@@ -8,6 +8,7 @@
 //! | `tracepoint` | raw tracepoint data as events, by those descriptions |
 //! | `tracing_data` | what perf.data and trace.dat have in common |
 //! | `perf_data`, `perf_records` | perf.data, as a file or through a pipe, of either byte order |
+//! | `perf_topology` | the machine that perf.data describes |
 //! | `trace_dat`, `ring_buffer` | trace.dat, versions 6 and 7, and the kernel's pages in it |
 //! | `perfetto`, `protobuf` | Perfetto's packets, columns of switches among them |
 //! | `trace_text` | the text of tracefs `trace`, `trace-cmd report` and `perf script` |
@@ -19,6 +20,7 @@ pub mod event_format;
 mod input;
 mod perf_data;
 mod perf_records;
+mod perf_topology;
 mod perfetto;
 mod protobuf;
 mod ring_buffer;
@@ -31,6 +33,7 @@ mod zstd;
 use crate::error::{Diagnostic, FormatError};
 use crate::lost::Lost;
 use crate::numbers::perf_data::MAGIC;
+use crate::topology_text::DumpedTopology;
 use builder::Builder;
 use input::Input;
 pub use input::is_perf_directory;
@@ -59,6 +62,8 @@ pub struct Recorded {
     pub arch: Option<String>,
     /// CPUs of the machine, where the file says it.
     pub nr_cpus: Option<u32>,
+    /// Its CPUs and what they share, where the file says it.
+    pub topology: Option<DumpedTopology>,
     /// Events that the recorder says it lost.
     pub lost: Lost,
     /// Damage that was stepped over. The list is bounded.

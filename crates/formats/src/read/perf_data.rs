@@ -9,6 +9,7 @@ use super::builder::Builder;
 use super::bytes::Bytes;
 use super::input::Input;
 use super::perf_records::{Layouts, Records};
+use super::perf_topology::Told;
 use super::tracepoint::Tracepoints;
 use super::tracing_data::{self, Cursor};
 use super::{Glimpses, Notes, Recorded};
@@ -21,8 +22,20 @@ pub(super) const MAGIC_FOREIGN: &[u8] = b"2ELIFREP";
 const FEATURES: u64 = 256;
 /// Header of a pipe.
 const PIPE_HEADER: u64 = 16;
-/// No event is described by more bytes, and no text of a feature is longer.
+/// No event is described by more bytes.
 const ENTRY_MAX: usize = 1 << 16;
+/// Features that are read, but for the descriptions of events.
+const READ: [u64; 7] = [
+    feature::HOSTNAME,
+    feature::OSRELEASE,
+    feature::ARCH,
+    feature::NRCPUS,
+    feature::CPU_TOPOLOGY,
+    feature::NUMA_TOPOLOGY,
+    feature::CACHE,
+];
+/// No section of them is longer: some 200 bytes for each cache.
+const SECTION_MAX: u64 = 1 << 22;
 /// No recorder asks for more kinds of events.
 const EVENTS_MAX: u64 = 1 << 12;
 
@@ -33,6 +46,7 @@ pub(super) struct State {
     pub points: Tracepoints,
     pub layouts: Layouts,
     pub found: Recorded,
+    pub told: Told,
     /// What the recorder counted as lost at its end. From Linux 6.0 and perf 6.1 on that is what
     /// the records in the buffers tell, once more.
     pub lost_samples: Lost,
@@ -46,6 +60,7 @@ pub(super) fn read(input: &mut Input, glimpses: Glimpses) -> Result<(Recorded, N
         points: Tracepoints::default(),
         layouts: Layouts::default(),
         found: Recorded { format: "perf.data", ..Recorded::default() },
+        told: Told::default(),
         lost_samples: Lost::default(),
     };
     let size = Bytes { of: input.get(8, 8), big }.u64(0);
@@ -62,6 +77,7 @@ pub(super) fn read(input: &mut Input, glimpses: Glimpses) -> Result<(Recorded, N
     }
     let lost = std::mem::take(&mut state.found.lost);
     state.found.lost = lost.or_more(state.lost_samples);
+    state.found.topology = state.told.topology(state.found.arch.as_deref());
     Ok((state.found.with(state.builder), state.notes))
 }
 
@@ -157,10 +173,8 @@ impl State {
                 let at = at.min(input.size().unwrap_or(at));
                 self.notes.at(at, "the descriptions of the events are cut short");
             }
-        } else if [feature::HOSTNAME, feature::OSRELEASE, feature::ARCH, feature::NRCPUS]
-            .contains(&feature)
-        {
-            let bytes = input.get(from, size.min(ENTRY_MAX as u64) as usize);
+        } else if READ.contains(&feature) {
+            let bytes = input.get(from, size.min(SECTION_MAX) as usize);
             if (bytes.len() as u64) < size {
                 self.notes.at(at, format!("section {feature} is not in the file"));
             }
@@ -179,7 +193,7 @@ impl State {
             feature::OSRELEASE => self.found.release = text(),
             feature::ARCH => self.found.arch = text(),
             feature::NRCPUS => self.found.nr_cpus = section.u32(0),
-            _ => {}
+            _ => self.told.section(feature, section),
         }
     }
 }

@@ -12,6 +12,7 @@ use std::path::Path;
 use vruntime_base::{Event, EventKind};
 use vruntime_formats::read::{self, Recorded};
 use vruntime_formats::recording::Meta;
+use vruntime_formats::topology_text::DumpedTopology;
 use vruntime_machine::{Distance, Topology, hint, nearest_name};
 use vruntime_measure::{
     CauseRates, CauseTables, TimelineStats, timeline_causes, timeline_stats, wakeups_by,
@@ -40,7 +41,7 @@ pub fn stat(args: &TraceStatArgs) -> Result<Done, Failure> {
             fits(&args.path, &recorded, &numbers)?;
             Some((topology, numbers))
         }
-        None => beside(&args.path),
+        None => described(&args.path, recorded.topology.as_ref()),
     };
     let ways = cpus.map(|(topology, numbers)| wakeups_by_distance(&topology, &numbers, &recorded));
     if let Some(task) = &args.task {
@@ -76,12 +77,17 @@ pub fn stat(args: &TraceStatArgs) -> Result<Done, Failure> {
 /// Wakeups by the distance, on a machine, from the CPU where the task last ran to the one chosen.
 type Ways = BTreeMap<&'static str, u64>;
 
-/// The CPUs that a `topology.txt` beside the trace describes; one that cannot be read is told.
-fn beside(trace: &Path) -> Option<(Topology, CpuNumbers)> {
+/// The CPUs that a `topology.txt` beside the trace describes, or else the trace; what cannot be
+/// read is told.
+fn described(trace: &Path, told: Option<&DumpedTopology>) -> Option<(Topology, CpuNumbers)> {
     let said = |e: String| eprintln!("vruntime: note: {e}; wakeups are not counted by distance");
-    let meta = Meta::beside(trace, &mut vec![]).map_err(|e| said(e.to_string())).ok()?;
+    let mut meta = Meta::beside(trace, &mut vec![]).map_err(|e| said(e.to_string())).ok()?;
+    let by = if meta.topology.is_some() { "topology.txt" } else { "the CPUs of the trace" };
+    if meta.topology.is_none() {
+        meta.set_topology(told);
+    }
     let topology = Topology::from_masks(meta.topology.as_ref()?);
-    let topology = topology.map_err(|e| said(format!("topology.txt: {e}"))).ok()?;
+    let topology = topology.map_err(|e| said(format!("{by}: {e}"))).ok()?;
     let numbers = CpuNumbers::of(&meta, topology.nr_cpus());
     Some((topology, numbers))
 }
