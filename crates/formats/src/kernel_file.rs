@@ -36,7 +36,7 @@ const ALL_KEYS: &str =
 
 /// Overrides that do not depend on the class stack of Linux: what the kernel around a scheduler
 /// does.
-const OF_ALL_SCHEDULERS: [&str; 23] = [
+const OF_ALL_SCHEDULERS: [&str; 24] = [
     "scheduler",
     "hz",
     "schedstat_version",
@@ -51,6 +51,7 @@ const OF_ALL_SCHEDULERS: [&str; 23] = [
     "ttwu_runnable_skip_curr",
     "affinity_waits",
     "menu_leaves_out",
+    "menu_checks_timers",
     "menu_polls_before_long",
     "idle_shortcut",
     "lazy_tlb_shootdown",

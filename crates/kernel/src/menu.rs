@@ -2,8 +2,8 @@
 //!
 //! *What.* Predicts how long the CPU will be idle: from the last eight idle periods, if they are
 //! alike, and from how much of the time to the next timer such periods have lasted.
-//! *Source.* Linux 6.1, 6.12 and 6.18, drivers/cpuidle/governors/menu.c; drivers/cpuidle/cpuidle.c
-//! and cpuidle-pseries.c.
+//! *Source.* Linux 6.1, 6.12 and 6.18, drivers/cpuidle/governors/menu.c (commits 5484e31bbbff and
+//! 80606f4eb8d7 for what it does not look at); drivers/cpuidle/cpuidle.c and cpuidle-pseries.c.
 //! *Equations.* Typical period: the mean of the eight, if its standard deviation is at most 20 us,
 //! or a sixth of it with six or more of them; if not, again without those as long as the longest;
 //! none with six or fewer left. Correction: six factors, by the decade of the time to the next
@@ -11,16 +11,17 @@
 //! period and time × factor. State: the deepest that pays within it. The tick is stopped if the
 //! prediction is at least a tick. A period that a tick has ended counts as 45 ms, one that the
 //! limit of polling has ended as long as the timer was away. From 6.15 on, instead of the longest,
-//! the end that is farther from the mean is left out.
+//! the end that is farther from the mean is left out. From 6.6 on eight periods of less than 1 us
+//! tell nothing, and timers are not looked at if the typical period is at most 15 us: they then
+//! count as never, and the tick as half a period away.
 //! *Departures.* D1: no task waits for I/O. D2: every CPU has a timer within 4 s, that of the
-//! watchdog. D3: also from 6.6 on, where the timers are not looked at if the typical period is at
-//! most 15 us. D4: the limit of polling is that of 5.11 on.
+//! watchdog. D3: the limit of polling is that of 5.11 on.
 //! *Example.* Idle for 5 us again and again: C1, with the tick on. Then nothing comes: the first
 //! seven ticks count as 45 ms each and are left out as outliers; after the eighth the tick stops.
 
 use vruntime_base::Ns;
 use vruntime_machine::{Arch, IdleState};
-use vruntime_sched::release::{LeftOut, Release};
+use vruntime_sched::release::{ChecksTimers, LeftOut, Release};
 
 const INTERVALS: usize = 8;
 const BUCKETS: usize = 6;
@@ -35,6 +36,8 @@ const ENDED_BY_TICK: Ns = Ns::from_ms(45);
 const RESIDENCY_THRESHOLD: Ns = Ns(15_000);
 /// Between two looks of the watchdog.
 const WATCHDOG: Ns = Ns::from_ms(4_000);
+/// The time to a timer that was not looked for.
+const KTIME_MAX: Ns = Ns(i64::MAX as u64);
 const US: u64 = 1_000;
 
 /// What the governor keeps of a CPU.
@@ -53,6 +56,7 @@ pub struct Menu {
 #[derive(Clone, Copy, Debug)]
 pub struct Rules {
     left_out: LeftOut,
+    checks_timers: ChecksTimers,
     polls_before_long: bool,
 }
 
@@ -61,6 +65,7 @@ impl Rules {
     pub fn of(release: &Release) -> Rules {
         Rules {
             left_out: release.menu_leaves_out,
+            checks_timers: release.menu_checks_timers,
             polls_before_long: release.menu_polls_before_long,
         }
     }
@@ -122,13 +127,21 @@ impl Menu {
         tick: Ns,
         rules: Rules,
     ) -> Choice {
-        self.timer = timer.min(WATCHDOG);
+        let typical = self.typical(rules);
+        let soon = typical.is_some_and(|us| us * US <= RESIDENCY_THRESHOLD.0);
+        let looks = match rules.checks_timers {
+            ChecksTimers::Always => true,
+            ChecksTimers::IfLong => !soon,
+            ChecksTimers::IfLongOrStopped => !soon || to_tick.is_none(),
+        };
+        let to_tick = to_tick.map(|to_tick| if looks { to_tick } else { Ns(tick.0 / 2) });
+        self.timer = if looks { timer.min(WATCHDOG) } else { KTIME_MAX };
         let polls = |state: usize| state == 0 && states[0].target_residency_ns == 0;
         let pays_at = |state: usize| Ns(u64::from(states[state].target_residency_ns));
         if states.len() == 1 || self.timer < pays_at(1) {
             return Choice { state: 0, stop_tick: !polls(0) };
         }
-        let mut predicted = self.predicted(rules.left_out);
+        let mut predicted = self.predicted(typical, looks);
         if to_tick.is_none() && predicted < tick {
             // A short stay is no longer to be expected where nothing would end a long one.
             predicted = self.timer;
@@ -187,24 +200,33 @@ impl Menu {
         self.oldest = (self.oldest + 1) % INTERVALS as u8;
     }
 
-    fn predicted(&self, left_out: LeftOut) -> Ns {
+    /// By the typical period, us, and by the timer, if that was looked for.
+    fn predicted(&self, typical: Option<u64>, looks: bool) -> Ns {
         let factor = u64::from(self.factors[bucket(self.timer)]);
-        let corrected = (self.timer.0 * factor + UNITY * US / 2) / (UNITY * US);
-        Ns(corrected.min(self.typical(left_out).unwrap_or(u64::MAX / US)) * US)
+        let corrected = || (self.timer.0 * factor + UNITY * US / 2) / (UNITY * US);
+        let corrected = if looks { corrected() } else { u64::MAX / US };
+        Ns(corrected.min(typical.unwrap_or(u64::MAX / US)) * US)
     }
 
     /// The typical period, us.
-    fn typical(&self, left_out: LeftOut) -> Option<u64> {
-        let (mut shortest, mut longest) = (0, u64::MAX);
+    fn typical(&self, rules: Rules) -> Option<u64> {
+        let left_out = rules.left_out;
+        let (mut shortest, mut longest) = match left_out {
+            // What does not fit into an int is left out from the start.
+            LeftOut::Longest => (0, i32::MAX as u64),
+            LeftOut::Farthest => (0, u64::MAX),
+        };
         loop {
             let all = self.intervals.iter().map(|&i| u64::from(i));
             let counted = || all.clone().filter(|i| (shortest..=longest).contains(i));
             let n = counted().count() as u64;
             let (min, max) = (counted().min()?, counted().max()?);
+            if max == 0 && rules.checks_timers != ChecksTimers::Always {
+                return None;
+            }
             let mean = counted().sum::<u64>() / n;
             let variance = match left_out {
                 LeftOut::Longest => counted().map(|i| i.abs_diff(mean).pow(2)).sum::<u64>() / n,
-                LeftOut::Farthest if max == 0 => return None,
                 // Of rounded means; never negative, for the mean is rounded down.
                 LeftOut::Farthest => counted().map(|i| i * i).sum::<u64>() / n - mean * mean,
             };
@@ -235,6 +257,14 @@ mod tests {
 
     const TICK: Ns = Ns::from_ms(1);
     const FAR: Ns = Ns::from_ms(3_000);
+    /// As 6.1 has them.
+    const OLD: Rules = Rules {
+        left_out: LeftOut::Longest,
+        checks_timers: ChecksTimers::Always,
+        polls_before_long: false,
+    };
+    /// As 6.6 has them.
+    const NEW: Rules = Rules { checks_timers: ChecksTimers::IfLong, ..OLD };
 
     /// POLL, C1 from 2 us on, C6 from 600 us on.
     fn states() -> Vec<IdleState> {
@@ -260,8 +290,7 @@ mod tests {
     }
 
     fn choose(m: &mut Menu, timer: Ns, to_tick: Option<Ns>) -> (usize, bool) {
-        let rules = Rules { left_out: LeftOut::Longest, polls_before_long: false };
-        let Choice { state, stop_tick } = m.choose(&states(), timer, to_tick, TICK, rules);
+        let Choice { state, stop_tick } = m.choose(&states(), timer, to_tick, TICK, OLD);
         (state, stop_tick)
     }
 
@@ -281,7 +310,7 @@ mod tests {
                 m.timer = FAR;
                 m.note(Ns(12 * US), &states[0], Ended::Event, TICK);
             }
-            let rules = Rules { left_out: LeftOut::Longest, polls_before_long };
+            let rules = Rules { polls_before_long, ..OLD };
             assert_eq!(m.choose(&states, FAR, Some(TICK), TICK, rules).state, state);
         }
     }
@@ -299,14 +328,58 @@ mod tests {
             m.note(TICK - Ns(1_000), &states()[1], Ended::Tick, TICK);
         }
         assert_eq!(m.intervals, [45_000; 8]);
-        assert_eq!(m.typical(LeftOut::Longest), Some(45_000));
+        assert_eq!(m.typical(OLD), Some(45_000));
         // The factor has followed, too: 3 s × (1 - (7/8)^8 × …) is far more than a tick.
         assert_eq!(choose(&mut m, FAR, Some(TICK)), (2, true));
     }
 
+    /// From 6.6 on the timers are not looked at where 5 us are expected, nor is their factor used.
+    #[test]
+    fn where_soon_something_comes_timers_do_not_count() {
+        let soon = Ns(1_000);
+        let chosen = |rules: Rules, to_tick| {
+            let mut m = after([5; 8]);
+            let choice = m.choose(&states(), soon, to_tick, TICK, rules);
+            (choice.state, m.timer)
+        };
+        // The timer comes before C1 pays.
+        assert_eq!(chosen(OLD, Some(TICK)), (0, soon));
+        assert_eq!(chosen(NEW, Some(TICK)), (1, KTIME_MAX));
+        // A stopped tick makes 5 us unlikely, and nothing else will end the stay; who looks then
+        // sees the timer.
+        assert_eq!(chosen(NEW, None), (2, KTIME_MAX));
+        let stopped = Rules { checks_timers: ChecksTimers::IfLongOrStopped, ..NEW };
+        assert_eq!(chosen(stopped, Some(TICK)), (1, KTIME_MAX));
+        assert_eq!(chosen(stopped, None), (0, soon));
+    }
+
+    /// Less than 1 us each time tells nothing from 6.6 on: the timer and its factor decide, and
+    /// that does not fall below 7 of 8192.
+    #[test]
+    fn periods_of_nothing_tell_nothing() {
+        let mut m = after([0; 8]);
+        assert_eq!((m.typical(OLD), m.typical(NEW)), (Some(0), None));
+        m.factors = [7; BUCKETS];
+        // 3 s × 7 / 8192 = 2.6 ms.
+        assert_eq!(m.clone().choose(&states(), FAR, Some(TICK), TICK, NEW).state, 2);
+        assert_eq!(m.choose(&states(), FAR, Some(TICK), TICK, OLD).state, 0);
+    }
+
+    /// The limit of polling came while the timer was not looked at: 2^63 - 1 ns, of whose
+    /// microseconds the lower 32 bits are kept. That is no int, and left out.
+    #[test]
+    fn polling_to_the_limit_without_a_timer_is_left_out() {
+        let mut m = after([5; 8]);
+        m.choose(&states(), FAR, Some(TICK), TICK, NEW);
+        m.note(Ns(62_000), &states()[0], Ended::Limit, TICK);
+        assert_eq!(m.intervals.iter().filter(|&&us| us == 0xa5e3_53f7).count(), 1);
+        assert_eq!(m.typical(NEW), Some(5));
+    }
+
     #[test]
     fn outliers_do_not_count() {
-        let both = |us| [LeftOut::Longest, LeftOut::Farthest].map(|rule| after(us).typical(rule));
+        let both =
+            |us| [OLD, Rules { left_out: LeftOut::Farthest, ..NEW }].map(|r| after(us).typical(r));
         assert_eq!(both([5, 5, 5, 5, 5, 5, 5, 9_000]), [Some(5); 2]);
         assert_eq!(both([5, 5, 5, 5, 5, 5, 400, 9_000]), [Some(5); 2]);
         // Of 100, 200 … 800 two are left out, and the rest is still no typical period.

@@ -36,7 +36,6 @@ pub use lock::{HANDOVER, Lock, LockQueue, Request};
 pub use machine::{Machine, MachineSpec, SCHEMA, Source};
 pub use spec_error::{SpecError, hint, nearest_name};
 pub use topology::{
-    Arch, Distance, LlcId, NodeId, PackageId, RECLAIM_DISTANCE, Topology, TopologyMasks,
-    node_reclaim_distance,
+    Arch, Distance, LlcId, NodeId, PackageId, Topology, TopologyMasks, node_reclaim_distance,
 };
 pub use topology_spec::{Masks, NodeSpec, Nodes, Numbering, Regular, TopologySpec, parse_cpulist};

@@ -7,7 +7,7 @@ use crate::costs::{CostSpec, Costs};
 use crate::idle::{IdleSpec, IdleState};
 use crate::line::Line;
 use crate::lines::{LineCost, Lines};
-use crate::topology::{Arch, Distance, RECLAIM_DISTANCE, Topology};
+use crate::topology::{Arch, Distance, Topology};
 use crate::topology_spec::TopologySpec;
 use serde::{Deserialize, Serialize};
 use vruntime_base::{Cpu, Ns};
@@ -50,9 +50,9 @@ pub struct MachineSpec {
     /// Who shares what.
     pub topology: TopologySpec,
     /// The largest distance of nodes over which forks and execs balance and wakeups pull: 32 on
-    /// AMD Zen, 30 elsewhere.
-    #[serde(default = "usual_distance", skip_serializing_if = "is_usual_distance")]
-    pub node_reclaim_distance: u32,
+    /// AMD Zen; elsewhere that of the architecture, if it is not given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub node_reclaim_distance: Option<u32>,
     /// What everything costs.
     pub costs: CostSpec,
     /// Where statements about this machine come from.
@@ -70,19 +70,14 @@ pub struct Source {
     pub place: String,
 }
 
-fn usual_distance() -> u32 {
-    RECLAIM_DISTANCE
-}
-
-fn is_usual_distance(d: &u32) -> bool {
-    *d == RECLAIM_DISTANCE
-}
-
 impl MachineSpec {
     /// Its topology.
     pub fn build_topology(&self) -> Result<Topology, SpecError> {
         let topo = self.topology.build(self.arch)?;
-        Ok(topo.with_node_reclaim_distance(self.node_reclaim_distance))
+        Ok(match self.node_reclaim_distance {
+            Some(distance) => topo.with_node_reclaim_distance(distance),
+            None => topo,
+        })
     }
 
     /// Checks everything but the topology, which is checked when it is built.

@@ -117,16 +117,21 @@ pub struct Topology {
     node_reclaim_distance: u32,
 }
 
-/// The kernel's `RECLAIM_DISTANCE`.
-pub const RECLAIM_DISTANCE: u32 = 30;
-
-/// The kernel's `node_reclaim_distance` on x86 CPUs of this vendor (as CPUID spells it) and
-/// family: `arch/x86/kernel/cpu/amd.c` (Zen) and `hygon.c` set another one.
-pub fn node_reclaim_distance(vendor: &str, family: u32) -> u32 {
-    match (vendor, family) {
-        ("AuthenticAMD", 0x17..) | ("HygonGenuine", _) => 32,
-        _ => RECLAIM_DISTANCE,
+impl Arch {
+    /// The kernel's `RECLAIM_DISTANCE`: `include/linux/topology.h` and, for POWER, where every
+    /// other node is beyond it, `arch/powerpc/include/asm/topology.h`.
+    pub fn reclaim_distance(self) -> u32 {
+        match self {
+            Arch::X86 => 30,
+            Arch::Powerpc => 10,
+        }
     }
+}
+
+/// The `node_reclaim_distance` that the kernel sets on x86 CPUs of this vendor (as CPUID spells it)
+/// and family, where it is not its architecture's: `arch/x86/kernel/cpu/amd.c` (Zen) and `hygon.c`.
+pub fn node_reclaim_distance(vendor: &str, family: u32) -> Option<u32> {
+    matches!((vendor, family), ("AuthenticAMD", 0x17..) | ("HygonGenuine", _)).then_some(32)
 }
 
 impl Topology {
@@ -166,7 +171,7 @@ impl Topology {
             node,
             node_number,
             node_distance,
-            node_reclaim_distance: RECLAIM_DISTANCE,
+            node_reclaim_distance: m.arch.reclaim_distance(),
         })
     }
 

@@ -73,6 +73,18 @@ pub enum LeftOut {
     Farthest,
 }
 
+/// When the menu governor looks how long it is to the next timer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ChecksTimers {
+    /// At each choice (to 6.5).
+    Always,
+    /// Unless the last idle periods let it expect one of at most 15 us (6.6 on).
+    IfLong,
+    /// So, and always without tick (7.0 on, long-term).
+    IfLongOrStopped,
+}
+
 /// The rule that lets a task stack on the per-CPU kthread that wakes it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -280,6 +292,8 @@ release! {
     /// Outliers among the last idle periods that the menu governor leaves out: `longest`,
     /// `farthest` (from the mean).
     menu_leaves_out: LeftOut,
+    /// When the menu governor looks for the next timer: `always`, `if-long`, `if-long-or-stopped`.
+    menu_checks_timers: ChecksTimers,
     /// Rather than poll, the menu governor enters only a state that pays within 15 us (6.19 on,
     /// long-term).
     menu_polls_before_long: bool,

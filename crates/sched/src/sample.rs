@@ -9,8 +9,8 @@ use serde::de::{self, Deserialize, Deserializer, IntoDeserializer, Visitor};
 use std::cell::Cell;
 use vruntime_base::{Cpu, CpuMask, Ledger, Noise, Ns};
 use vruntime_machine::{
-    Arch, Caches, Cost, CostSpec, IdleSpec, Machine, MachineSpec, Numbering, RECLAIM_DISTANCE,
-    Regular, SCHEMA, Topology, TopologySpec,
+    Arch, Caches, Cost, CostSpec, IdleSpec, Machine, MachineSpec, Numbering, Regular, SCHEMA,
+    Topology, TopologySpec,
 };
 
 thread_local! {
@@ -96,7 +96,7 @@ pub fn machine(topology: TopologySpec, arch: Arch, ns: u32) -> Machine {
             exit_latency: cost(0),
         }],
         topology,
-        node_reclaim_distance: RECLAIM_DISTANCE,
+        node_reclaim_distance: None,
         costs: CostSpec::deserialize(Every(ns)).expect("all costs alike"),
         sources: Vec::new(),
     };

@@ -19,7 +19,7 @@ use vruntime_kernel::shadow;
 use vruntime_kernel::shadow::judge::explain::Explained;
 use vruntime_kernel::shadow::rows::alive::Alive;
 use vruntime_kernel::shadow::rows::trace::{Row, RowKind, Trace};
-use vruntime_machine::{RECLAIM_DISTANCE, Topology, node_reclaim_distance};
+use vruntime_machine::{Topology, node_reclaim_distance};
 use vruntime_report::check::{CheckReport, RecordingCheck, Source};
 use vruntime_sched::domains::{Domains, SdFlags};
 use vruntime_sched::fair::select::idle_sibling;
@@ -191,10 +191,12 @@ impl Found {
                 numa.map(|f| f.has(SdFlags::WAKE_AFFINE)).eq(told.iter().copied())
             })
         };
-        let mut all = [RECLAIM_DISTANCE, node_reclaim_distance("AuthenticAMD", 0x17)]
-            .map(|distance| topology.clone().with_node_reclaim_distance(distance))
-            .into_iter();
-        all.find(|t| !told.is_empty() && as_told(t)).unwrap_or(topology)
+        if told.is_empty() || as_told(&topology) {
+            return topology;
+        }
+        let zen = node_reclaim_distance("AuthenticAMD", 0x17).expect("Zen has its own");
+        let other = topology.clone().with_node_reclaim_distance(zen);
+        if as_told(&other) { other } else { topology }
     }
 
     /// The rows with the kernel's own state.

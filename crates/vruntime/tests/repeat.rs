@@ -111,24 +111,24 @@ fn golden_hackbench_on_cfs() {
         "v6.1",
         "hackbench -g 2 -f 4 --pipe --threads -l 2000",
         expect![[r#"
-            time 7505 us
-            switches 556, voluntary 287, involuntary 14; migrations 14
-            wakeups 287, local 7, queued 264; ipis 62; messages 64000
+            time 7218 us
+            switches 119, voluntary 72, involuntary 21; migrations 22
+            wakeups 72, local 17, queued 36; ipis 20; messages 64000
                  4 switch: blocks: no room to write
-               264 switch: blocks: nothing to read
-                 3 switch: blocks: waits for a child
+                50 switch: blocks: nothing to read
+                 2 switch: blocks: waits for a child
                 16 switch: exits
-               255 switch: idle: task woken
-                14 switch: wakeup: vruntime beyond granularity
+                26 switch: idle: task woken
+                21 switch: wakeup: vruntime beyond granularity
                  4 placement: idle CPU in scan
-               142 placement: prev idle
+                16 placement: prev idle
                  1 placement: recent_used_cpu idle
-                29 placement: target (nothing idle)
-                63 placement: target idle
+                43 placement: target (nothing idle)
+                 1 placement: target idle
                  4 migration: idle CPU in scan
-                 3 migration: newidle balance, MC
+                 5 migration: newidle balance, MC
                  1 migration: recent_used_cpu idle
-                 7 migration: target (nothing idle)
+                14 migration: target (nothing idle)
         "#]],
     );
 }

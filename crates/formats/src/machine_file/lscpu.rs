@@ -14,9 +14,7 @@ use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::Path;
 use vruntime_base::{Cpu, CpuMask, MAX_CPUS};
-use vruntime_machine::{
-    Arch, MachineSpec, RECLAIM_DISTANCE, nearest_name, node_reclaim_distance, parse_cpulist,
-};
+use vruntime_machine::{Arch, MachineSpec, nearest_name, node_reclaim_distance, parse_cpulist};
 
 const EXPECTED: &str = "the output of `lscpu -J` or `lscpu -J -e`";
 const ORIGIN: &str = "lscpu";
@@ -289,7 +287,7 @@ fn shape(
         nodes,
         idle: vec![],
         mhz: None,
-        reclaim_distance: RECLAIM_DISTANCE,
+        reclaim_distance: None,
         guesses,
     }
 }

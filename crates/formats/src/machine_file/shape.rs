@@ -63,8 +63,8 @@ pub(super) struct Shape {
     /// Empty where nothing is known.
     pub idle: Vec<IdleSpec>,
     pub mhz: Option<u32>,
-    /// The kernel's `node_reclaim_distance`, as the vendor tells it; else the usual one.
-    pub reclaim_distance: u32,
+    /// The kernel's `node_reclaim_distance`, where the vendor has one of its own.
+    pub reclaim_distance: Option<u32>,
     /// Guesses that were made, each with its reason.
     pub guesses: Vec<Source>,
 }

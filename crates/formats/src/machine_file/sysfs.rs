@@ -90,7 +90,7 @@ fn is_power(cpuinfo: &str) -> bool {
 }
 
 /// What the vendor and the family of the first CPU say.
-fn reclaim_distance(cpuinfo: &str) -> u32 {
+fn reclaim_distance(cpuinfo: &str) -> Option<u32> {
     let told = |key: &str| {
         let line = cpuinfo.lines().filter_map(|l| l.split_once(':')).find(|l| l.0.trim() == key);
         line.map_or("", |l| l.1.trim())
