@@ -225,6 +225,33 @@ fn an_interrupt_reports_the_seeds_that_are_complete() {
     assert!(!value["runs"].as_array().unwrap().is_empty());
 }
 
+/// The second kernel takes seconds, during which the file shows that the first is through.
+#[test]
+fn an_interrupted_bench_reports_the_cases_that_are_complete() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("bench.json");
+    let child = std::process::Command::new(assert_cmd::cargo::cargo_bin("vruntime"))
+        .args(["bench", "--case", "pipe-2", "--percent", "2", "--repeat", "12", "--json", "-o"])
+        .arg(&file)
+        .env("PATH", "") // No valgrind, which takes minutes.
+        .stdout(std::process::Stdio::piped())
+        .stderr(std::process::Stdio::null())
+        .spawn()
+        .unwrap();
+    let through = || serde_json::from_slice::<Value>(&std::fs::read(&file).ok()?).ok();
+    let mut tries = 0..6_000;
+    while through().is_none() {
+        tries.next().expect("a minute is enough for one kernel");
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+    let value = interrupted(child);
+    let rows = value["rows"].as_array().unwrap();
+    let of = |kernel| rows.iter().filter(|r| r["kernel"] == kernel).count();
+    assert!(of("v6.1") > 5 && of("v6.12") == 0, "{value}");
+    // The file has them as well.
+    assert_eq!(through().unwrap(), value["rows"]);
+}
+
 /// Waits until the process has had so much CPU time, in clock ticks (10 ms): how far it is depends
 /// on what else this machine does.
 fn has_worked(child: &std::process::Child, ticks: u64) {

@@ -100,6 +100,25 @@ fn counters_go_into_a_pipe_but_not_under_the_report() {
     assert_eq!(status.code(), Some(2));
 }
 
+/// Whoever reads a FIFO gets all figures, once: it is not opened for each case and kernel.
+#[test]
+fn figures_of_all_kernels_go_into_one_pipe() {
+    let dir = tempfile::tempdir().unwrap();
+    let fifo = dir.path().join("fifo");
+    nix::unistd::mkfifo(&fifo, nix::sys::stat::Mode::S_IRWXU).unwrap();
+    let from = fifo.clone();
+    let reader = std::thread::spawn(move || fs::read_to_string(from).unwrap());
+    let mut bench = Command::new(env!("CARGO_BIN_EXE_vruntime"));
+    bench.args(["bench", "--case", "pipe-2", "--percent", "1", "--repeat", "1", "-o"]).arg(&fifo);
+    // No valgrind, which takes minutes.
+    let output = bench.env("PATH", "").output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    let values: serde_json::Value = serde_json::from_str(&reader.join().unwrap()).unwrap();
+    for kernel in ["v6.1", "v6.12"] {
+        assert!(values.as_array().unwrap().iter().any(|v| v["kernel"] == kernel), "{values}");
+    }
+}
+
 /// What `trace convert` says is what the files hold.
 #[test]
 fn a_conversion_counts_what_it_has_written() {

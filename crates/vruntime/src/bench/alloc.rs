@@ -29,6 +29,12 @@ unsafe impl GlobalAlloc for CountingAllocator {
         // SAFETY: the caller keeps `alloc`'s contract.
         unsafe { System.alloc(layout) }
     }
+    // The default would write zeros to pages that `System` maps as zeros, and make them resident.
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        taken(layout.size());
+        // SAFETY: the caller keeps `alloc_zeroed`'s contract.
+        unsafe { System.alloc_zeroed(layout) }
+    }
     unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
         given_back(layout.size());
         // SAFETY: `at` came from `System` with this layout.
@@ -58,4 +64,28 @@ pub fn reset_bytes_peak() {
 pub fn bytes_peak_since_reset() -> u64 {
     let before = BYTES_AT_RESET.load(Ordering::Relaxed);
     BYTES_PEAK.load(Ordering::Relaxed).saturating_sub(before)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What is asked for zeroed is not written: it takes memory when it is used.
+    #[test]
+    fn zeroed_memory_is_not_resident() {
+        const BYTES: usize = 512 << 20;
+        let resident = || {
+            let statm = std::fs::read_to_string("/proc/self/statm").unwrap();
+            statm.split(' ').nth(1).unwrap().parse::<usize>().unwrap() * 4096
+        };
+        let layout = Layout::from_size_align(BYTES, 8).unwrap();
+        let before = resident();
+        // SAFETY: the layout has a size, and what comes is given back with it.
+        unsafe {
+            let at = CountingAllocator.alloc_zeroed(layout);
+            assert!(!at.is_null() && *at == 0);
+            assert!(resident() < before + BYTES / 2);
+            CountingAllocator.dealloc(at, layout);
+        }
+    }
 }

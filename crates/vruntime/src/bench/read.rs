@@ -1,9 +1,11 @@
 //! How fast a perf.data is read, beside perf itself.
 
 use super::case::{CASES, KERNELS};
-use super::{Row, thread_cpu_ns};
+use super::{Row, run, thread_cpu_ns};
 use crate::failure::Failure;
+use crate::interrupt;
 use nix::sys::resource::{UsageWho, getrusage};
+use nix::sys::signal::Signal;
 use nix::sys::time::TimeValLike;
 use std::io::BufWriter;
 use std::path::Path;
@@ -11,7 +13,6 @@ use std::process::{Command, Stdio};
 use vruntime_formats::lost::Lost;
 use vruntime_formats::read;
 use vruntime_formats::write::{Origin, TraceFormat, write_trace};
-use vruntime_kernel::simulate::run;
 
 /// Name in the results.
 pub(super) const NAME: &str = "read-perf-data";
@@ -26,7 +27,7 @@ pub(super) fn measure(percent: u64, rows: &mut Vec<Row>) -> Result<(), Failure> 
     let (case, kernel) = (&CASES[1], KERNELS[0]);
     let mut spec = case.spec(kernel, case.window)?;
     spec.timeline = (EVENTS * percent / 100).max(1_000) as usize;
-    let record = run(&spec).map_err(|e| Failure::Usage(e.to_string()))?;
+    let record = run(&spec)?;
     let file = tempfile::NamedTempFile::new().map_err(failed)?;
     let origin = Origin {
         release: Some(record.kernel.clone()),
@@ -42,6 +43,9 @@ pub(super) fn measure(percent: u64, rows: &mut Vec<Row>) -> Result<(), Failure> 
     let samples = record.timeline.len() as f64;
     let mut best = f64::INFINITY;
     for _ in 0..TIMES {
+        if interrupt::seen() {
+            return Err(Failure::Interrupted);
+        }
         let start = thread_cpu_ns();
         let recorded = read::open_with_runtimes(file.path());
         let recorded = recorded.map_err(|e| Failure::Input(e.to_string()))?;
@@ -66,6 +70,10 @@ fn perf_timehist_ns(file: &Path) -> Option<f64> {
     let start = used()?;
     let mut perf = Command::new("perf");
     perf.args(["sched", "timehist", "-i"]).arg(file);
-    let status = perf.stdout(Stdio::null()).stderr(Stdio::null()).status().ok()?;
-    status.success().then(|| used().map(|end| end - start)).flatten()
+    let mut perf = perf.stdout(Stdio::null()).stderr(Stdio::null()).spawn().ok()?;
+    interrupt::waits_for(Some((perf.id(), Signal::SIGTERM)));
+    let status = perf.wait();
+    interrupt::waits_for(None);
+    let took = used()? - start;
+    (status.ok()?.success() && took > 0.0).then_some(took)
 }
