@@ -98,11 +98,12 @@ fn reclaim_distance(cpuinfo: &str) -> Option<u32> {
     node_reclaim_distance(told("vendor_id"), told("cpu family").parse().unwrap_or(0))
 }
 
-/// The idle states of CPU 0.
+/// The idle states of CPU 0 that the governor may choose: all but those that somebody has
+/// disabled. If nothing else is left it takes the first.
 fn idle_states(tree: &Tree) -> Vec<IdleSpec> {
-    let mut states = Vec::new();
-    loop {
-        let at = format!("cpu/cpu0/cpuidle/state{}", states.len());
+    let (mut states, mut first) = (Vec::new(), None);
+    for i in 0.. {
+        let at = format!("cpu/cpu0/cpuidle/state{i}");
         let Ok(name) = tree.text(&format!("{at}/name")) else { break };
         let desc = tree.text(&format!("{at}/desc")).unwrap_or_default();
         let us = |key: &str| tree.number(&format!("{at}/{key}")).unwrap_or(0);
@@ -118,15 +119,20 @@ fn idle_states(tree: &Tree) -> Vec<IdleSpec> {
                     .into(),
             }
         };
-        states.push(IdleSpec {
+        let state = IdleSpec {
             polling: name == "POLL" || name == "snooze" || desc.contains("MWAIT"),
             name,
             table_latency_ns: table,
             target_residency_ns: us("residency").saturating_mul(1000),
             exit_latency,
-        });
+        };
+        if us("disable") == 0 {
+            states.push(state);
+        } else if i == 0 {
+            first = Some(state);
+        }
     }
-    states
+    if states.is_empty() { first.into_iter().collect() } else { states }
 }
 
 /// The files below `/sys/devices/system`.
@@ -292,6 +298,24 @@ mod tests {
         let TopologySpec::Masks(masks) = spec.topology else { panic!("{:?}", spec.topology) };
         assert_eq!(masks.smt, ["0,2,4,6", "1,3,5,7"]);
         assert_eq!(masks.llc, ["0,2,4,6", "1,3,5,7"]);
+    }
+
+    #[test]
+    fn a_disabled_idle_state_is_not_there() {
+        let names = |disabled: [&'static str; 3]| -> Vec<String> {
+            let mut files = eight(None);
+            for (i, name) in ["POLL", "C1", "C6"].into_iter().enumerate() {
+                let at = |file: &str| format!("cpu/cpu0/cpuidle/state{i}/{file}");
+                files.extend([(at("name"), name), (at("disable"), disabled[i])]);
+            }
+            let spec = tree(&files, "").machine("a").unwrap();
+            spec.idle.into_iter().map(|s| s.name).collect()
+        };
+        assert_eq!(names(["0", "0", "0"]), ["POLL", "C1", "C6"]);
+        assert_eq!(names(["0", "1", "0"]), ["POLL", "C6"]);
+        assert_eq!(names(["1", "0", "1"]), ["C1"]);
+        // The governor takes the first, whatever it is told.
+        assert_eq!(names(["1", "1", "1"]), ["POLL"]);
     }
 
     #[test]

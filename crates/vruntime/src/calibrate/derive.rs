@@ -23,7 +23,7 @@ pub struct Measured {
     pub wakes: Option<Wakes>,
     /// Wakeup of a CPU that has been idle for a short time, by distance.
     pub wakeups: Vec<(Distance, Sample)>,
-    /// Two CPUs as near to each other as can be.
+    /// The nearest two CPUs, of different cores if there are such.
     pub nearest: Option<(usize, usize)>,
     /// Wakeups of the one by the other after sleeps of growing length.
     pub exits: Vec<Exit>,
@@ -61,6 +61,9 @@ pub struct Derived {
     pub spec: MachineSpec,
     /// Names of the costs that a measurement determined.
     pub measured: Vec<String>,
+    /// Names of the others that are not as in the table: paths times its `path_permille`, and what
+    /// is part of a measured cost.
+    pub others: Vec<String>,
     /// The fit, if it succeeded.
     pub fit: Option<Fit>,
 }
@@ -77,7 +80,9 @@ pub fn derive(base: &MachineSpec, m: &Measured, origin: &str, times: bool) -> De
         beyond(&of.map(|ns| ns * part), minus, format!("{origin}: {how}"))
     };
     // What is measured is exact at its own speed, without interruptions: the table's factor is no
-    // longer wanted.
+    // longer wanted. It stays in what is not measured.
+    let of_table = base.path_permille.mid;
+    spec.costs.scale_paths(of_table);
     let permille = whole(1000.0 / (1.0 - interrupted));
     let percent = 100.0 * interrupted;
     let source = format!("{origin}: a thread is interrupted for {percent:.1} % of its time");
@@ -137,10 +142,10 @@ pub fn derive(base: &MachineSpec, m: &Measured, origin: &str, times: bool) -> De
     // The last calls' footprints come from the L2 in the model: twenty are more than an L1 holds.
     let refill = &mut c.refill_kib;
     let kib = f64::from(RootTask::default().footprint_kib);
-    if cold.mid > 0.0 {
+    if let Some(cold) = cold.filter(|cold| cold.mid > 0.0) {
         let hot = f64::from(refill.l2.mid);
         refill.llc =
-            cost(cold, 1.0 / kib, -hot, "a cold thread less a warm one, a KiB of footprint");
+            cost(&cold, 1.0 / kib, -hot, "a cold thread less a warm one, a KiB of footprint");
         measured.push("refill_kib.llc".into());
         // Farther away is no nearer.
         let farther = [("package", &mut refill.package), ("remote", &mut refill.remote)];
@@ -201,7 +206,8 @@ pub fn derive(base: &MachineSpec, m: &Measured, origin: &str, times: bool) -> De
         spec = scaled(&spec, found.factor);
         for name in FITTED {
             if let Some(c) = path(&mut spec.costs, name) {
-                c.source = format!("{origin}: table times {:.3}, the fit", found.factor);
+                let times = found.factor * f64::from(of_table) / 1000.0;
+                c.source = format!("{origin}: table times {times:.3}, the fit");
             }
             measured.push(name.into());
         }
@@ -228,8 +234,16 @@ pub fn derive(base: &MachineSpec, m: &Measured, origin: &str, times: bool) -> De
     spec.path_permille = with_interruptions;
     spec.sources.retain(|s| s.what != "costs");
     spec.sources.push(Source { what: "costs that name it".into(), place: origin.into() });
-    spec.sources.push(Source { what: "other costs".into(), place: "the inherited table".into() });
-    Derived { spec, measured, fit }
+    let both = base.costs.iter().zip(spec.costs.iter());
+    let differ =
+        both.filter(|(old, new)| old.cost != new.cost).map(|(_, new)| new.name.to_string());
+    let others = differ.filter(|name| !measured.contains(name)).collect();
+    let mut place = String::from("the inherited table");
+    if of_table != 1000 {
+        place += &format!(", paths times its path_permille, {:.3}", f64::from(of_table) / 1000.0);
+    }
+    spec.sources.push(Source { what: "other costs".into(), place });
+    Derived { spec, measured, others, fit }
 }
 
 /// What the model's messages take longer to receive where so many sockets are filled and drained.
@@ -321,7 +335,8 @@ fn whole(ns: f64) -> u32 {
 mod tests {
     use super::super::probe::Calls;
     use super::*;
-    use vruntime_formats::machine_file::builtin_machine;
+    use vruntime_formats::machine_file::{builtin_machine, load_machine_str};
+    use vruntime_machine::Machine;
 
     fn about(mid: f64) -> Sample {
         Sample { low: mid * 0.9, mid, high: mid * 1.2 }
@@ -341,12 +356,8 @@ mod tests {
         Exit { state, name: format!("C{state}"), gap, sent: about(7_000.0), took: about(took) }
     }
 
-    #[test]
-    fn sums_close() {
-        let mut base = builtin_machine("uma-2").unwrap();
-        // As of a guest, whose CPUs halt.
-        base.idle[2].polling = false;
-        let m = Measured {
+    fn measured(exits: Vec<Exit>) -> Measured {
+        Measured {
             round: Round {
                 one: calls(200.0, 210.0, 500.0),
                 two: calls(220.0, 250.0, 620.0),
@@ -362,7 +373,7 @@ mod tests {
                 many_processes: about(28_000.0),
                 of_two: about(500.0),
                 of_many: about(1_000.0),
-                cold: about(2_000.0),
+                cold: Some(about(2_000.0)),
                 interrupted: 0.02,
             },
             lines: [30.0, 50.0, 40.0].map(|ns| line(Distance::Llc, ns)).into(),
@@ -370,8 +381,16 @@ mod tests {
             wakes: None,
             wakeups: vec![(Distance::Llc, about(3_000.0))],
             nearest: Some((0, 1)),
-            exits: vec![exit(1, 20, 3_000.0), exit(2, 2_000, 40_000.0)],
-        };
+            exits,
+        }
+    }
+
+    #[test]
+    fn sums_close() {
+        let mut base = builtin_machine("uma-2").unwrap();
+        // As of a guest, whose CPUs halt.
+        base.idle[2].polling = false;
+        let m = measured(vec![exit(1, 20, 3_000.0), exit(2, 2_000, 40_000.0)]);
         let d = derive(&base, &m, "test", false);
         let c = &d.spec.costs;
         // A call in the model is one in the loop that was measured, user mode included.
@@ -413,6 +432,28 @@ mod tests {
         let model = modelled(&calm, 2, (0, 1)).unwrap();
         assert!((model.sent - 7_000.0).abs() < 50.0 && d.measured.contains(&"ipi_send".into()));
         assert!(d.spec.check().is_ok());
+    }
+
+    /// POWER's paths are half as long again as the table's; what is not measured stays so, also in
+    /// the file, and is lengthened by interruptions besides.
+    #[test]
+    fn what_is_not_measured_keeps_the_factor_of_its_table() {
+        let mut base = builtin_machine("power10-320").unwrap();
+        // Smaller, so that the fit is quick.
+        base.topology = builtin_machine("uma-2").unwrap().topology;
+        let d = derive(&base, &measured(vec![]), "test", false);
+        let own: Vec<&str> = d.measured.iter().chain(&d.others).map(String::as_str).collect();
+        let text = super::super::file::text(&d.spec, &own, "head").unwrap();
+        let back = load_machine_str(&text, "test").unwrap();
+        let tick = |spec| f64::from(Machine::new(spec).unwrap().costs.tick_base);
+        for spec in [&d.spec, &back] {
+            let times = tick(spec) / tick(&base);
+            assert!((times - 1.0 / 0.98).abs() < 0.002, "{times}");
+        }
+        assert_eq!(back.costs, d.spec.costs);
+        assert!(d.others.contains(&"tick_base".into()) && !d.others.contains(&"ttwu".into()));
+        let x86 = derive(&builtin_machine("uma-2").unwrap(), &measured(vec![]), "test", false);
+        assert_eq!(x86.others, ["bhb_clear"]);
     }
 
     /// Costs of the model are never negative, never fall with the number of sockets, and close the

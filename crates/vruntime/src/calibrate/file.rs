@@ -1,16 +1,12 @@
 //! The machine file that `calibrate` writes: the machine in full, but of the cost table only what
-//! was measured; the rest is inherited.
+//! is this machine's own; the rest is inherited.
 
 use std::fmt::Write;
 use toml::{Table, Value};
 use vruntime_machine::{Arch, MachineSpec};
 
-/// The file's text. `measured` names the costs that stay; `head` is its first comment.
-pub fn text(
-    spec: &MachineSpec,
-    measured: &[String],
-    head: &str,
-) -> Result<String, toml::ser::Error> {
+/// The file's text. `own` names the costs that are not the table's; `head` is its first comment.
+pub fn text(spec: &MachineSpec, own: &[&str], head: &str) -> Result<String, toml::ser::Error> {
     let mut table = Table::try_from(spec)?;
     let inherit = if spec.arch == Arch::Powerpc { "power10" } else { "x86-server" };
     table.insert("inherit".into(), inherit.into());
@@ -30,7 +26,7 @@ pub fn text(
         key_value(&mut out, key, value);
     }
     if let Some(Value::Table(costs)) = costs {
-        costs_text(&mut out, &costs, measured);
+        costs_text(&mut out, &costs, own);
     }
     for (form, value) in topology.iter().filter_map(Value::as_table).flatten() {
         push(&mut out, format_args!("\n[topology.{form}]"));
@@ -43,17 +39,17 @@ pub fn text(
     Ok(out)
 }
 
-/// The measured costs: first those without distance, then a table for each that has one.
-fn costs_text(out: &mut String, costs: &Table, measured: &[String]) {
+/// The own costs: first those without distance, then a table for each that has one.
+fn costs_text(out: &mut String, costs: &Table, own: &[&str]) {
     push(out, format_args!("\n[costs]"));
     let is_cost = |value: &Value| value.get("mid").is_some();
     for (name, value) in costs.iter().filter(|(_, value)| is_cost(value)) {
-        if measured.contains(name) {
+        if own.contains(&name.as_str()) {
             key_value(out, name, value);
         }
     }
     for (name, classes) in costs.iter().filter(|(_, value)| !is_cost(value)) {
-        let known = |class: &str| measured.contains(&format!("{name}.{class}"));
+        let known = |class: &str| own.contains(&format!("{name}.{class}").as_str());
         let classes = classes.as_table().into_iter().flatten();
         let mut classes = classes.filter(|(class, _)| known(class)).peekable();
         if classes.peek().is_some() {
@@ -89,7 +85,7 @@ mod tests {
         let mut spec = builtin_machine("milan-2s").unwrap();
         spec.costs.ttwu.mid += 1;
         spec.costs.line_transfer.llc.mid += 1;
-        let text = text(&spec, &["ttwu".into(), "line_transfer.llc".into()], "a\nb").unwrap();
+        let text = text(&spec, &["ttwu", "line_transfer.llc"], "a\nb").unwrap();
         assert!(text.starts_with("# a\n# b\nschema = "), "{text}");
         let back = load_machine_str(&text, "test").unwrap_or_else(|e| panic!("{e}\n{text}"));
         assert_eq!(back.costs.ttwu, spec.costs.ttwu);

@@ -103,18 +103,20 @@ fn modelled(spec: &MachineSpec, release: &Arc<Release>) -> Option<f64> {
     (record.counters.messages > 0).then(|| 2.0 * span / record.counters.messages as f64)
 }
 
-/// The newest kernel inside the program that is not newer than the one running here, or else the
-/// oldest.
+/// The kernel inside the program that stands for the one running here.
 pub fn running_kernel() -> Option<Release> {
     let uname = nix::sys::utsname::uname().ok()?;
-    let here = version(&uname.release().to_string_lossy());
-    let mut known: Vec<_> = builtin_kernels()
-        .iter()
-        .filter_map(|(name, _)| Some((version(name.strip_prefix('v')?), *name)))
-        .collect();
-    known.sort_unstable();
-    let name = known.iter().rev().find(|(v, _)| *v <= here).or(known.first())?.1;
+    let name = nearest(&uname.release().to_string_lossy())?;
     kernel(name).ok().map(|choice| choice.release)
+}
+
+/// The newest kernel inside the program that is not newer than `release`, or else the oldest.
+fn nearest(release: &str) -> Option<&'static str> {
+    let here = version(release);
+    let of = |name: &'static str| Some((version(name.strip_prefix('v')?), name));
+    let mut known: Vec<_> = builtin_kernels().iter().filter_map(|(name, _)| of(name)).collect();
+    known.sort_unstable();
+    known.iter().rev().find(|(v, _)| *v <= here).or(known.first()).map(|(_, name)| *name)
 }
 
 /// The kernel running here sees to the times of a pipe's inode in each call: up to 6.14.
@@ -142,6 +144,16 @@ mod tests {
             let times = if FITTED.contains(&old.name) { 2 } else { 1 };
             assert_eq!(new.cost.mid, times * old.cost.mid, "{}", old.name);
         }
+    }
+
+    #[test]
+    fn a_kernel_that_is_not_newer_stands_for_the_running_one() {
+        let of = |release| nearest(release).unwrap();
+        assert_eq!(
+            [of("6.1.0-41-amd64"), of("6.9.1-arch"), of("6.15.2")],
+            ["v6.1", "v6.6", "v6.12"]
+        );
+        assert_eq!([of("6.18.15"), of("6.18.44-fc"), of("4.19.0")], ["v6.18", "v6.18.44", "v5.5"]);
     }
 
     #[test]

@@ -18,6 +18,8 @@ const GAPS: [Duration; 5] = [
     Duration::from_millis(2),
     Duration::from_millis(10),
 ];
+/// Where cpuidle counts.
+const CPUS: &str = "/sys/devices/system/cpu";
 /// Time for the wakeups of one length.
 const ATTEMPT: Duration = Duration::from_millis(600);
 
@@ -38,7 +40,10 @@ pub struct Exit {
 /// Wakeups of CPU `b` by CPU `a` after sleeps of growing length, each with the state that `b` was
 /// in most of the times.
 pub fn exits(a: usize, b: usize, states: &[IdleSpec]) -> io::Result<Vec<Exit>> {
-    let entries = || -> Vec<Option<u64>> { (0..states.len()).map(|s| entered(b, s)).collect() };
+    let numbers = numbers(&names(b), states);
+    let entries = || -> Vec<Option<u64>> {
+        numbers.iter().map(|state| state.and_then(|s| entered(b, s))).collect()
+    };
     let mut found = Vec::new();
     for gap in GAPS {
         let before = entries();
@@ -72,9 +77,24 @@ fn nanos(d: Duration) -> u64 {
     d.as_nanos() as u64
 }
 
+/// The names of all states of `cpu`, those that are disabled as well.
+fn names(cpu: usize) -> Vec<String> {
+    let name = |s| fs::read_to_string(format!("{CPUS}/cpu{cpu}/cpuidle/state{s}/name"));
+    let all = (0..).map_while(|s| name(s).ok());
+    all.map(|text| text.trim().to_string()).collect()
+}
+
+/// The number that cpuidle has for each of `states`: the machine is without those that are
+/// disabled, so positions do not tell.
+fn numbers(names: &[String], states: &[IdleSpec]) -> Vec<Option<usize>> {
+    let mut all = names.iter().enumerate();
+    let of = |s: &IdleSpec| all.find(|(_, name)| **name == s.name).map(|(number, _)| number);
+    states.iter().map(of).collect()
+}
+
 /// How often `cpu` has entered the state; `None` if nothing counts that.
 fn entered(cpu: usize, state: usize) -> Option<u64> {
-    let path = format!("/sys/devices/system/cpu/cpu{cpu}/cpuidle/state{state}/usage");
+    let path = format!("{CPUS}/cpu{cpu}/cpuidle/state{state}/usage");
     fs::read_to_string(path).ok()?.trim().parse().ok()
 }
 
@@ -82,6 +102,17 @@ fn entered(cpu: usize, state: usize) -> Option<u64> {
 mod tests {
     use super::*;
     use vruntime_formats::machine_file::builtin_machine;
+
+    /// C1 is disabled: the machine's second state is cpuidle's third.
+    #[test]
+    fn states_are_found_by_their_names() {
+        let states = builtin_machine("uma-2").unwrap().idle;
+        let mut all: Vec<String> = states.iter().map(|s| s.name.clone()).collect();
+        assert_eq!(numbers(&all, &states)[1], Some(1));
+        all.insert(1, "disabled".into());
+        assert_eq!(numbers(&all, &states)[..2], [Some(0), Some(2)]);
+        assert_eq!(numbers(&[], &states)[0], None);
+    }
 
     #[test]
     fn the_state_is_the_one_most_often_entered() {

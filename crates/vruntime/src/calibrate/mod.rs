@@ -2,8 +2,10 @@
 //!
 //! `probe` measures, `round` what takes one CPU several times; `derive` turns measurements into
 //! costs, `fit` finds the one fitted factor, `stopped` what a wakeup of a stopped CPU would take in
-//! the model, `file` writes. What each cost is made from is documented in `docs/calibrate.md`.
+//! the model, `file` writes. `alike` tells whether one CPU can stand for all. What each cost is
+//! made from is documented in `docs/calibrate.md`.
 
+mod alike;
 mod derive;
 mod file;
 mod fit;
@@ -19,7 +21,7 @@ use crate::failure::{Done, Failure, make_directory_of, writable};
 use crate::machine_choice::calibrated;
 use derive::{Derived, Line, Measured, derive, line_transfers};
 use probe::Sample;
-use round::{CROWD, Round};
+use round::{CROWD, Round, cold_memory};
 use serde_json::{Value, json};
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
@@ -58,18 +60,28 @@ pub fn calibrate(args: &CalibrateArgs) -> Result<Done, Failure> {
     if load > 0.5 {
         eprintln!("vruntime: load average {load}: other work disturbs the measurement");
     }
+    let differ = alike::difference(Path::new("/sys"), topo.nr_cpus());
+    if let Some(differ) = &differ {
+        eprintln!("vruntime: {differ}");
+    }
     let measured = measure(&topo, &base.idle).map_err(failed)?;
     let origin = format!("measured by vruntime calibrate on {}", today());
     if measured.exits.is_empty() {
         eprintln!("vruntime: no idle state was reached: exit latencies stay the table's");
     }
     let derived = derive(&base, &measured, &origin, fit::sets_pipe_times());
-    let head = format!("The machine this was run on, {origin}, load average {load}.");
-    let text = file::text(&derived.spec, &derived.measured, &head)
+    let mut head = format!("The machine this was run on, {origin}, load average {load}.");
+    head.extend(differ.iter().map(|text| format!("\n{text}.")));
+    let own: Vec<&str> =
+        derived.measured.iter().chain(&derived.others).map(String::as_str).collect();
+    let text = file::text(&derived.spec, &own, &head)
         .map_err(|e| Failure::Input(format!("{}: {e}", path.display())))?;
     write(&path, &text)?;
     if args.form.json {
-        return Ok(Done::json(&report_json(&path, &measured, &derived, load)));
+        let mut report = report_json(&path, &measured, &derived, load);
+        report["kernel"] = json!(fit::running_kernel().map(|k| k.name));
+        report["cpus_differ"] = json!(differ);
+        return Ok(Done::json(&report));
     }
     Ok(Done::new(report(&path, &measured, &derived)))
 }
@@ -90,7 +102,7 @@ fn measure(topo: &Topology, idle: &[IdleSpec]) -> io::Result<Measured> {
             lines.push(Line { distance: *distance, a, b, took });
         }
     }
-    let nearest = groups.first().map(|(_, of_it)| of_it[0]);
+    let nearest = nearest(&groups);
     let mut visits = Vec::new();
     let mut wakeups = Vec::new();
     for (distance, of_it) in &groups {
@@ -127,11 +139,21 @@ fn pairs(topo: &Topology) -> Vec<(Distance, Vec<Pair>)> {
     all.filter(|(_, of_it)| !of_it.is_empty()).collect()
 }
 
+/// The nearest two CPUs that are no threads of one core, where there are any: a waker that spins
+/// keeps its core from the deeper idle states.
+fn nearest(groups: &[(Distance, Vec<Pair>)]) -> Option<Pair> {
+    let beyond = groups.iter().find(|(distance, _)| *distance != Distance::Smt);
+    beyond.or(groups.first()).map(|(_, of_it)| of_it[0])
+}
+
 /// At most `most` of them, the first and the rest evenly over all.
 fn spread(all: &[Pair], most: usize) -> Vec<Pair> {
     let n = all.len().min(most);
     (0..n).map(|i| all[i * all.len() / n]).collect()
 }
+
+/// The name of the row that not all caches allow.
+const COLD: &str = "cold thread's round trip less a warm one's";
 
 /// Name and value of everything measured.
 fn samples(m: &Measured) -> Vec<(String, Sample)> {
@@ -154,8 +176,8 @@ fn samples(m: &Measured) -> Vec<(String, Sample)> {
         ("round trip, 2 processes, 1 CPU".into(), m.round.processes),
         (format!("round trip, {CROWD} threads, 1 CPU"), m.round.many_threads),
         (format!("round trip, {CROWD} processes, 1 CPU"), m.round.many_processes),
-        ("cold thread's round trip less a warm one's".into(), m.round.cold),
     ]);
+    rows.extend(m.round.cold.map(|cold| (COLD.into(), cold)));
     for (distance, n, took) in line_transfers(&m.lines) {
         let pairs = if n == 1 { String::new() } else { format!(", {n} pairs") };
         rows.push((format!("line transfer, {}{pairs}", distance.name()), took));
@@ -186,6 +208,10 @@ fn report(path: &Path, m: &Measured, d: &Derived) -> String {
             _ => "",
         };
         line(format!("{name:36} {:9.1} {:9.1} {:9.1}{note}", s.low, s.mid, s.high));
+    }
+    if m.round.cold.is_none() {
+        let reason = cold_memory(d.spec.caches).err().unwrap_or_default();
+        line(format!("{COLD:36}  not measured: {reason}"));
     }
     line(format!("\n{:36} {:>9} {:>9} {:>9}", "cost, ns", "low", "mid", "high"));
     for row in d.spec.costs.iter().filter(|r| d.measured.iter().any(|n| n == r.name)) {
@@ -285,6 +311,18 @@ mod tests {
         assert_eq!(distances, [Smt, Llc, Package, Remote]);
         let n = topo.nr_cpus();
         assert_eq!(all.iter().map(|p| p.1.len()).sum::<usize>(), n * (n - 1) / 2);
+    }
+
+    /// A thread of a core cannot measure how its sibling leaves a state of the core.
+    #[test]
+    fn sleepers_are_woken_from_another_core() {
+        let topo = builtin_machine("milan-2s").unwrap().build_topology().unwrap();
+        let all = pairs(&topo);
+        let (a, b) = nearest(&all).unwrap();
+        assert_eq!(topo.distance(Cpu::from_ix(a), Cpu::from_ix(b)), Distance::Llc);
+        // A core alone has nothing else.
+        assert_eq!(nearest(&all[..1]), Some(all[0].1[0]));
+        assert_eq!(nearest(&[]), None);
     }
 
     #[test]

@@ -34,8 +34,8 @@ pub struct Round {
     pub of_two: Sample,
     /// The same in rings of [`CROWD`].
     pub of_many: Sample,
-    /// What a round trip takes longer if the thread has left the L2.
-    pub cold: Sample,
+    /// What a round trip takes longer if the thread has left the L2, where caches allow to see it.
+    pub cold: Option<Sample>,
     /// The share of its time that a thread is interrupted.
     pub interrupted: f64,
 }
@@ -75,15 +75,25 @@ impl Round {
     }
 }
 
-/// Twice the L2 at least must be written, and no more than half of the last cache; and the L2 must
-/// hold the footprints of all threads. Otherwise nothing is measured: zero.
-fn cold_threads(cpu: usize, caches: Caches) -> io::Result<Sample> {
-    let kib = (4 * caches.l2_kib).min(caches.llc_mib * 512);
+/// How much memory, KiB, is written so that a thread leaves the L2, or why that tells nothing:
+/// twice the L2 at least must be written, and no more than half of the last cache; and the L2 must
+/// hold the footprints of all threads.
+pub fn cold_memory(caches: Caches) -> Result<u32, String> {
+    let Caches { l2_kib, llc_mib, .. } = caches;
+    let kib = (4 * l2_kib).min(llc_mib * 512);
     let all = RootTask::default().footprint_kib * CHANNELS as u32;
-    if kib < 2 * caches.l2_kib || caches.l2_kib < 2 * all {
-        return Ok(Sample::of(vec![]));
+    if kib < 2 * l2_kib {
+        return Err(format!("half of {llc_mib} MiB of last cache is not twice {l2_kib} KiB of L2"));
     }
-    probe::cold_threads(cpu, kib)
+    if l2_kib < 2 * all {
+        let reason = format!("{l2_kib} KiB of L2 do not hold {CHANNELS} threads of 4 KiB twice");
+        return Err(reason);
+    }
+    Ok(kib)
+}
+
+fn cold_threads(cpu: usize, caches: Caches) -> io::Result<Option<Sample>> {
+    cold_memory(caches).ok().map(|kib| probe::cold_threads(cpu, kib)).transpose()
 }
 
 fn in_a_process() -> io::Result<Round> {
@@ -124,7 +134,8 @@ fn mean(rounds: &[Round]) -> Round {
         many_processes: of(&|r| r.many_processes),
         of_two: of(&|r| r.of_two),
         of_many: of(&|r| r.of_many),
-        cold: of(&|r| r.cold),
+        // The same caches in every round.
+        cold: rounds.iter().map(|r| r.cold).collect::<Option<Vec<_>>>().map(|c| Sample::mean(&c)),
         interrupted: probe::mean(rounds.iter().map(|r| r.interrupted).collect()),
     }
 }
@@ -153,7 +164,7 @@ mod tests {
                 many_processes: s,
                 of_two: s,
                 of_many: s,
-                cold: s,
+                cold: Some(s),
                 interrupted: ns / 1e4,
             }
         };
@@ -161,6 +172,19 @@ mod tests {
         let m = mean(&rounds.map(|(ns, send)| round(ns, send)));
         assert_eq!((m.one.write.mid, m.threads.low, m.sockets.recv.high), (108.0, 107.0, 109.0));
         assert_eq!((m.sockets.send.mid, m.of_two.mid), (7.0, 108.0));
+        assert_eq!(m.cold.unwrap().mid, 108.0);
         assert!((m.interrupted - 0.0108).abs() < 1e-9);
+    }
+
+    /// What is not measured has a reason, and is no zero.
+    #[test]
+    fn caches_may_not_allow_to_see_a_cold_thread() {
+        let of = |l2_kib, llc_mib| cold_memory(Caches { l1_kib: 32, l2_kib, llc_mib });
+        assert_eq!(of(1024, 32), Ok(4096));
+        assert!(of(1024, 2).unwrap_err().starts_with("half of 2 MiB"));
+        assert!(of(128, 32).unwrap_err().starts_with("128 KiB of L2"));
+        assert!(
+            cold_threads(0, Caches { l1_kib: 32, l2_kib: 128, llc_mib: 32 }).unwrap().is_none()
+        );
     }
 }
