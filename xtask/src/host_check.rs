@@ -3,10 +3,11 @@
 //! The speed of a shared machine changes by a half within minutes. So it is measured in rounds:
 //! each calibrates, runs every benchmark a few times, and simulates it on what was calibrated; a
 //! difference is the mean of the rounds' differences, and its error follows from their spread. The
-//! kernel is the newest there is a file of. `VRUNTIME` names the program; the default builds it.
-//! `VRUNTIME_ROUNDS` is the number of rounds.
+//! kernel is the one that the calibration takes for the one running here. `VRUNTIME` names the
+//! program; the default builds it. `VRUNTIME_ROUNDS` is the number of rounds.
 
 use crate::host_timers::{self, Timers};
+use crate::host_tries::{self, Able, MIGRATIONS};
 use nix::sys::resource::{Usage, UsageWho, getrusage};
 use nix::sys::time::TimeValLike;
 use serde_json::Value;
@@ -76,7 +77,7 @@ struct Pair {
 pub fn run(root: &Path, note: Option<&str>) -> bool {
     let path = root.join("docs/host-check.md");
     let write = |text| std::fs::write(&path, text).map_err(|e| format!("{}: {e}", path.display()));
-    match page(root, note).and_then(write) {
+    match page(note).and_then(write) {
         Ok(()) => true,
         Err(problem) => {
             eprintln!("host-check: {problem}");
@@ -85,41 +86,58 @@ pub fn run(root: &Path, note: Option<&str>) -> bool {
     }
 }
 
+/// What one round found.
+struct Round {
+    /// The model's kernel.
+    kernel: String,
+    /// What `calibrate` says where one CPU cannot stand for all.
+    cpus_differ: Option<String>,
+    pairs: Vec<Pair>,
+    timers: Vec<Timers>,
+}
+
 /// Calibrates, then every benchmark and timer, on the machine and in the model.
-fn one_round(
-    kernel: &str,
-    machine: &str,
-    round: usize,
-) -> Result<(Vec<Pair>, Vec<Timers>), String> {
-    vruntime(&["calibrate", "-o", machine])?;
+fn one_round(machine: &str, round: usize, able: &Able) -> Result<Round, String> {
+    let json = vruntime(&["calibrate", "--json", "-o", machine])?;
+    let (kernel, cpus_differ) = of_calibration(&json)?;
     let of_benchmark = |b: &Benchmark| {
         eprintln!("host-check: {}", b.command);
-        pair(kernel, machine, b, round)
+        pair(&kernel, machine, b, round, able.migrations)
     };
     let of_timer = |command: &&str| {
         eprintln!("host-check: {command}");
-        host_timers::pair(kernel, machine, command, round)
+        host_timers::pair(&kernel, machine, command, round)
     };
     let pairs = BENCHMARKS.iter().map(of_benchmark).collect::<Result<_, _>>()?;
-    let timers = host_timers::COMMANDS.iter().map(of_timer).collect::<Result<_, _>>()?;
-    Ok((pairs, timers))
+    let timers = able.timers.iter().map(of_timer).collect::<Result<_, _>>()?;
+    Ok(Round { kernel, cpus_differ, pairs, timers })
 }
 
-fn page(root: &Path, note: Option<&str>) -> Result<String, String> {
+/// The kernel that the calibration took for the running one, and what it says of CPUs that differ.
+fn of_calibration(json: &str) -> Result<(String, Option<String>), String> {
+    let report: Value = serde_json::from_str(json).map_err(|e| format!("calibrate: {e}"))?;
+    let text = |name: &str| report[name].as_str().map(String::from);
+    let kernel = text("kernel").ok_or("calibrate: no kernel stands for the running one")?;
+    Ok((kernel, text("cpus_differ")))
+}
+
+fn page(note: Option<&str>) -> Result<String, String> {
     all_installed(&std::env::var_os("PATH").unwrap_or_default())?;
-    let kernel = newest_kernel(root)?;
     let rounds = rounds()?;
+    let able = host_tries::able(&output);
+    able.left_out.iter().for_each(|problem| eprintln!("host-check: left out: {problem}"));
     let machine_file = std::env::temp_dir().join(format!("host-check-{}.toml", std::process::id()));
     let machine = machine_file.to_str().ok_or("the folder for temporary files is not UTF-8")?;
     let mut pairs: Vec<Vec<Pair>> = BENCHMARKS.iter().map(|_| Vec::new()).collect();
-    let mut timers: Vec<Vec<Timers>> = host_timers::COMMANDS.iter().map(|_| Vec::new()).collect();
-    let mut failed = Vec::new();
+    let mut timers: Vec<Vec<Timers>> = able.timers.iter().map(|_| Vec::new()).collect();
+    let (mut failed, mut of_model, mut cpus_differ) = (Vec::new(), String::new(), None);
     for round in 0..rounds {
         eprintln!("host-check: round {} of {rounds}: calibrates", round + 1);
-        match one_round(&kernel, machine, round) {
-            Ok((new_pairs, new_timers)) => {
-                pairs.iter_mut().zip(new_pairs).for_each(|(all, p)| all.push(p));
-                timers.iter_mut().zip(new_timers).for_each(|(all, t)| all.push(t));
+        match one_round(machine, round, &able) {
+            Ok(new) => {
+                pairs.iter_mut().zip(new.pairs).for_each(|(all, p)| all.push(p));
+                timers.iter_mut().zip(new.timers).for_each(|(all, t)| all.push(t));
+                (of_model, cpus_differ) = (new.kernel, new.cpus_differ);
             }
             // Minutes of other rounds are not lost with it.
             Err(problem) => {
@@ -145,7 +163,7 @@ fn page(root: &Path, note: Option<&str>) -> Result<String, String> {
     let mut line = |text: String| writeln!(out, "{text}").expect("a string grows");
     line(format!(
         "Written by `cargo run -p xtask -- host-check`. Machine: {}, {} CPUs,\n\
-         Linux {}; model: `-k {kernel}` on what `vruntime calibrate` measured just before,\n\
+         Linux {}; model: `-k {of_model}` on what `vruntime calibrate` measured just before,\n\
          in each of {rounds} rounds. Means ± their standard errors, over as many runs as seeds;\n\
          differences are those of the rounds. Switches and CPU time are `getrusage`'s, which\n\
          slows nothing, and of the whole command: to load one takes 7 to 32 ms that the model has\n\
@@ -161,6 +179,12 @@ fn page(root: &Path, note: Option<&str>) -> Result<String, String> {
         let first = problem.lines().next().unwrap_or_default();
         line(format!("One more round is left out: `{first}`\n"));
     }
+    for problem in &able.left_out {
+        line(format!("Left out, as this machine does not allow it: {problem}\n"));
+    }
+    if let Some(differ) = cpus_differ {
+        line(format!("{differ}.\n"));
+    }
     if busiest > BUSY {
         line(String::from(
             "**The machine was busy.** Other work lengthens the real times and changes who is\n\
@@ -174,7 +198,7 @@ fn page(root: &Path, note: Option<&str>) -> Result<String, String> {
             out += &rows(b, pairs);
         }
     }
-    out += &host_timers::section(&timers);
+    out += &host_timers::section(&able.timers, &timers);
     if let Some(note) = note {
         writeln!(out, "\n{note}").expect("a string grows");
     }
@@ -212,9 +236,15 @@ const HEAD: &str = "
 ";
 
 /// One benchmark, here and simulated.
-fn pair(kernel: &str, machine: &str, benchmark: &Benchmark, round: usize) -> Result<Pair, String> {
+fn pair(
+    kernel: &str,
+    machine: &str,
+    benchmark: &Benchmark,
+    round: usize,
+    migrations: bool,
+) -> Result<Pair, String> {
     let before = Ticks::now()?;
-    let real = measure(benchmark)?;
+    let real = measure(benchmark, migrations)?;
     let others = before.others_until(&Ticks::now()?);
     let model = simulate(kernel, machine, benchmark, round)?;
     Ok(Pair { machine: real, model, others })
@@ -280,6 +310,9 @@ impl Mean {
         Mean { mean: self.mean * factor, error: self.error * factor }
     }
     pub fn text(self, digits: usize) -> String {
+        if self.mean.is_nan() {
+            return "–".into();
+        }
         format!("{:.digits$} ± {:.digits$}", self.mean, self.error)
     }
 }
@@ -326,21 +359,8 @@ fn numbers(text: &str) -> impl Iterator<Item = f64> + '_ {
     text.split_whitespace().map_while(|n| n.parse().ok())
 }
 
-/// The kernel file with the highest version.
-fn newest_kernel(root: &Path) -> Result<String, String> {
-    let files = std::fs::read_dir(root.join("kernels")).map_err(|e| format!("kernels: {e}"))?;
-    let version = |name: &str| -> Option<Vec<u32>> {
-        name.strip_prefix('v')?.split('.').map(|n| n.parse().ok()).collect()
-    };
-    let names = files.flatten().filter_map(|f| {
-        f.file_name().to_str().and_then(|n| n.strip_suffix(".toml")).map(String::from)
-    });
-    let newest = names.filter_map(|n| version(&n).map(|v| (v, n))).max();
-    newest.map(|(_, name)| name).ok_or_else(|| "kernels: no file such as v6.12.toml".into())
-}
-
-/// The benchmark on this machine: by itself, then its migrations under `perf stat`.
-fn measure(benchmark: &Benchmark) -> Result<Figures, String> {
+/// The benchmark on this machine: by itself, then its `migrations` under `perf stat`.
+fn measure(benchmark: &Benchmark, migrations: bool) -> Result<Figures, String> {
     let command: Vec<&str> = benchmark.command.split(' ').collect();
     let messages = messages(&command)?;
     let mut figures = Figures::default();
@@ -357,14 +377,10 @@ fn measure(benchmark: &Benchmark) -> Result<Figures, String> {
         figures.switches.push((switches(&after) - switches(&before)) as f64 / messages);
         figures.cpu_seconds.push((cpu_time(&after) - cpu_time(&before)) / 1e6);
     }
-    let mut counted = vec!["perf", "stat", "-x", ",", "-e", "cpu-migrations", "--"];
-    counted.extend(&command);
-    let (_, stderr) = output(&counted)?;
-    let row = stderr.lines().find(|l| l.contains("cpu-migrations"));
-    let count = row.and_then(|l| l.split(',').next()?.parse().ok());
-    figures
-        .migrations
-        .push(count.ok_or_else(|| format!("perf stat counts no migrations: {stderr}"))?);
+    if migrations {
+        let (_, stderr) = output(&[&MIGRATIONS[..], &command].concat())?;
+        figures.migrations.push(host_tries::counted(&stderr)?);
+    }
     Ok(figures)
 }
 
@@ -486,6 +502,8 @@ mod tests {
         // The variance is 2, that of the mean of two is 1.
         let m = Mean::of(&[9.0, 11.0]);
         assert_eq!((m.mean, m.error), (10.0, 1.0));
+        // What was left out.
+        assert_eq!(Mean::of(&[]).text(1), "–");
     }
 
     /// Twice as much in one round, eight times in the other: four times, a factor of two at most
@@ -497,6 +515,15 @@ mod tests {
         assert_eq!(text, format!("+300.0 ± {:.1} %", 400.0 * 2f64.ln()));
         let none = [(vec![0.0], vec![1.0])];
         assert_eq!(percent_over(none.iter().map(|(a, b)| (a, b))), "–");
+    }
+
+    #[test]
+    fn the_calibration_names_the_kernel() {
+        let json = r#"{"kernel": "v6.12", "cpus_differ": null}"#;
+        assert_eq!(of_calibration(json), Ok(("v6.12".into(), None)));
+        let json = r#"{"kernel": "v6.1", "cpus_differ": "CPUs differ"}"#;
+        assert_eq!(of_calibration(json), Ok(("v6.1".into(), Some("CPUs differ".into()))));
+        assert!(of_calibration("{}").unwrap_err().contains("no kernel"));
     }
 
     /// What is kept because nothing better is there does not count as dropped.

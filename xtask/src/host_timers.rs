@@ -45,13 +45,16 @@ fn of_verbose(text: &str) -> Option<Figures> {
     Some(Figures { shortest: all.first()? / 1e3, median: all[all.len() / 2] / 1e3 })
 }
 
-/// The section of the page: each command with what its rounds gave.
-pub fn section(rounds: &[Vec<Timers>]) -> String {
+/// The section of the page: each of `commands` with what its rounds gave; none without commands.
+pub fn section(commands: &[&str], rounds: &[Vec<Timers>]) -> String {
+    if commands.is_empty() {
+        return String::new();
+    }
     let mut out = String::from(
         "\n## Timers\n\nHow late a thread wakes, us. The median is of 2,000 loops of a round; the \
          model's is its mean.\n\n| benchmark | | shortest | median |\n|---|---|---:|---:|\n",
     );
-    for (command, rounds) in COMMANDS.iter().zip(rounds) {
+    for (command, rounds) in commands.iter().zip(rounds) {
         let mut row = |name: &str, who: &str, of: fn(&Timers) -> &Figures| {
             let mean = |figure: fn(&Figures) -> f64| {
                 Mean::of(&rounds.iter().map(|r| figure(of(r))).collect::<Vec<_>>()).text(2)

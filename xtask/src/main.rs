@@ -2,6 +2,7 @@
 
 mod host_check;
 mod host_timers;
+mod host_tries;
 mod judge;
 mod recordings;
 mod tidy;
