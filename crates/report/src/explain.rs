@@ -65,7 +65,7 @@ pub fn explain_text(e: &Explanation, notes: &str) -> String {
 fn parts_table(out: &mut String, e: &Explanation) {
     writeln!(
         out,
-        "\n{:<NAME$}{:>9}{:>24}{:>12}{:>12}{:>12}",
+        "\n{:<NAME$}{:>9}{:>24} {:>11} {:>11} {:>11}",
         "part", "share", "97.5 % interval", "amount", "left out", "alone"
     )
     .unwrap();
@@ -94,7 +94,7 @@ fn part_line(p: &Part) -> String {
     let percent = |x: f64| format!("{:.1} %", if x.abs() < 0.0005 { 0.0 } else { 100.0 * x });
     let amount = |x: Option<f64>| x.map_or("-".into(), signed);
     format!(
-        "{:<NAME$}{:>9} {:>23}{:>12}{:>12}{:>12}\n",
+        "{:<NAME$}{:>9} {:>23} {:>11} {:>11} {:>11}\n",
         format!("    {}", tail(&p.mechanism, NAME - 5)),
         p.share.map_or("-".into(), percent),
         interval(p.ci_low, p.ci_high, percent),

@@ -263,7 +263,7 @@ impl Found {
             release: setting.expression,
             kinds: found.kinds,
             disagreements: found.disagreements,
-            assumptions: assumptions(&self.meta, release, affinity),
+            assumptions: assumptions(&self.meta, release, affinity, plain.is_some()),
             diagnostics: self.diagnostics,
             sources,
         })
@@ -469,8 +469,12 @@ fn field(r: &Release, name: &str) -> Option<String> {
     Some(all.get(name)?.to_string())
 }
 
-fn assumptions(meta: &Meta, release: &Release, affinity: bool) -> Vec<String> {
+fn assumptions(meta: &Meta, release: &Release, affinity: bool, plain: bool) -> Vec<String> {
     let mut v = vec![];
+    if plain {
+        let text = "a plain trace tells neither policies nor groups; fair tasks are taken to be";
+        v.push(format!("{text} SCHED_OTHER"));
+    }
     if !affinity {
         v.push("affinity is not recorded; wakees are taken to be free of it".to_owned());
     }

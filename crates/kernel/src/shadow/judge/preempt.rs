@@ -201,13 +201,15 @@ impl<'a> Preempts<'a> {
                 self.decider.one_level.note(answer.0 == kernel);
                 let less = |a: u64, b: u64| gap(a.wrapping_sub(b) as i64);
                 let ran = s.running.and_then(|x| Some(r.clock_task? - x.1));
+                let now = r.clock_task.and_then(|clock| curr_now(self.k, s, clock, None));
+                let now = now.map_or(side.vruntime, |(_, now)| now.vruntime);
                 let state = format!(
                     "task {} runs, for {}, vlag {}; wakee less it: vruntime {}, deadline {}; {} \
                      on the queue; a reschedule {}",
                     side.pid,
                     known(ran, |ns| size(ns.max(0) as u64)),
                     gap(side.vlag),
-                    less(wakee.vruntime, side.vruntime),
+                    less(wakee.vruntime, now),
                     less(wakee.deadline, side.deadline),
                     wakee.cfs_nr,
                     match flag {
