@@ -1,7 +1,7 @@
 //! A recording: a directory in which a kernel's scheduling events stand with the kernel's own
 //! state at each of them.
 //!
-//! *What.* `state.csv` (one row per event, columns addressed by name), `state-stacks.txt` (call
+//! *Files.* `state.csv` (one row per event, columns addressed by name), `state-stacks.txt` (call
 //! chains, innermost first), `topology.txt`, `features.txt`, `sched-tunables.txt`; each plain or
 //! `.xz`. The kernel's version stands in `summary.json` or `README.md`.
 //! *Source.* The recording kit of this project; see `tests/data/README.md`.

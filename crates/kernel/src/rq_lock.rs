@@ -41,7 +41,7 @@ pub enum Under {
     StopAttach,
     /// `sched_yield`.
     Yield,
-    /// A task changes its policy or group.
+    /// A task changes its policy, group or affinity.
     Change,
     /// A task that exits leaves its autogroup.
     Exit,

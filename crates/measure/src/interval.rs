@@ -2,6 +2,7 @@
 //!
 //! *What.* Both samples come from the same seeds in the same order, so noise that a seed brings to
 //! both cancels in the differences d.
+//! *Source.* Student's t for paired samples.
 //! *Equations.* delta = mean(d) / |mean(base)|; interval = delta ± t · sd(d) / √n / |mean(base)|
 //! with n − 1 degrees of freedom.
 //! *Departures.* D1: intervals are of 97.5 %, [`LEVEL`], so that of 100 rows without a difference

@@ -1,6 +1,7 @@
 //! Two traces side by side.
 //!
 //! *What.* The figures of both in the rows of a comparison, and their causes in two columns.
+//! *Source.* Of this project: `vruntime trace stat`, and [`interval`](crate::interval) for pairs.
 //! *Equations.* Counts are per second of trace. Figures are those of the whole traces, as `trace
 //! stat` has them. Each trace is cut into slices of equal length, and a row's interval comes from
 //! what each figure would be without one of them ([`trace_parts`](crate::trace_parts)): the first

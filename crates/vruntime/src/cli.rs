@@ -77,7 +77,7 @@ pub struct Json {
     pub json: bool,
 }
 
-/// What `run` and `compare` have in common.
+/// What `run`, `compare` and `explain` have in common.
 #[derive(Args)]
 pub struct Simulation {
     /// Machine: a name (`vruntime list machines`), `host`, or a file or directory: TOML, hwloc XML,

@@ -117,7 +117,8 @@ fn sibling_imbalance(
     if imbalance <= 1 && n == 0 && big > 1 { 2 } else { imbalance }
 }
 
-/// `adjust_numa_imbalance` (6.1 on): a pair of tasks stays together while the node is nearly empty.
+/// `adjust_numa_imbalance` (5.18 on): a pair of tasks stays together while the node is nearly
+/// empty.
 pub fn adjust_numa_imbalance(imbalance: i64, dst_running: u32, imb_numa_nr: u32) -> i64 {
     if dst_running <= imb_numa_nr && imbalance <= 2 { 0 } else { imbalance }
 }

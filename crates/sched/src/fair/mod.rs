@@ -2,17 +2,18 @@
 //!
 //! | file | mechanism |
 //! |---|---|
-//! | `weight` | nice weights and the fixed-point `calc_delta` |
-//! | `queue` | the sorted queue of waiting entities and its sums |
+//! | `class` | the hooks on tasks, over all levels of the hierarchy; the end of a delayed dequeue |
+//! | `entity` | enqueue, dequeue (or its delay), set next, put prev, update_curr: of one level |
 //! | `cfs` | placement, pick, wakeup and tick preemption of CFS |
-//! | `eevdf` | the same for EEVDF, delayed dequeue, reweight |
-//! | `entity` | enqueue, dequeue, set next, put prev, update_curr: common to both |
-//! | `class` | the hooks on tasks, over all levels of the hierarchy |
+//! | `eevdf` | the same for EEVDF, protection, reweight, a wakeup during a delayed dequeue |
+//! | `queue` | the sorted queue of waiting entities and its sums |
+//! | `weight` | nice weights and the fixed-point `calc_delta` |
 //! | `pelt` | load tracking arithmetic |
 //! | `load` | when averages are updated, attached, detached, propagated |
 //! | `group` | `update_cfs_group` and `tg->load_avg` |
 //! | `select` | `select_task_rq_fair`: wake_affine, select_idle_sibling |
 //! | `idlest` | its slow path for fork and exec |
+//! | `migration_limit` | a limit for how often wakeups move a task; never merged |
 
 use crate::release::{FairKind, LagLimit, Release, SliceProtection};
 use crate::task::TgId;

@@ -30,7 +30,7 @@ pub(crate) fn workload(command: &str) -> Result<Arc<dyn Workload>, Failure> {
     vruntime_workload::parse(command).map_err(|e| Failure::Usage(e.to_string()))
 }
 
-/// What the options of `run` and `compare` ask for.
+/// What the options that `run`, `compare` and `explain` share ask for.
 fn batch(s: &Simulation, kernels: &[String], seeds: Vec<u64>) -> Result<Batch, Failure> {
     if s.limit.is_some() && !s.full {
         return Err(Failure::Usage("--limit only means something with --full".into()));
@@ -81,7 +81,7 @@ fn note_policies(kernels: &[KernelChoice], workload: &dyn Workload, nr_cpus: usi
 
 /// What to know of a window that is too short for the slowest balancing. The domain of all CPUs is
 /// balanced every as many ms as it has CPUs (`sd->balance_interval`), by a busy CPU 16 times as
-/// seldom (`sd->busy_factor`).
+/// seldom, 32 times up to 5.7 (`sd->busy_factor`).
 fn short_window(window: Ns, nr_cpus: u64) -> Option<String> {
     (window < Ns::from_ms(nr_cpus)).then(|| {
         format!(
