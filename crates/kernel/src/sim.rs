@@ -236,12 +236,10 @@ impl Sim {
         cpu.op_end = at;
     }
 
-    /// `update_rq_clock`: the clock of `rq` is at `at`, unless a holder of its lock has taken it
-    /// further (which only a lock that is free allows).
+    /// `update_rq_clock` of `rq`.
     #[inline(always)]
     pub(crate) fn update_rq_clock(&mut self, rq: Cpu, at: Ns) {
-        let clock = &mut self.sh.rqs[rq.ix()].clock;
-        *clock = at.max(*clock);
+        self.sh.rqs[rq.ix()].update_clock(at);
     }
 
     /// Current task of `c`.

@@ -2,6 +2,7 @@
 //! schedulers. Knows nothing of the event queue, of system calls or of benchmarks.
 
 pub mod balance;
+mod cfs_tasks;
 pub mod cx;
 pub mod domains;
 pub mod fair;

@@ -105,8 +105,7 @@ impl Linux {
     fn change(&mut self, cx: &mut Cx, p: TaskId, what: impl FnOnce(&mut Linux, &mut Cx)) {
         let (queued, running) = self.is_on(cx, p);
         let cpu = cx.sh.task(p).cpu;
-        let rq = &mut cx.sh.rqs[cpu.ix()];
-        rq.clock = Ns(rq.clock.0.max(cx.now.0));
+        cx.sh.rqs[cpu.ix()].update_clock(cx.now);
         if queued {
             self.dequeue_task(cx, cpu, p, DequeueFlags::default());
         }
@@ -431,7 +430,7 @@ impl Scheduler for Linux {
 
     fn task_tick(&mut self, cx: &mut Cx, cpu: Cpu) -> TickWork {
         let rq = &mut cx.sh.rqs[cpu.ix()];
-        rq.clock = Ns(rq.clock.0.max(cx.now.0));
+        rq.update_clock(cx.now);
         let p = rq.curr;
         match self.class(cx, p) {
             Class::Fair => {

@@ -243,6 +243,12 @@ impl Rq {
 }
 
 impl Rq {
+    /// `update_rq_clock`: the clock is at `now`, unless a holder of the lock has taken it further
+    /// (which only a lock that is free allows).
+    #[inline(always)]
+    pub fn update_clock(&mut self, now: Ns) {
+        self.clock = self.clock.max(now);
+    }
     /// A task was woken on this CPU at `now`: takes the idle period that began at `idle_stamp` into
     /// the average (`avg_idle += (period - avg_idle) / 8`, at most twice
     /// `max_idle_balance_cost`).

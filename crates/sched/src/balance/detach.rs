@@ -66,7 +66,8 @@ pub(super) fn detach_tasks(
         let counts = moves || !cx.sh.release.hot_gained_when_moved;
         stats.lb[env.idle as usize].hot_gained += u64::from(may == Some(true) && counts);
         if !moves {
-            move_to_head(cx.sh, src, p);
+            // It will be asked last.
+            cx.sh.cfs_tasks_to_head(src, p);
             continue;
         }
         detach_task(env, moved, fair, cx, p);
@@ -191,24 +192,6 @@ fn task_hot(env: &Env, fair: &Fair, sh: &Shared, p: TaskId) -> bool {
     }
     let delta = sh.rq(env.src_cpu).clock.0 as i64 - se.exec_start.0 as i64;
     delta < sh.release.migration_cost_ns as i64
-}
-
-/// The task goes to the head of its CPU's list: it will be asked last.
-pub(super) fn move_to_head(sh: &mut Shared, cpu: Cpu, p: TaskId) {
-    let (next, prev) = (sh.tasks[p.ix()].cfs_tasks_next, sh.tasks[p.ix()].cfs_tasks_prev);
-    if prev.is_none() {
-        return;
-    }
-    sh.tasks[prev.ix()].cfs_tasks_next = next;
-    if next.is_some() {
-        sh.tasks[next.ix()].cfs_tasks_prev = prev;
-    } else {
-        sh.rqs[cpu.ix()].cfs_tasks_tail = prev;
-    }
-    let head = std::mem::replace(&mut sh.rqs[cpu.ix()].cfs_tasks_head, p);
-    sh.tasks[head.ix()].cfs_tasks_prev = p;
-    sh.tasks[p.ix()].cfs_tasks_next = head;
-    sh.tasks[p.ix()].cfs_tasks_prev = TaskId::NONE;
 }
 
 /// Takes `p` off and gives it to `env.dst_cpu`, whose queue it enters in [`attach_tasks`].

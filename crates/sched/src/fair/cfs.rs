@@ -250,7 +250,7 @@ impl Fair {
 
     /// `check_preempt_tick`.
     pub(crate) fn check_preempt_tick(&mut self, cx: &mut Cx, se: SeId) {
-        if let Some(why) = self.decide_tick_cfs(&cx.sh.release, se) {
+        if let Some(why) = self.decide_tick(&cx.sh.release, se, false) {
             let cpu = self.cfs[self.ses[se.ix()].cfs_rq.ix()].cpu;
             cx.resched_curr(cpu, why);
             if why.id == SLICE_USED.id {

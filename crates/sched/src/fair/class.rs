@@ -15,6 +15,7 @@
 //! too.
 
 use super::cfs::{PreemptDecision, PreemptView};
+use super::eevdf::reweighted;
 use super::entity::LeaveFlags;
 use super::load::UPDATE_TG;
 use super::{CfsId, Fair, SeId, weight};
@@ -94,7 +95,7 @@ impl Fair {
         }
         cx.sh.loads[cpu.ix()].nr_running += 1;
         self.mirror_counts(cx.sh, cpu);
-        list_add(cx.sh, cpu, p);
+        cx.sh.cfs_tasks_add(cpu, p);
     }
 
     /// Counts a task in the queue of `se`; returns the queue's shortest slice.
@@ -232,7 +233,7 @@ impl Fair {
                 // Others' tasks are worth more than what is left here.
                 cx.sh.rqs[cpu.ix()].next_balance = cx.jiffies();
             }
-            list_del(cx.sh, cpu, p);
+            cx.sh.cfs_tasks_del(cpu, p);
             if finishes {
                 cx.sh.tasks[p.ix()].on_rq = false;
             }
@@ -243,11 +244,7 @@ impl Fair {
     /// `pick_next_entity` of one level, and why, without effects. The queue must not be empty; the
     /// current entity's vruntime must be up to date. Under EEVDF the answer may be an entity in
     /// delayed dequeue, which leaves before the level is asked again.
-    pub fn decide_pick(
-        &self,
-        release: &crate::release::Release,
-        cfs: CfsId,
-    ) -> (SeId, &'static Cause) {
+    pub fn decide_pick(&self, release: &Release, cfs: CfsId) -> (SeId, &'static Cause) {
         if self.eevdf {
             self.decide_pick_eevdf(release, cfs)
         } else {
@@ -255,15 +252,12 @@ impl Fair {
         }
     }
 
-    /// Whether a tick takes the CPU from the running entity of a level where others wait, and why.
-    /// It must have been accounted; under EEVDF it gets a new request if the old one is used up.
-    pub fn decide_tick(
-        &mut self,
-        release: &crate::release::Release,
-        se: SeId,
-    ) -> Option<&'static Cause> {
+    /// Whether the running entity of a level where others wait, just accounted, is to make room for
+    /// them, and why. CFS asks at ticks, EEVDF whenever it accounts. `ended`: under EEVDF, it has
+    /// used up its request ([`Fair::update_deadline`]).
+    #[inline]
+    pub fn decide_tick(&self, release: &Release, se: SeId, ended: bool) -> Option<&'static Cause> {
         if self.eevdf {
-            let ended = self.update_deadline(se);
             self.decide_slice_end(release, self.ses[se.ix()].cfs_rq, se, ended)
         } else {
             self.decide_tick_cfs(release, se)
@@ -291,7 +285,7 @@ impl Fair {
         }
         let p = self.ses[se.ix()].task;
         if prev != se || cx.sh.release.repick_moves_first {
-            list_move(cx.sh, cpu, p);
+            cx.sh.cfs_tasks_to_head(cpu, p);
         }
         Some(p)
     }
@@ -375,7 +369,7 @@ impl Fair {
     /// `set_next_task_fair`: the task, which runs, is of this class from now on.
     pub(crate) fn set_next_task_fair(&mut self, cx: &mut Cx, p: TaskId) {
         let mut se = cx.sh.tasks[p.ix()].se;
-        list_move(cx.sh, cx.sh.tasks[p.ix()].cpu, p);
+        cx.sh.cfs_tasks_to_head(cx.sh.tasks[p.ix()].cpu, p);
         while se.is_some() {
             self.set_next_entity(cx, se);
             se = self.ses[se.ix()].parent;
@@ -488,8 +482,7 @@ impl Fair {
             // The first enqueue places it, and the parent goes on as if nothing had been.
             return;
         }
-        let rq = &mut cx.sh.rqs[cpu.ix()];
-        rq.clock = Ns(rq.clock.0.max(cx.now.0));
+        cx.sh.rqs[cpu.ix()].update_clock(cx.now);
         let cfs = self.ses[se.ix()].cfs_rq;
         let curr = self.cfs[cfs.ix()].curr;
         self.ses[se.ix()].vruntime = self.cfs[cfs.ix()].min_vruntime;
@@ -503,23 +496,21 @@ impl Fair {
             return;
         }
         self.place_entity_cfs(cx, se, EnqueueFlags { initial: true, ..Default::default() });
-        let min = self.cfs[cfs.ix()].min_vruntime.0 as i64;
-        let e = &mut self.ses[se.ix()];
-        e.vruntime = e.vruntime.plus(min.wrapping_neg());
+        self.make_relative(se);
     }
 
     /// Changes the weight of a task that is not queued.
     pub(crate) fn set_task_weight(&mut self, release: &Release, se: SeId, nice: i8, idle: bool) {
         let e = &mut self.ses[se.ix()];
-        let old = i64::from(e.weight);
+        let old = e.weight;
         e.idle = idle;
         (e.weight, e.inv_weight) = weight::task_weight(nice, idle);
         if self.eevdf {
             // `reweight_entity`: its lag in real time stays, and what is left of its slice.
-            let scale = |d: i64| d * old / i64::from(e.weight);
-            e.vlag = scale(e.vlag);
+            e.vlag = reweighted(e.vlag, old, e.weight);
             if release.reweight_places_again && e.rel_deadline {
-                e.deadline = VTime(scale(e.deadline.0 as i64) as u64);
+                let left = e.deadline.0 as i64;
+                e.deadline = VTime(reweighted(left, old, e.weight) as u64);
             }
         }
         if e.avg.load_sum != 0 {
@@ -544,9 +535,7 @@ impl Fair {
         let (se, tg, cpu, sleeps) = (t.se, t.tg, t.cpu, !t.on_rq);
         if sleeps {
             if !self.eevdf {
-                let e = &mut self.ses[se.ix()];
-                let min = self.cfs[e.cfs_rq.ix()].min_vruntime.0 as i64;
-                e.vruntime = e.vruntime.plus(min.wrapping_neg());
+                self.make_relative(se);
             }
             self.remove_entity_load_avg(se);
             // `migrate_se_pelt_lag`: an idle CPU's queue was last brought up to date before it.
@@ -562,46 +551,5 @@ impl Fair {
     /// `task_dead_fair`: the queue it left subtracts its load.
     pub(crate) fn task_dead_fair(&mut self, p: TaskId, sh: &Shared) {
         self.remove_entity_load_avg(sh.tasks[p.ix()].se);
-    }
-}
-
-/// Puts `p` first in the CPU's list of fair tasks.
-#[inline]
-fn list_add(sh: &mut Shared, cpu: Cpu, p: TaskId) {
-    let rq = &mut sh.rqs[cpu.ix()];
-    let old = std::mem::replace(&mut rq.cfs_tasks_head, p);
-    let t = &mut sh.tasks[p.ix()];
-    (t.cfs_tasks_prev, t.cfs_tasks_next) = (TaskId::NONE, old);
-    if old.is_some() {
-        sh.tasks[old.ix()].cfs_tasks_prev = p;
-    } else {
-        rq.cfs_tasks_tail = p;
-    }
-}
-
-/// Takes `p` off the CPU's list of fair tasks.
-#[inline]
-fn list_del(sh: &mut Shared, cpu: Cpu, p: TaskId) {
-    let t = &mut sh.tasks[p.ix()];
-    let prev = std::mem::replace(&mut t.cfs_tasks_prev, TaskId::NONE);
-    let next = std::mem::replace(&mut t.cfs_tasks_next, TaskId::NONE);
-    let rq = &mut sh.rqs[cpu.ix()];
-    if prev.is_some() {
-        sh.tasks[prev.ix()].cfs_tasks_next = next;
-    } else {
-        rq.cfs_tasks_head = next;
-    }
-    if next.is_some() {
-        sh.tasks[next.ix()].cfs_tasks_prev = prev;
-    } else {
-        rq.cfs_tasks_tail = prev;
-    }
-}
-
-#[inline]
-fn list_move(sh: &mut Shared, cpu: Cpu, p: TaskId) {
-    if sh.rqs[cpu.ix()].cfs_tasks_head != p {
-        list_del(sh, cpu, p);
-        list_add(sh, cpu, p);
     }
 }

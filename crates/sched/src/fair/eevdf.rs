@@ -70,6 +70,12 @@ pub fn inflated_lag(lag: i64, w: u64, own: u64) -> i64 {
     lag * (w + own) as i64 / w as i64
 }
 
+/// The virtual time `d`, of an entity of weight `old`, for the same real time at weight `new`.
+#[inline(always)]
+pub fn reweighted(d: i64, old: u32, new: u32) -> i64 {
+    d * i64::from(old) / i64::from(new)
+}
+
 impl Fair {
     /// Σ (v − ref)·w and Σ w of a queue, the running entity included.
     #[inline]
@@ -112,7 +118,7 @@ impl Fair {
     }
 
     /// The reference point of releases where it follows the least vruntime and never goes back.
-    pub(crate) fn advance_min_vruntime(&mut self, cfs: CfsId) {
+    pub(crate) fn advance_reference(&mut self, cfs: CfsId) {
         let q = &self.cfs[cfs.ix()];
         let mut least = q.queue.iter().map(|n| n.vruntime).reduce(VTime::earlier);
         if q.curr.is_some() && self.ses[q.curr.ix()].on_rq {
@@ -158,7 +164,7 @@ impl Fair {
 
     /// `update_deadline`: true if the request was used up; then there is a new one.
     #[inline]
-    pub(crate) fn update_deadline(&mut self, se: SeId) -> bool {
+    pub fn update_deadline(&mut self, se: SeId) -> bool {
         let e = &self.ses[se.ix()];
         if e.vruntime.before(e.deadline) {
             return false;
@@ -179,7 +185,7 @@ impl Fair {
         if q.nr_queued <= 1 {
             return;
         }
-        if let Some(why) = self.decide_slice_end(&cx.sh.release, cfs, curr, ended) {
+        if let Some(why) = self.decide_tick(&cx.sh.release, curr, ended) {
             cx.resched_curr(self.cfs[cfs.ix()].cpu, why);
             self.clear_buddies(curr);
         }
@@ -322,7 +328,7 @@ impl Fair {
         weight: u32,
     ) {
         let e = &self.ses[se.ix()];
-        let scale = |d: i64| d * i64::from(e.weight) / i64::from(weight);
+        let scale = |d| reweighted(d, e.weight, weight);
         let Some(mean) = mean else {
             let vlag = scale(e.vlag);
             self.ses[se.ix()].vlag = vlag;
@@ -350,7 +356,7 @@ impl Fair {
         self.account_dequeue(se);
         self.dequeue_load_avg(se);
         let e = &mut self.ses[se.ix()];
-        let scale = |d: i64| d * i64::from(e.weight) / i64::from(weight);
+        let scale = |d| reweighted(d, e.weight, weight);
         e.vlag = scale(e.vlag);
         e.deadline = VTime(scale(e.deadline.since(e.vruntime)) as u64);
         e.rel_deadline = true;

@@ -86,7 +86,7 @@ impl Fair {
     pub(crate) fn update_min_vruntime(&mut self, cx: &Cx, cfs: CfsId) {
         if self.eevdf {
             if !cx.sh.release.zero_vruntime {
-                self.advance_min_vruntime(cfs);
+                self.advance_reference(cfs);
             }
             return;
         }
@@ -207,6 +207,16 @@ impl Fair {
         }
     }
 
+    /// The vruntime of an entity that has left its queue, without what only counts there.
+    #[inline]
+    pub(crate) fn make_relative(&mut self, se: SeId) {
+        let e = &mut self.ses[se.ix()];
+        let min = self.cfs[e.cfs_rq.ix()].min_vruntime.0 as i64;
+        e.vruntime = e.vruntime.plus(min.wrapping_neg());
+    }
+
+    /// The reverse, on the queue that it joins.
+    #[inline]
     fn make_absolute(&mut self, se: SeId) {
         let e = &mut self.ses[se.ix()];
         e.vruntime = e.vruntime.plus(self.cfs[e.cfs_rq.ix()].min_vruntime.0 as i64);
@@ -250,9 +260,7 @@ impl Fair {
         self.ses[se.ix()].on_rq = false;
         self.account_dequeue(se);
         if !self.eevdf && !flags.sleep {
-            let min = self.cfs[cfs.ix()].min_vruntime.0 as i64;
-            let e = &mut self.ses[se.ix()];
-            e.vruntime = e.vruntime.plus(min.wrapping_neg());
+            self.make_relative(se);
         }
         self.update_cfs_group(cx, se);
         self.update_min_vruntime(cx, cfs);
@@ -338,7 +346,7 @@ impl Fair {
         }
     }
 
-    fn clear_upwards(&mut self, mut se: SeId, buddy: fn(&mut super::CfsRq) -> &mut SeId) {
+    fn clear_upwards(&mut self, mut se: SeId, buddy: fn(&mut CfsRq) -> &mut SeId) {
         while se.is_some() {
             let cfs = self.ses[se.ix()].cfs_rq;
             let b = buddy(&mut self.cfs[cfs.ix()]);
@@ -351,25 +359,23 @@ impl Fair {
     }
 
     /// `set_next_buddy`: prefer this entity, on all levels; never a SCHED_IDLE one.
-    pub(crate) fn set_next_buddy(&mut self, mut se: SeId) {
-        while se.is_some() {
-            if !self.ses[se.ix()].on_rq || self.se_is_idle(se) {
-                return;
-            }
-            let cfs = self.ses[se.ix()].cfs_rq;
-            self.cfs[cfs.ix()].next = se;
-            se = self.ses[se.ix()].parent;
-        }
+    pub(crate) fn set_next_buddy(&mut self, se: SeId) {
+        self.set_upwards(se, |q| &mut q.next);
     }
 
     /// `set_last_buddy`: likewise for the task that was preempted.
-    pub(crate) fn set_last_buddy(&mut self, mut se: SeId) {
+    pub(crate) fn set_last_buddy(&mut self, se: SeId) {
+        self.set_upwards(se, |q| &mut q.last);
+    }
+
+    #[inline]
+    fn set_upwards(&mut self, mut se: SeId, buddy: fn(&mut CfsRq) -> &mut SeId) {
         while se.is_some() {
             if !self.ses[se.ix()].on_rq || self.se_is_idle(se) {
                 return;
             }
             let cfs = self.ses[se.ix()].cfs_rq;
-            self.cfs[cfs.ix()].last = se;
+            *buddy(&mut self.cfs[cfs.ix()]) = se;
             se = self.ses[se.ix()].parent;
         }
     }

@@ -343,7 +343,7 @@ impl Fair {
     /// forgets those that are down to nothing. True if something is left to decay.
     pub fn update_blocked_averages(&mut self, cx: &mut Cx, cpu: Cpu) -> bool {
         let rq = &mut cx.sh.rqs[cpu.ix()];
-        rq.clock = Ns(rq.clock.0.max(cx.now.0));
+        rq.update_clock(cx.now);
         let now = rq.clock;
         let mut left = false;
         let mut i = 0;

@@ -80,7 +80,8 @@ impl<'a> Decider<'a> {
         };
         f.cfs[QUEUE.ix()].h_nr_queued = l.ents.len() as u32;
         f.ses[ses[i].ix()].ran = Ns(ran);
-        let why = f.decide_tick(self.k, ses[i]);
+        let ended = f.eevdf && f.update_deadline(ses[i]);
+        let why = f.decide_tick(self.k, ses[i], ended);
         (why.is_some(), why.map_or("goes on", |c| c.name))
     }
 

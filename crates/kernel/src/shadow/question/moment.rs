@@ -539,13 +539,7 @@ fn fill(
         q.h_nr_queued += 1;
         q.h_nr_runnable += u32::from(!t.delayed);
         q.idle_h_nr += u32::from(fair_policy(t.policy) == Policy::Idle);
-        let rq = &mut cx.sh.rqs[src.ix()];
-        let old = std::mem::replace(&mut rq.cfs_tasks_head, p);
-        cx.sh.tasks[p.ix()].cfs_tasks_next = old;
-        match old.is_some() {
-            true => cx.sh.tasks[old.ix()].cfs_tasks_prev = p,
-            false => cx.sh.rqs[src.ix()].cfs_tasks_tail = p,
-        }
+        cx.sh.cfs_tasks_add(src, p);
     }
     let others = cx.sh.loads[src.ix()].nr_running - cx.sh.loads[src.ix()].h_nr_queued;
     cx.sh.loads[src.ix()].nr_running = tasks.len() as u32 + others;

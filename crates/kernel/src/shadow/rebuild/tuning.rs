@@ -3,10 +3,11 @@
 //! *What.* The limits and credits of [`vruntime_sched::fair`], worked out once for a machine.
 //! *Departures.* D1: all tasks ask for the usual slice.
 
-use super::queue_frame::{FAR, Span, weight_of};
+use super::queue_frame::{FAR, Span};
+use vruntime_sched::fair::Tunables;
 use vruntime_sched::fair::cfs::sleeper_credit;
-use vruntime_sched::fair::eevdf::lag_limit;
-use vruntime_sched::fair::weight::task_virtual_time;
+use vruntime_sched::fair::eevdf::{lag_limit, reweighted};
+use vruntime_sched::fair::weight::{task_virtual_time, weight_of_prio};
 use vruntime_sched::release::{FairKind, Release};
 
 /// What the release says about placement.
@@ -28,15 +29,13 @@ pub struct Tuning {
 impl Tuning {
     /// Of `k` on `nr_cpus`.
     pub fn new(k: &Release, nr_cpus: usize) -> Tuning {
-        let scaled = |ns: u64| (ns * k.scaling(nr_cpus)) as i64;
-        let latency = scaled(k.latency_ns);
-        let slice = scaled(k.base_slice_ns);
+        let Tunables { latency, base_slice: slice, tick, .. } = Tunables::new(k, nr_cpus);
         Tuning {
             eevdf: k.fair == FairKind::Eevdf,
-            credit: sleeper_credit(latency as u64, k.gentle_fair_sleepers) as i64,
-            slice,
-            period: latency,
-            lag_most: lag_limit(k.lag_limit, slice as u64, k.tick_ns()),
+            credit: sleeper_credit(latency, k.gentle_fair_sleepers) as i64,
+            slice: slice as i64,
+            period: latency as i64,
+            lag_most: lag_limit(k.lag_limit, slice, tick),
             half_first: k.place_deadline_initial,
             keeps_request: k.place_rel_deadline,
             delays: k.delay_dequeue,
@@ -66,8 +65,8 @@ impl Tuning {
         if !self.eevdf || from < 100 || to < 100 {
             return lag;
         }
-        let (old, new) = (weight_of(from) as i64, weight_of(to) as i64);
-        Span { lo: lag.lo * old / new, hi: lag.hi * old / new }
+        let at_new = |lag| reweighted(lag, weight_of_prio(from), weight_of_prio(to));
+        Span { lo: at_new(lag.lo), hi: at_new(lag.hi) }
     }
     /// Wakeups pick, too.
     pub fn wakeup_ends_delay(&self) -> bool {
@@ -84,6 +83,7 @@ impl Tuning {
 
 #[cfg(test)]
 mod tests {
+    use super::super::queue_frame::weight_of;
     use super::*;
 
     /// Two slices, or a tick if that is longer, at nice 0; 3.0567 times as much virtual time at
