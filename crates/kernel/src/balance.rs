@@ -64,7 +64,7 @@ impl Sim {
                 self.balance_step(c, BalanceStep::Pass);
                 self.ask_stopper(c, rq, StopWork::ActiveBalance, self.now, Frame::Balance);
             }
-            BalanceStep::Done { .. } => self.balance_done(c),
+            BalanceStep::Done => self.balance_done(c),
         }
     }
 

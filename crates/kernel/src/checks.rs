@@ -17,7 +17,7 @@ use crate::sim::{Channel, Sim};
 use crate::task::Step;
 use vruntime_base::{Cpu, Ns, TaskId};
 use vruntime_sched::balance::gate::Gate;
-use vruntime_sched::task::{Policy, TaskState};
+use vruntime_sched::task::TaskState;
 
 /// What the checkers found; all zero is well.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -81,7 +81,7 @@ impl Sim {
         k.rt_since.resize(self.tasks.len(), Ns::NEVER);
         let mut count = vec![0u32; nr_cpus];
         for (i, task) in self.sh.tasks.iter().enumerate().skip(nr_cpus) {
-            let is_rt = matches!(task.policy, Policy::Fifo | Policy::Rr);
+            let is_rt = task.policy.is_rt();
             let throttled = is_rt && self.sched.rt_throttled(task.cpu);
             let on_rq = task.on_rq && !task.migrating;
             if on_rq && !throttled {

@@ -48,7 +48,7 @@ impl Sim {
             self.update_rq_clock(c, at);
         }
         let state = self.sh.tasks[prev.ix()].state;
-        if prev.ix() >= self.cpus.len() && state != TaskState::Running {
+        if !self.is_idle_task(prev) && state != TaskState::Running {
             let special = state == TaskState::Dead;
             let before = self.sh.loads[c.ix()].nr_running;
             let (gone, cost) = self.hook(c, at, |s, cx| {
@@ -64,7 +64,7 @@ impl Sim {
                 at += cost;
             }
         }
-        if prev.ix() < self.cpus.len()
+        if self.is_idle_task(prev)
             && self.sh.release.idle_shortcut
             && self.sh.loads[c.ix()].nr_running == 0
         {
@@ -90,7 +90,7 @@ impl Sim {
                 let (step, cost) =
                     self.hook(c, at, |s, cx| s.balance_begin(cx, c, BalanceKind::Newidle));
                 match step {
-                    BalanceStep::Done { .. } => self.go_idle(c, at + cost),
+                    BalanceStep::Done => self.go_idle(c, at + cost),
                     step => {
                         self.hold_rq(c, c, at);
                         self.balance_plan(c, step, at, cost);
@@ -119,7 +119,6 @@ impl Sim {
 
     /// `context_switch` to `next`, and what `next` does first.
     fn switch_to(&mut self, c: Cpu, next: TaskId, mut at: Ns) {
-        let nr_cpus = self.cpus.len();
         // `rq->curr` changes before the switch itself.
         let chosen = at;
         let prev = self.curr(c);
@@ -127,8 +126,7 @@ impl Sim {
         self.sh.rqs[c.ix()].need_resched = false;
         // What hooks asked for on the way here is done by this very switch.
         self.resched.retain(|r| r.0 != c);
-        let prev_idle = prev.ix() < nr_cpus;
-        let next_idle = next.ix() < nr_cpus;
+        let (prev_idle, next_idle) = (self.is_idle_task(prev), self.is_idle_task(next));
         if prev != next {
             self.note_switch(c, prev, next, at, cause);
             // The idle task goes on with the address space that it found.
@@ -245,10 +243,9 @@ impl Sim {
         at: Ns,
         cause: Option<&'static Cause>,
     ) {
-        let nr_cpus = self.cpus.len();
         self.stats.switches_of[c.ix()] += 1;
         self.stats.count.context_switches += 1;
-        let prev_idle = prev.ix() < nr_cpus;
+        let prev_idle = self.is_idle_task(prev);
         self.stats.departs(c, prev, at);
         let state = self.sh.tasks[prev.ix()].state;
         let stays = state == TaskState::Running;

@@ -242,6 +242,12 @@ impl Sim {
         self.sh.rqs[rq.ix()].update_clock(at);
     }
 
+    /// `is_idle_task`: idle tasks are numbered first.
+    #[inline(always)]
+    pub(crate) fn is_idle_task(&self, p: TaskId) -> bool {
+        p.ix() < self.cpus.len()
+    }
+
     /// Current task of `c`.
     #[inline(always)]
     pub(crate) fn curr(&self, c: Cpu) -> TaskId {

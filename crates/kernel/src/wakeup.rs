@@ -233,28 +233,19 @@ impl Sim {
 
     /// `ttwu_do_activate` on the target's run queue, whose lock `c` holds.
     pub(crate) fn wake_activate(&mut self, c: Cpu, mut at: Ns) {
-        let WakeOp { p, target, sync, migrated, new } = self.cpus[c.ix()].wake;
-        at += self.fetch_wakee(c, p);
-        at = self.activate(c, target, p, migrated, new, sync, at);
-        if !new {
-            self.ttwu_stat(c, target);
+        let op = self.cpus[c.ix()].wake;
+        at += self.fetch_wakee(c, op.p);
+        at = self.activate(c, op, at);
+        if !op.new {
+            self.ttwu_stat(c, op.target);
         }
-        let at = self.unlock_rq(c, target, at);
+        let at = self.unlock_rq(c, op.target, at);
         self.wake_done(c, at);
     }
 
-    /// Enqueues `p` on `target`, with the preemption check; executed by `c` under the lock.
-    #[allow(clippy::too_many_arguments)]
-    fn activate(
-        &mut self,
-        c: Cpu,
-        target: Cpu,
-        p: TaskId,
-        migrated: bool,
-        new: bool,
-        sync: bool,
-        at: Ns,
-    ) -> Ns {
+    /// Enqueues the wakee, with the preemption check; executed by `c` under the target's lock.
+    fn activate(&mut self, c: Cpu, op: WakeOp, at: Ns) -> Ns {
+        let WakeOp { p, target, sync, migrated, new } = op;
         self.update_rq_clock(target, at);
         let flags =
             EnqueueFlags { wakeup: !new, migrated, initial: new, ..EnqueueFlags::default() };
@@ -369,7 +360,8 @@ impl Sim {
             at += self.work(c, Func::TtwuPending, self.machine.costs.flush_task);
             let lines = self.task_lines(TASK_LINES, waker, c);
             at += self.waited(c, Func::TtwuPending, Resource::TaskLine, lines);
-            at = self.activate(c, c, p, migrated, false, false, at);
+            let op = WakeOp { p, target: c, sync: false, migrated, new: false };
+            at = self.activate(c, op, at);
         }
         list.clear();
         // Keeps the capacity; nothing can have been pushed while this event was handled.
@@ -411,7 +403,8 @@ mod tests {
         let before = |t: Ns| Ns(t.0 - 1);
         s.sh.tasks[p.ix()].cpu = on;
         s.cpus[by.ix()].wake.p = p;
-        let done = s.activate(by, on, p, false, true, false, s.now);
+        let op = WakeOp { p, target: on, sync: false, migrated: false, new: true };
+        let done = s.activate(by, op, s.now);
         assert!(done > s.now && s.sh.loads[on.ix()].nr_running == 1);
         let idle = |s: &Sim, t| s.sh.seen_idle_cpu(on, t);
         assert_eq!([before(done), done].map(|t| idle(&s, t)), [true, false]);

@@ -247,7 +247,7 @@ impl Scheduler for Linux {
                 }
             }
             Class::Rt => {
-                self.rt.enqueue_task(cx, cpu, p, flags);
+                self.rt.enqueue_task(cx, cpu, p);
                 self.rt.is_put(cx, cpu);
             }
             Class::Stop => {

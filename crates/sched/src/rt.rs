@@ -25,7 +25,7 @@ use crate::cx::Cx;
 use crate::domains::SdFlags;
 use crate::release::Release;
 use crate::rt_throttle::Throttle;
-use crate::scheduler::{EnqueueFlags, Moved, Placement, WakeFlags};
+use crate::scheduler::{Moved, Placement, WakeFlags};
 use crate::task::Policy;
 use std::collections::VecDeque;
 use vruntime_base::{Cause, CauseKind, Cpu, Func, Ns, Resource, TaskId};
@@ -149,7 +149,7 @@ impl Rt {
     }
 
     /// `enqueue_task_rt`.
-    pub fn enqueue_task(&mut self, cx: &mut Cx, cpu: Cpu, p: TaskId, _flags: EnqueueFlags) {
+    pub fn enqueue_task(&mut self, cx: &mut Cx, cpu: Cpu, p: TaskId) {
         cx.charge(Func::EnqueueTask, cx.machine.costs.enqueue_base);
         self.push_tail(cpu, Entry { prio: cx.sh.task(p).rt_priority, p });
         cx.sh.loads[cpu.ix()].nr_running += u32::from(!self.throttle.is_throttled(cpu));
@@ -277,7 +277,7 @@ impl Rt {
         let t = &mut cx.sh.tasks[p.ix()];
         (t.cpu, t.wake_cpu) = (to, to);
         let before = cx.sh.loads[to.ix()].nr_running;
-        self.enqueue_task(cx, to, p, EnqueueFlags::default());
+        self.enqueue_task(cx, to, p);
         nr_running_grew(cx, to, before);
         self.is_put(cx, to);
         moved.push(Moved { task: p, from, to, cause });
@@ -320,7 +320,7 @@ impl Rt {
         let stay = Placement { cpu: prev, rule: &RT_PREV };
         let (t, curr) = (cx.sh.task(p), cx.sh.task(cx.sh.rq(prev).curr));
         // A stopper is one, too, of the highest priority.
-        let curr_is_rt = matches!(curr.policy, Policy::Fifo | Policy::Rr | Policy::Stop);
+        let curr_is_rt = !curr.policy.is_fair();
         let must_share = curr.nr_cpus_allowed < 2 || curr.rt_priority >= t.rt_priority;
         if flags.exec || !(curr_is_rt && must_share) {
             return stay;

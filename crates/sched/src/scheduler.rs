@@ -78,10 +78,7 @@ pub enum BalanceStep {
     /// Ask the stopper of this CPU to run [`Scheduler::active_balance`]; then go on.
     Stopper(Cpu),
     /// Finished.
-    Done {
-        /// Tasks moved to this CPU.
-        pulled: u32,
-    },
+    Done,
 }
 
 /// Which balancing is begun.
@@ -224,13 +221,13 @@ pub trait Scheduler {
     /// Begins balancing of `kind` on `cpu`. Only one balancing runs on a CPU at a time.
     fn balance_begin(&mut self, cx: &mut Cx, cpu: Cpu, kind: BalanceKind) -> BalanceStep {
         let _ = (cx, cpu, kind);
-        BalanceStep::Done { pulled: 0 }
+        BalanceStep::Done
     }
 
     /// Goes on with the balancing begun on `cpu`, after what the last step asked for was done.
     fn balance_continue(&mut self, cx: &mut Cx, cpu: Cpu) -> BalanceStep {
         let _ = (cx, cpu);
-        BalanceStep::Done { pulled: 0 }
+        BalanceStep::Done
     }
 
     /// The stopper on `cpu`, whose lock is held, takes one task off for `rqs[cpu].push_cpu`; the

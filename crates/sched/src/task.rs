@@ -35,6 +35,11 @@ impl Policy {
     pub fn is_fair(self) -> bool {
         matches!(self, Policy::Normal | Policy::Batch | Policy::Idle)
     }
+    /// Handled by the real-time class.
+    #[inline(always)]
+    pub fn is_rt(self) -> bool {
+        matches!(self, Policy::Fifo | Policy::Rr)
+    }
 }
 
 /// `p->__state`.
@@ -71,8 +76,6 @@ pub struct Task {
     pub migrating: bool,
     /// A kernel thread.
     pub kthread: bool,
-    /// Sleeps for I/O.
-    pub in_iowait: bool,
     /// `task_cpu(p)`: the CPU whose run queue it belongs to.
     pub cpu: Cpu,
     /// `p->wake_cpu`.
@@ -108,6 +111,11 @@ pub struct Task {
 }
 
 impl Task {
+    /// A kernel thread that is bound to one CPU.
+    #[inline(always)]
+    pub fn is_per_cpu_kthread(&self) -> bool {
+        self.kthread && self.nr_cpus_allowed == 1
+    }
     /// It may use the CPUs of `affinity`, `n` of them.
     pub fn allow(&mut self, affinity: AffinityId, n: u16) {
         (self.affinity, self.nr_cpus_allowed) = (affinity, n);
@@ -122,7 +130,6 @@ impl Task {
             on_rq: false,
             migrating: false,
             kthread: false,
-            in_iowait: false,
             cpu,
             wake_cpu: cpu,
             recent_used_cpu: cpu,

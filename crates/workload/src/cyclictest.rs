@@ -199,10 +199,9 @@ fn read(words: &[String], launch: Launch) -> Result<Cyclictest, WorkloadError> {
         (c.threads, c.affinity) = (Threads::All, Affinity::All);
     }
     c.distance_us = distance.unwrap_or(c.distance_us);
-    let is_rt = |p| matches!(p, Policy::Fifo | Policy::Rr);
     // A priority is one of SCHED_FIFO, whatever else was asked for; so are several.
     c.policy = match policy {
-        Some(policy) if is_rt(policy) => policy,
+        Some(policy) if policy.is_rt() => policy,
         _ if c.priority > 0 || c.priospread => Policy::Fifo,
         policy => policy.unwrap_or(Policy::Normal),
     };
@@ -262,7 +261,7 @@ fn duration(args: &mut Args, option: &str) -> Result<u32, WorkloadError> {
 
 impl Cyclictest {
     fn is_rt(&self) -> bool {
-        matches!(self.policy, Policy::Fifo | Policy::Rr)
+        self.policy.is_rt()
     }
 
     /// Without `-p` a real-time priority is one more than there are threads.

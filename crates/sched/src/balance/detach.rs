@@ -138,7 +138,7 @@ pub(super) fn can_migrate_task(
     if k.detach_first_wants_eligible && state.nr_balance_failed == 0 && waits(env, fair, sh, p) {
         return None;
     }
-    if sh.release.keep_percpu_kthreads && t.kthread && t.nr_cpus_allowed == 1 {
+    if sh.release.keep_percpu_kthreads && t.is_per_cpu_kthread() {
         return None;
     }
     let allowed = sh.allowed(p);
@@ -212,13 +212,7 @@ pub(super) fn detach_task(
     moved.push(Moved { task: p, from, to, cause: env.cause });
     if fair.ses[cx.sh.task(p).se.ix()].sched_delayed {
         // D2.
-        let before = cx.sh.loads[to.ix()].nr_running;
-        fair.enqueue_task_fair(cx, to, p, EnqueueFlags::default());
-        super::nr_running_grew(cx, to, before);
-        if cx.sh.curr_is_idle(to) {
-            cx.resched_curr(to, &PULLED_TO_IDLE);
-        }
-        cx.preempt_check_done(to);
+        enter(to, fair, cx, p, false);
     } else {
         cx.sh.tasks[p.ix()].migrating = true;
         env.tasks.push(p);
@@ -235,13 +229,19 @@ pub(super) fn attach_tasks(env: &mut Env, fair: &mut Fair, cx: &mut Cx) {
 /// `attach_task`.
 pub(super) fn attach_task(dst: Cpu, fair: &mut Fair, cx: &mut Cx, p: TaskId) {
     cx.charge(Func::LoadBalance, cx.machine.costs.attach_task);
+    cx.sh.tasks[p.ix()].migrating = false;
+    enter(dst, fair, cx, p, true);
+}
+
+/// `p` enters the queue of `dst`; if it `wakes` it may preempt what runs there, else only the idle
+/// task.
+fn enter(dst: Cpu, fair: &mut Fair, cx: &mut Cx, p: TaskId, wakes: bool) {
     let before = cx.sh.loads[dst.ix()].nr_running;
     fair.enqueue_task_fair(cx, dst, p, EnqueueFlags::default());
-    cx.sh.tasks[p.ix()].migrating = false;
     super::nr_running_grew(cx, dst, before);
     if cx.sh.curr_is_idle(dst) {
         cx.resched_curr(dst, &PULLED_TO_IDLE);
-    } else if cx.sh.task(cx.sh.rq(dst).curr).policy.is_fair() {
+    } else if wakes && cx.sh.task(cx.sh.rq(dst).curr).policy.is_fair() {
         fair.wakeup_preempt_fair(cx, dst, p, WakeFlags::default());
     }
     cx.preempt_check_done(dst);

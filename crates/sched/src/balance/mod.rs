@@ -278,7 +278,7 @@ impl Balancer {
             BalanceKind::Nohz => nohz::begin(run, &mut w, cx),
         };
         if !goes_on {
-            return BalanceStep::Done { pulled: 0 };
+            return BalanceStep::Done;
         }
         run.phase = Phase::Next;
         pass::advance(run, &mut w, cx)
@@ -417,6 +417,11 @@ impl Run {
 /// The moment up to which this call has charged.
 fn clock(cx: &Cx) -> Ns {
     cx.now + cx.cost
+}
+
+/// Jiffies so far ahead that no domain is due then: the next balancing if nothing is due earlier.
+fn far(cx: &Cx) -> u64 {
+    cx.jiffies() + 60 * u64::from(cx.sh.release.hz)
 }
 
 macro_rules! by_level {

@@ -16,7 +16,7 @@
 //! **Example.** CPU 0 runs two tasks, 1 and 2 are tickless: at its tick 0 kicks 1, which
 //! balances for 2, then for itself.
 
-use super::{IdleType, Run, Tables, World, periodic};
+use super::{IdleType, Run, Tables, World, far, periodic};
 use crate::cx::Cx;
 use crate::release::NohzKick;
 use vruntime_base::{Cpu, Func, Resource};
@@ -196,11 +196,6 @@ fn update_nohz_stats(w: &mut World, cx: &mut Cx, c: Cpu, func: Func) -> bool {
     w.fair.update_blocked_averages(cx, c)
 }
 
-/// Jiffies at which the next visit is due if no CPU wants it earlier.
-fn far(cx: &Cx) -> u64 {
-    cx.jiffies() + 60 * u64::from(cx.sh.release.hz)
-}
-
 /// Jiffies at which averages are to be looked after again.
 fn next_blocked(cx: &Cx) -> u64 {
     cx.jiffies() + (LOAD_AVG_PERIOD * u64::from(cx.sh.release.hz)).div_ceil(1000)
@@ -209,7 +204,6 @@ fn next_blocked(cx: &Cx) -> u64 {
 /// The kicked CPU begins. False: it has work of its own.
 pub(super) fn begin(run: &mut Run, w: &mut World, cx: &mut Cx) -> bool {
     let flags = std::mem::take(&mut w.t.nohz.flags[run.cpu.ix()]);
-    run.pulled = 0;
     if !flags.any() || !cx.sh.idle_cpu(run.cpu) || must_leave(run, cx) {
         return false;
     }

@@ -15,7 +15,7 @@
 use super::detach::{BREAK, attach_tasks, detach_tasks};
 use super::imbalance::{Imbalance, MigrationType, find_busiest_group, find_busiest_queue};
 use super::stats::{DomainStats, Question, nr_idle_scan, update_sd_lb_stats};
-use super::{IdleType, Path, Phase, Run, World, cause, newidle, nohz, periodic};
+use super::{IdleType, Path, Phase, Run, World, cause, clock, newidle, nohz, periodic};
 use crate::cx::{Cx, Shared};
 use crate::domains::{Domain, SdFlags};
 use crate::scheduler::{BalanceKind, BalanceStep};
@@ -36,7 +36,7 @@ pub(super) fn advance(run: &mut Run, w: &mut World, cx: &mut Cx) -> BalanceStep 
             };
             if !more {
                 run.phase = Phase::Off;
-                return BalanceStep::Done { pulled: run.pulled };
+                return BalanceStep::Done;
             }
             run.phase = Phase::Search;
         }
@@ -79,17 +79,17 @@ pub(super) fn phase(run: &mut Run, w: &mut World, cx: &mut Cx) -> GoesTo {
             Ask(BalanceStep::Unlock(run.env.src_cpu), arranged)
         }
         Phase::PushRefused => {
-            stay(run, w, cx);
-            end(run, cx, 0)
+            lengthen_interval(run, w, cx);
+            plan_end(run, cx, 0)
         }
         Phase::PushArranged => Ask(BalanceStep::Stopper(run.env.src_cpu), Phase::PushAsked),
         Phase::PushAsked => {
             if cx.sh.release.active_balance_backs_off {
                 back_off(run, w, cx);
             } else {
-                settle(run, w, cx);
+                reset_interval(run, w, cx);
             }
-            end(run, cx, 0)
+            plan_end(run, cx, 0)
         }
     }
 }
@@ -117,7 +117,7 @@ pub(super) fn serialize(run: &Run, w: &mut World, cx: &Cx, slot: usize) -> bool 
     if !cx.sh.domains.at(slot).flags.has(SdFlags::SERIALIZE) {
         return true;
     }
-    if w.t.serialized.is_none() && cx.now + cx.cost >= w.t.serialized_until {
+    if w.t.serialized.is_none() && clock(cx) >= w.t.serialized_until {
         w.t.serialized = run.cpu;
     }
     w.t.serialized == run.cpu
@@ -328,8 +328,8 @@ fn after_detach(run: &mut Run, w: &mut World, cx: &mut Cx) -> GoesTo {
             env.loop_break = BREAK;
             return Goto(Phase::Search);
         }
-        all_pinned(run, w, cx);
-        return end(run, cx, 0);
+        count_balanced(run, w, cx);
+        return plan_end(run, cx, 0);
     }
     moved_or_failed(run, w, cx)
 }
@@ -348,11 +348,11 @@ fn mark(sh: &mut Shared, slot: usize, imbalanced: bool) {
 fn moved_or_failed(run: &mut Run, w: &mut World, cx: &mut Cx) -> GoesTo {
     let env = &run.env;
     let state = &mut w.t.sds[env.slot];
-    if env.nr_detached > 0 {
+    let moved = env.nr_detached;
+    if moved > 0 {
         state.nr_balance_failed = 0;
-        state.balance_interval = cx.sh.domains.at(env.slot).min_interval();
-        let moved = env.nr_detached;
-        return end(run, cx, moved);
+        reset_interval(run, w, cx);
+        return plan_end(run, cx, moved);
     }
     w.t.stats[env.slot].lb[env.idle as usize].failed += 1;
     if env.idle != IdleType::Newidle {
@@ -361,8 +361,8 @@ fn moved_or_failed(run: &mut Run, w: &mut World, cx: &mut Cx) -> GoesTo {
     if need_active_balance(run, w, cx.sh) {
         return Ask(BalanceStep::Lock(env.src_cpu), Phase::PushLocked);
     }
-    settle(run, w, cx);
-    end(run, cx, 0)
+    reset_interval(run, w, cx);
+    plan_end(run, cx, 0)
 }
 
 fn need_active_balance(run: &Run, w: &World, sh: &Shared) -> bool {
@@ -390,7 +390,7 @@ fn arrange_push(run: &mut Run, cx: &mut Cx) -> Phase {
 }
 
 /// There was an imbalance: the interval returns to its minimum.
-fn settle(run: &mut Run, w: &mut World, cx: &Cx) {
+fn reset_interval(run: &mut Run, w: &mut World, cx: &Cx) {
     w.t.sds[run.env.slot].balance_interval = cx.sh.domains.at(run.env.slot).min_interval();
 }
 
@@ -414,20 +414,20 @@ fn balanced(run: &mut Run, w: &mut World, cx: &mut Cx) -> GoesTo {
     {
         mark(cx.sh, parent, false);
     }
-    all_pinned(run, w, cx);
-    end(run, cx, 0)
+    count_balanced(run, w, cx);
+    plan_end(run, cx, 0)
 }
 
 /// Counts as balanced.
-fn all_pinned(run: &mut Run, w: &mut World, cx: &Cx) {
+fn count_balanced(run: &mut Run, w: &mut World, cx: &Cx) {
     let env = &run.env;
     w.t.stats[env.slot].lb[env.idle as usize].balanced += 1;
     w.t.sds[env.slot].nr_balance_failed = 0;
-    stay(run, w, cx);
+    lengthen_interval(run, w, cx);
 }
 
 /// The next pass may come later.
-fn stay(run: &mut Run, w: &mut World, cx: &Cx) {
+fn lengthen_interval(run: &mut Run, w: &mut World, cx: &Cx) {
     let env = &run.env;
     if env.idle == IdleType::Newidle {
         return;
@@ -440,7 +440,7 @@ fn stay(run: &mut Run, w: &mut World, cx: &Cx) {
 }
 
 /// The pass is over, once the time that it took has passed.
-fn end(run: &mut Run, cx: &Cx, moved: u32) -> GoesTo {
+fn plan_end(run: &mut Run, cx: &Cx, moved: u32) -> GoesTo {
     run.env.nr_detached = moved;
     if cx.cost.0 > 0 { Ask(BalanceStep::Pass, Phase::Ended) } else { Goto(Phase::Ended) }
 }
@@ -449,7 +449,7 @@ fn end(run: &mut Run, cx: &Cx, moved: u32) -> GoesTo {
 fn ended(run: &mut Run, w: &mut World, cx: &mut Cx) -> GoesTo {
     let moved = run.env.nr_detached;
     if w.t.serialized == run.cpu {
-        (w.t.serialized, w.t.serialized_until) = (Cpu::NONE, cx.now + cx.cost);
+        (w.t.serialized, w.t.serialized_until) = (Cpu::NONE, clock(cx));
     }
     match run.kind {
         BalanceKind::Newidle => newidle::after_pass(run, w, cx, moved),

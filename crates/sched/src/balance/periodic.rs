@@ -11,7 +11,7 @@
 //! jiffies.
 
 use super::newidle::update_newidle_cost;
-use super::{IdleType, Run, World, pass};
+use super::{IdleType, Run, World, far, pass};
 use crate::cx::{Cx, Shared};
 use vruntime_base::{Cpu, Ns};
 
@@ -39,7 +39,6 @@ pub(super) fn interval(sh: &Shared, balance_interval: u32, busy: bool) -> u64 {
 pub(super) fn begin(run: &mut Run, w: &mut World, cx: &mut Cx) {
     w.fair.update_blocked_averages(cx, run.cpu);
     let idle = if w.t.idle_balance[run.cpu.ix()] { IdleType::Idle } else { IdleType::NotIdle };
-    run.pulled = 0;
     walk(run, cx, run.cpu, idle);
 }
 
@@ -99,7 +98,6 @@ fn note_next(run: &mut Run, at: u64) {
 /// A pass is over.
 pub(super) fn after_pass(run: &mut Run, w: &mut World, cx: &mut Cx, moved: u32) {
     let slot = run.env.slot;
-    run.pulled += moved;
     if moved > 0 {
         let idle = if cx.sh.idle_cpu(run.on) { IdleType::Idle } else { IdleType::NotIdle };
         run.periodic.idle = idle;
@@ -115,7 +113,7 @@ pub(super) fn after_pass(run: &mut Run, w: &mut World, cx: &mut Cx, moved: u32) 
 /// The walk is over: when the next is due.
 fn finish(run: &mut Run, cx: &mut Cx) {
     let floor = cx.sh.release.migration_cost_ns;
-    let latest = cx.jiffies() + 60 * u64::from(cx.sh.release.hz);
+    let latest = far(cx);
     let rq = &mut cx.sh.rqs[run.on.ix()];
     if run.periodic.need_decay {
         rq.max_idle_balance_cost = Ns(run.periodic.max_cost.max(floor));

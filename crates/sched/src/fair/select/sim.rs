@@ -197,8 +197,7 @@ impl PlacementView for SimView<'_, '_> {
         self.cx.sh.task(self.p).wakee_flips
     }
     fn waker_is_per_cpu_kthread(&mut self) -> bool {
-        let waker = self.cx.sh.task(self.waker);
-        waker.kthread && waker.nr_cpus_allowed == 1
+        self.cx.sh.task(self.waker).is_per_cpu_kthread()
     }
     fn in_task(&mut self) -> bool {
         !self.cx.sh.rq(self.cx.cpu).in_interrupt
