@@ -45,27 +45,36 @@ releases! {
     v6_18_44 "v6.18.44.toml"
 }
 
-/// A machine of equal sockets with one node each: `sockets × cores`, `smt` threads a core,
-/// `cores_per_llc`.
-pub fn regular(arch: Arch, sockets: u32, cores: u32, smt: u32, cores_per_llc: u32) -> Topology {
+/// Equal sockets with one node each: `sockets × cores`, `smt` threads a core (numbered side by
+/// side), `cores_per_llc`.
+pub fn sockets(sockets: u32, cores: u32, smt: u32, cores_per_llc: u32) -> Regular {
     let distance = |a, b| if a == b { 10 } else { 21 };
-    TopologySpec::Regular(Regular {
+    Regular {
         sockets,
         nodes_per_socket: 1,
         cores_per_node: cores,
         threads_per_core: smt,
         cores_per_l2: 1,
         cores_per_llc,
-        numbering: match arch {
-            Arch::X86 => Numbering::SiblingsLast,
-            Arch::Powerpc => Numbering::PowerSmt8,
-        },
+        numbering: Numbering::SiblingsAdjacent,
         node_distance: (0..sockets)
             .map(|a| (0..sockets).map(|b| distance(a, b)).collect())
             .collect(),
-    })
-    .build(arch)
-    .expect("a valid machine")
+    }
+}
+
+/// The machine of this shape.
+pub fn build(arch: Arch, shape: Regular) -> Topology {
+    TopologySpec::Regular(shape).build(arch).expect("a valid machine")
+}
+
+/// The same shape, numbered as is usual for `arch`.
+pub fn regular(arch: Arch, nr: u32, cores: u32, smt: u32, cores_per_llc: u32) -> Topology {
+    let numbering = match arch {
+        Arch::X86 => Numbering::SiblingsLast,
+        Arch::Powerpc => Numbering::PowerSmt8,
+    };
+    build(arch, Regular { numbering, ..sockets(nr, cores, smt, cores_per_llc) })
 }
 
 /// A sleeping nice-0 task that never did anything.

@@ -183,23 +183,13 @@ pub fn ttwu_queue_cond(
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
-    use crate::sample::{v6_1, v6_12};
-    use vruntime_machine::{Arch, Numbering, Regular, TopologySpec};
+    use crate::sample::{regular, v6_1, v6_12};
+    use vruntime_machine::Arch;
 
     /// Two LLCs of 8 CPUs: 0-3 and 8-11, 4-7 and 12-15; siblings are n and n + 8, as on machines
     /// that number them last. An L2 is a core.
     fn topo() -> Topology {
-        let spec = TopologySpec::Regular(Regular {
-            sockets: 1,
-            nodes_per_socket: 1,
-            cores_per_node: 8,
-            threads_per_core: 2,
-            cores_per_l2: 1,
-            cores_per_llc: 4,
-            numbering: Numbering::SiblingsLast,
-            node_distance: vec![vec![10]],
-        });
-        spec.build(Arch::X86).expect("a valid machine")
+        regular(Arch::X86, 1, 8, 2, 4)
     }
 
     /// The CPUs that enqueue directly on one another's queues, group by group.

@@ -1,7 +1,7 @@
 //! Domains of real machines, by hand from the rules in the [module text](super).
 
 use super::*;
-use crate::sample::{regular, v5_7, v6_1, v6_12};
+use crate::sample::{build, regular, sockets, v5_7, v6_1, v6_12};
 use vruntime_machine::{Arch, Masks, Numbering, Regular, Topology, TopologySpec};
 
 fn imbs(d: &Domains, c: Cpu) -> Vec<u32> {
@@ -99,17 +99,9 @@ fn power_llc_is_the_small_core() {
 
 #[test]
 fn power9_has_a_cache_level() {
-    let spec = Regular {
-        sockets: 1,
-        nodes_per_socket: 1,
-        cores_per_node: 8,
-        threads_per_core: 4,
-        cores_per_l2: 2,
-        cores_per_llc: 2,
-        numbering: Numbering::PowerSmt8,
-        node_distance: vec![vec![10]],
-    };
-    let t = TopologySpec::Regular(spec).build(Arch::Powerpc).expect("valid");
+    let numbering = Numbering::PowerSmt8;
+    let shape = Regular { cores_per_l2: 2, numbering, ..sockets(1, 8, 4, 2) };
+    let t = build(Arch::Powerpc, shape);
     let d = Domains::build(&t, &v6_12());
     assert_eq!(d.describe(Cpu(0)), "SMT 4, CACHE 8, PKG 32");
     assert_eq!(d.sd_llc_size(Cpu(0)), 8);
@@ -118,17 +110,7 @@ fn power9_has_a_cache_level() {
 
 fn clusters() -> Topology {
     // 16 cores, four to an L2, one LLC.
-    let spec = Regular {
-        sockets: 1,
-        nodes_per_socket: 1,
-        cores_per_node: 16,
-        threads_per_core: 1,
-        cores_per_l2: 4,
-        cores_per_llc: 16,
-        numbering: Numbering::SiblingsAdjacent,
-        node_distance: vec![vec![10]],
-    };
-    TopologySpec::Regular(spec).build(Arch::X86).expect("valid")
+    build(Arch::X86, Regular { cores_per_l2: 4, ..sockets(1, 16, 1, 16) })
 }
 
 #[test]
@@ -146,14 +128,8 @@ fn clusters_are_a_level_from_5_16_on_and_known_from_6_7_on() {
 
 #[test]
 fn several_nodes_a_package_use_the_node_level() {
-    let spec = Regular {
-        sockets: 2,
+    let shape = Regular {
         nodes_per_socket: 2,
-        cores_per_node: 16,
-        threads_per_core: 1,
-        cores_per_l2: 1,
-        cores_per_llc: 8,
-        numbering: Numbering::SiblingsLast,
         node_distance: (0..4)
             .map(|a: u32| {
                 let d = |b: u32| {
@@ -168,8 +144,9 @@ fn several_nodes_a_package_use_the_node_level() {
                 (0..4).map(d).collect()
             })
             .collect(),
+        ..sockets(2, 16, 1, 8)
     };
-    let t = TopologySpec::Regular(spec).build(Arch::X86).expect("valid");
+    let t = build(Arch::X86, shape);
     let d = Domains::build(&t, &v6_12());
     assert_eq!(d.describe(Cpu(0)), "MC 8, NODE 16, NUMA 32, NUMA 64");
     // imb 2 at NODE (two LLCs); the first NUMA level spans 32.
@@ -203,19 +180,10 @@ fn far_nodes_lose_wake_affine() {
 /// Two nodes at distance 32: AMD Zen reaches as far, others do not.
 #[test]
 fn how_far_is_too_far_depends_on_the_vendor() {
-    let distance = vec![vec![10, 32], vec![32, 10]];
-    let spec = Regular {
-        sockets: 2,
-        nodes_per_socket: 1,
-        cores_per_node: 2,
-        threads_per_core: 1,
-        cores_per_l2: 1,
-        cores_per_llc: 2,
-        numbering: Numbering::SiblingsLast,
-        node_distance: distance,
-    };
+    let node_distance = vec![vec![10, 32], vec![32, 10]];
+    let shape = Regular { node_distance, ..sockets(2, 2, 1, 2) };
     let affine = |vendor: &str, family: u32| {
-        let t = TopologySpec::Regular(spec.clone()).build(Arch::X86).expect("valid");
+        let t = build(Arch::X86, shape.clone());
         let t = match vruntime_machine::node_reclaim_distance(vendor, family) {
             Some(reach) => t.with_node_reclaim_distance(reach),
             None => t,

@@ -12,9 +12,9 @@ use crate::balance::stats::{GroupType, Question, update_sd_lb_stats};
 use crate::cx::Shared;
 use crate::domains::{Domains, SdFlags};
 use crate::release::Release;
-use crate::sample::{shared, v5_5, v5_7, v6_1, v6_12};
+use crate::sample::{self, shared, v5_5, v5_7, v6_1, v6_12};
 use vruntime_base::Cpu;
-use vruntime_machine::{Arch, Numbering, Regular, TopologySpec};
+use vruntime_machine::{Arch, Regular};
 
 struct Found {
     text: String,
@@ -40,17 +40,8 @@ fn distances(sockets: u32) -> Vec<Vec<u32>> {
 fn state(k: &Release, get: &dyn Fn(&str) -> Option<String>) -> Shared {
     let n = |key: &str, default: u32| get(key).map_or(default, |s| number(&s));
     let (sockets, cores, llcs) = (n("sockets", 1), n("cores", 4), n("llcs", 1));
-    let topo = TopologySpec::Regular(Regular {
-        sockets,
-        nodes_per_socket: 1,
-        cores_per_node: cores * llcs,
-        threads_per_core: n("smt", 1),
-        cores_per_l2: 1,
-        cores_per_llc: cores,
-        numbering: Numbering::SiblingsAdjacent,
-        node_distance: distances(sockets),
-    });
-    let topo = topo.build(Arch::X86).expect("a valid machine");
+    let shape = sample::sockets(sockets, cores * llcs, n("smt", 1), cores);
+    let topo = sample::build(Arch::X86, Regular { node_distance: distances(sockets), ..shape });
     let mut sh = shared(&topo, k.clone());
     if let Some(isolated) = get("isolated") {
         let isolated = isolated.split(',').map(|c| Cpu(number(c))).collect();
@@ -421,7 +412,7 @@ fn overload_is_noticed() {
 #[test]
 pub(crate) fn delayed_tasks_count_where_the_release_counts_them() {
     let k = Release { balance_counts_delayed: false, ..v6_12() };
-    let mut sh = shared(&crate::sample::regular(Arch::X86, 1, 4, 1, 4), k.clone());
+    let mut sh = shared(&sample::regular(Arch::X86, 1, 4, 1, 4), k.clone());
     sh.loads[1].h_nr_queued = 3;
     sh.loads[1].h_nr_delayed = 2;
     assert_eq!(crate::balance::stats::h_nr(&k, &sh.loads[1]), 1);

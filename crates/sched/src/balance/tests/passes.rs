@@ -17,10 +17,10 @@ use crate::cx::{Cx, Shared};
 use crate::domains::SdFlags;
 use crate::fair::{Fair, SeId};
 use crate::release::Release;
-use crate::sample::{machine, shared, task, v6_1, v6_12};
+use crate::sample::{machine, shared, sockets, task, v6_1, v6_12};
 use crate::scheduler::{BalanceKind, BalanceStep, EnqueueFlags, Moved};
 use vruntime_base::{Cause, Cpu, CpuMask, Ns, TaskId};
-use vruntime_machine::{Arch, Machine, Numbering, Regular, TopologySpec};
+use vruntime_machine::{Arch, Machine, Regular, TopologySpec};
 
 struct Lab {
     sh: Shared,
@@ -32,8 +32,8 @@ struct Lab {
 }
 
 /// Every cost is `ns`, but of lines that are read in turn each takes half of that.
-fn machine_at(spec: TopologySpec, ns: u32) -> Machine {
-    let mut machine = machine(spec, Arch::X86, ns);
+fn machine_at(shape: Regular, ns: u32) -> Machine {
+    let mut machine = machine(TopologySpec::Regular(shape), Arch::X86, ns);
     machine.costs.balance_scan = 500;
     machine
 }
@@ -41,17 +41,7 @@ fn machine_at(spec: TopologySpec, ns: u32) -> Machine {
 impl Lab {
     /// `llcs` caches of `cores` cores with `smt` threads; every cost is `ns`.
     fn new(k: &Release, llcs: u32, cores: u32, smt: u32, ns: u32) -> Lab {
-        let spec = TopologySpec::Regular(Regular {
-            sockets: 1,
-            nodes_per_socket: 1,
-            cores_per_node: llcs * cores,
-            threads_per_core: smt,
-            cores_per_l2: 1,
-            cores_per_llc: cores,
-            numbering: Numbering::SiblingsAdjacent,
-            node_distance: vec![vec![10]],
-        });
-        let machine = machine_at(spec, ns);
+        let machine = machine_at(sockets(1, llcs * cores, smt, cores), ns);
         let sh = shared(&machine.topo, k.clone());
         let n = sh.rqs.len();
         Lab {
@@ -67,17 +57,7 @@ impl Lab {
     /// Two nodes of `cores` cores with `smt` threads and a cache each; every cost is `ns`.
     fn numa(k: &Release, cores: u32, smt: u32, ns: u32) -> Lab {
         let mut lab = Lab::new(k, 1, 2 * cores, smt, ns);
-        let spec = TopologySpec::Regular(Regular {
-            sockets: 2,
-            nodes_per_socket: 1,
-            cores_per_node: cores,
-            threads_per_core: smt,
-            cores_per_l2: 1,
-            cores_per_llc: cores,
-            numbering: Numbering::SiblingsAdjacent,
-            node_distance: vec![vec![10, 21], vec![21, 10]],
-        });
-        lab.machine = machine_at(spec, ns);
+        lab.machine = machine_at(sockets(2, cores, smt, cores), ns);
         lab.sh = shared(&lab.machine.topo, k.clone());
         lab.balancer = Balancer::new(&lab.sh.domains, lab.sh.rqs.len());
         lab

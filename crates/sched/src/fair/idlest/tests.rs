@@ -2,23 +2,13 @@
 
 use super::*;
 use crate::release::Release;
-use crate::sample::{shared, task, v5_5, v5_7, v6_1, v6_12};
+use crate::sample::{regular, shared, task, v5_5, v5_7, v6_1, v6_12};
 use crate::task::Task;
-use vruntime_machine::{Arch, Numbering, Regular, TopologySpec};
+use vruntime_machine::Arch;
 
 /// CPUs with tasks as `(cpu, nr)`, 1024 of load each. The newcomer is the last task.
 fn lab(k: &Release, sockets: u32, llcs: u32, cores: u32, busy: &[(u16, u32)]) -> Shared {
-    let topo = TopologySpec::Regular(Regular {
-        sockets,
-        nodes_per_socket: 1,
-        cores_per_node: llcs * cores,
-        threads_per_core: 1,
-        cores_per_l2: 1,
-        cores_per_llc: cores,
-        numbering: Numbering::SiblingsAdjacent,
-        node_distance: if sockets == 1 { vec![vec![10]] } else { vec![vec![10, 21], vec![21, 10]] },
-    });
-    let topo = topo.build(Arch::X86).expect("a valid machine");
+    let topo = regular(Arch::X86, sockets, llcs * cores, 1, cores);
     let mut sh = shared(&topo, k.clone());
     for c in 0..sh.rqs.len() {
         sh.rqs[c].idle_stamp = Ns(100 + c as u64);

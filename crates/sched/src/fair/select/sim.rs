@@ -232,10 +232,10 @@ impl PlacementView for SimView<'_, '_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sample::{machine, shared, task, v6_1};
+    use crate::sample::{machine, shared, sockets, task, v6_1};
     use crate::task::{Policy, Rq, RqLoad, Task, TgId};
     use vruntime_base::Ns;
-    use vruntime_machine::{Arch, Numbering, Regular, TopologySpec};
+    use vruntime_machine::{Arch, TopologySpec};
 
     /// Four CPUs without SMT in one LLC; the waker, task 4, runs on 0, the wakee, 5, slept on 1.
     /// Returns the choice and what it cost at 10 ns for everything.
@@ -244,16 +244,7 @@ mod tests {
     }
 
     fn wake_with(flags: WakeFlags, f: impl FnOnce(&mut Cx, TaskId)) -> (Placement, u64, Cpu) {
-        let spec = TopologySpec::Regular(Regular {
-            sockets: 1,
-            nodes_per_socket: 1,
-            cores_per_node: 4,
-            threads_per_core: 1,
-            cores_per_l2: 1,
-            cores_per_llc: 4,
-            numbering: Numbering::SiblingsAdjacent,
-            node_distance: vec![vec![10]],
-        });
+        let spec = TopologySpec::Regular(sockets(1, 4, 1, 4));
         let mut machine = machine(spec, Arch::X86, 10);
         (machine.costs.idle_test, machine.costs.idle_scan) = (2_000, 500);
         let mut sh = shared(&machine.topo, v6_1());

@@ -9,8 +9,8 @@
 //! SIS_PROP goes by, ns).
 
 use super::*;
-use crate::sample::{v6_1, v6_12};
-use vruntime_machine::{Arch, Numbering, Regular, TopologySpec, parse_cpulist};
+use crate::sample::{self, v6_1, v6_12};
+use vruntime_machine::{Arch, parse_cpulist};
 
 struct Fake {
     idle: CpuMask,
@@ -110,20 +110,12 @@ fn run(k: &Release, fixture: &str) -> Outcome {
     let n = |key: &str, default: u32| get(key).map_or(default, number);
     let mask = |key: &str| parse_cpulist(get(key).unwrap_or(""), key).expect("a list of CPUs");
     let (sockets, cores, llcs) = (n("sockets", 1), n("cores", 4), n("llcs", 1));
-    let t = TopologySpec::Regular(Regular {
-        sockets,
-        nodes_per_socket: 1,
-        cores_per_node: cores * llcs,
-        threads_per_core: n("smt", 1),
-        cores_per_l2: n("l2", 1),
-        cores_per_llc: cores,
-        numbering: Numbering::SiblingsAdjacent,
-        node_distance: match sockets {
-            1 => vec![vec![10]],
-            _ => vec![vec![10, n("far", 21)], vec![n("far", 21), 10]],
-        },
-    });
-    let t = t.build(Arch::X86).expect("a valid machine");
+    let mut shape = sample::sockets(sockets, cores * llcs, n("smt", 1), cores);
+    shape.cores_per_l2 = n("l2", 1);
+    if sockets > 1 {
+        shape.node_distance = vec![vec![10, n("far", 21)], vec![n("far", 21), 10]];
+    }
+    let t = sample::build(Arch::X86, shape);
     let cpus = t.nr_cpus();
     let per_cpu = |key: &str, default: u64| {
         let mut v = vec![default; cpus];
