@@ -23,7 +23,7 @@ use crate::queue_lines::QueueLines;
 use crate::record::RunSpec;
 use crate::sim::{Channel, Sim};
 use crate::stats::Stats;
-use crate::task::{Step, WaitsFor};
+use crate::task::{KTask, Step, WaitsFor};
 use crate::unix::UnixSock;
 use crate::wait::WaitQueue;
 use vruntime_base::{Cpu, CpuMask, Ledger, Noise, Ns, Stream, TaskId};
@@ -122,12 +122,6 @@ impl Sim {
             idle::keep_within(&mut machine.idle, limit);
         }
 
-        let tick = release.tick_ns();
-        let cpus: Vec<CpuSim> = (0..nr_cpus as u64)
-            .map(|c| CpuSim::new(Ns(noise.below(Stream::TickPhase, c, 0, TICK_SPREAD.min(tick)))))
-            .collect();
-        let rqs: Vec<Rq> =
-            (0..nr_cpus).map(|c| warm_rq(Cpu::from_ix(c), release.migration_cost_ns)).collect();
         if !release.clears_bhb {
             machine.costs.bhb_clear = 0;
         }
@@ -135,11 +129,14 @@ impl Sim {
             (machine.costs.pipe_mtime, machine.costs.pipe_atime) = (0, 0);
         }
         let (paces, paths) = crate::path::paces(&machine);
+        let spread = TICK_SPREAD.min(release.tick_ns());
+        let tick_phase = |c| Ns(noise.below(Stream::TickPhase, c, 0, spread));
+        let warm = |c| warm_rq(Cpu::from_ix(c), release.migration_cost_ns);
         let mut sh = Shared {
             wakes: vec![WakeStats::default(); domains.nr_slots()],
             domains,
             tasks: Vec::new(),
-            rqs,
+            rqs: (0..nr_cpus).map(warm).collect(),
             loads: vec![RqLoad::default(); nr_cpus],
             affinities: Affinities::new(nr_cpus),
             nohz_idle: CpuMask::EMPTY,
@@ -149,29 +146,8 @@ impl Sim {
             timers: vec![],
             release,
         };
-        let mut tasks = Vec::new();
-        for i in 0..2 * nr_cpus {
-            let cpu = Cpu::from_ix(i % nr_cpus);
-            let stopper = i >= nr_cpus;
-            let mut t = Task::new(cpu, nr_cpus);
-            t.kthread = true;
-            t.allow(sh.affinities.intern(CpuMask::one(cpu)), 1);
-            t.state = if stopper { TaskState::Interruptible } else { TaskState::Running };
-            t.policy = if stopper { Policy::Stop } else { Policy::Idle };
-            // `sched_set_stop_task`.
-            t.rt_priority = if stopper { 99 } else { 0 };
-            sh.tasks.push(t);
-            let mut k = blank_ktask(ProgramId(0), Regs::default(), TaskId::NONE);
-            k.step = Step::Stopper;
-            k.waits_for = if stopper { WaitsFor::Work } else { WaitsFor::Nothing };
-            tasks.push(k);
-        }
-        let mut order: Vec<usize> = (0..nr_cpus).collect();
-        order.sort_by_key(|&c| noise.bits(Stream::Ties, c as u64, 0));
-        let mut slot_of = vec![0; nr_cpus];
-        for (slot, &c) in order.iter().enumerate() {
-            slot_of[c] = slot as u16;
-        }
+        let tasks = idle_tasks_and_stoppers(&mut sh);
+        let (slot_of, cpu_of) = slots(nr_cpus, &noise);
         let nr_cores = machine.topo.nr_cores();
         let page = machine.page_kib * 1024;
         let pipe_rules = Rules::new(&sh.release, &spec.variation.without);
@@ -182,7 +158,7 @@ impl Sim {
             machine,
             resched: Vec::with_capacity(8),
             events: Events::new(nr_cpus + 2),
-            cpus,
+            cpus: (0..nr_cpus as u64).map(|c| CpuSim::new(tick_phase(c))).collect(),
             tasks,
             channels: b.channels.iter().map(|&(kind, group)| channel(kind, group, page)).collect(),
             files: Vec::new(),
@@ -196,50 +172,60 @@ impl Sim {
             core_busy: vec![0; nr_cores],
             paces,
             slot_of,
-            cpu_of: order.into_iter().map(Cpu::from_ix).collect(),
+            cpu_of,
             stats: Stats::new(nr_cpus, &b, spec.timeline),
             groups_of_workload: vec![TgId(0)],
             without: spec.variation.without,
             pipe_rules,
         };
-        for c in 0..nr_cpus {
-            let c = Cpu::from_ix(c);
-            for t in [TaskId::from_ix(c.ix()), sim.stopper_of(c)] {
-                sim.hook(c, Ns::ZERO, |s, cx| s.task_new(cx, t, None));
-            }
-            sim.sh.rqs[c.ix()].tick_stopped = true;
-            sim.hook(c, Ns::ZERO, |s, cx| s.tick_stopped(cx, c, true));
-            let cpu = &mut sim.cpus[c.ix()];
-            let rules = crate::menu::Rules::of(&sim.sh.release);
-            let idle = &sim.machine.idle;
-            let state = cpu.menu.choose(idle, Ns::NEVER, None, Ns(tick), rules).state;
-            cpu.idle_state = state as u8;
-            cpu.polling = sim.machine.idle[state].polling;
-        }
-        // A machine that has been idle for a while has had its balance passes: all CPUs of an LLC
-        // may be scanned, and there are idle cores.
-        for c in 0..nr_cpus {
-            let weight = sim.machine.topo.llc(Cpu::from_ix(c)).weight() as u32;
-            let shared = sim.sh.domains.shared_of_mut(Cpu::from_ix(c));
-            shared.nr_idle_scan = weight;
-            shared.has_idle_cores = true;
-        }
-        sim.hook(Cpu(0), Ns::ZERO, |s, cx| s.warm(cx));
-        // What booting charged was not lived through.
-        sim.sh.ledger.clear();
-        if sim.sh.release.autogroup {
-            sim.groups_of_workload.clear();
-        }
-        for &parent in &b.groups {
-            // The workload's own is the first; a control group is never below an autogroup.
-            sim.group(0);
-            let parent = if parent == 0 { TgId(0) } else { sim.group(parent) };
-            sim.new_group(parent);
-        }
+        sim.idle_for_a_while();
+        sim.make_groups(&b.groups);
         for &(program, regs, how) in &b.roots {
             sim.add_root(program, regs, how)?;
         }
         Ok(Some(sim))
+    }
+
+    /// All CPUs go idle and stop their ticks.
+    fn idle_for_a_while(&mut self) {
+        let tick = Ns(self.sh.release.tick_ns());
+        for c in (0..self.cpus.len()).map(Cpu::from_ix) {
+            for t in [TaskId::from_ix(c.ix()), self.stopper_of(c)] {
+                self.hook(c, Ns::ZERO, |s, cx| s.task_new(cx, t, None));
+            }
+            self.sh.rqs[c.ix()].tick_stopped = true;
+            self.hook(c, Ns::ZERO, |s, cx| s.tick_stopped(cx, c, true));
+            let cpu = &mut self.cpus[c.ix()];
+            let rules = crate::menu::Rules::of(&self.sh.release);
+            let idle = &self.machine.idle;
+            let state = cpu.menu.choose(idle, Ns::NEVER, None, tick, rules).state;
+            cpu.idle_state = state as u8;
+            cpu.polling = idle[state].polling;
+        }
+        // A machine that has been idle for a while has had its balance passes: all CPUs of an LLC
+        // may be scanned, and there are idle cores.
+        for c in (0..self.cpus.len()).map(Cpu::from_ix) {
+            let weight = self.machine.topo.llc(c).weight() as u32;
+            let shared = self.sh.domains.shared_of_mut(c);
+            shared.nr_idle_scan = weight;
+            shared.has_idle_cores = true;
+        }
+        self.hook(Cpu(0), Ns::ZERO, |s, cx| s.warm(cx));
+        // What booting charged was not lived through.
+        self.sh.ledger.clear();
+    }
+
+    /// The workload's task groups; each of `parents` is one more, below that.
+    fn make_groups(&mut self, parents: &[u16]) {
+        if self.sh.release.autogroup {
+            self.groups_of_workload.clear();
+        }
+        for &parent in parents {
+            // The workload's own is the first; a control group is never below an autogroup.
+            self.group(0);
+            let parent = if parent == 0 { TgId(0) } else { self.group(parent) };
+            self.new_group(parent);
+        }
     }
 
     /// Task group `n` of the workload. Groups are made in order.
@@ -295,6 +281,40 @@ impl Sim {
         self.arm(cpu);
         Ok(())
     }
+}
+
+/// The tasks of the kernel, numbered first: of each CPU its idle task, then of each its stopper.
+fn idle_tasks_and_stoppers(sh: &mut Shared) -> Vec<KTask> {
+    let nr_cpus = sh.rqs.len();
+    let mut tasks = Vec::new();
+    for i in 0..2 * nr_cpus {
+        let cpu = Cpu::from_ix(i % nr_cpus);
+        let stopper = i >= nr_cpus;
+        let mut t = Task::new(cpu, nr_cpus);
+        t.kthread = true;
+        t.allow(sh.affinities.intern(CpuMask::one(cpu)), 1);
+        t.state = if stopper { TaskState::Interruptible } else { TaskState::Running };
+        t.policy = if stopper { Policy::Stop } else { Policy::Idle };
+        // `sched_set_stop_task`.
+        t.rt_priority = if stopper { 99 } else { 0 };
+        sh.tasks.push(t);
+        let mut k = blank_ktask(ProgramId(0), Regs::default(), TaskId::NONE);
+        k.step = Step::Stopper;
+        k.waits_for = if stopper { WaitsFor::Work } else { WaitsFor::Nothing };
+        tasks.push(k);
+    }
+    tasks
+}
+
+/// In which order simultaneous events of CPUs come: the slot of each CPU, and the CPU of each slot.
+fn slots(nr_cpus: usize, noise: &Noise) -> (Vec<u16>, Vec<Cpu>) {
+    let mut order: Vec<usize> = (0..nr_cpus).collect();
+    order.sort_by_key(|&c| noise.bits(Stream::Ties, c as u64, 0));
+    let mut slot_of = vec![0; nr_cpus];
+    for (slot, &c) in order.iter().enumerate() {
+        slot_of[c] = slot as u16;
+    }
+    (slot_of, order.into_iter().map(Cpu::from_ix).collect())
 }
 
 fn channel(kind: ChannelKind, group: Option<u16>, page: u32) -> Channel {
