@@ -5,7 +5,7 @@ use crate::error::FormatError;
 use crate::text::Text;
 use std::collections::BTreeMap;
 use vruntime_base::{Cpu, CpuMask};
-use vruntime_machine::{Arch, TopologyMasks, parse_cpulist};
+use vruntime_machine::{Arch, NodeId, Topology, TopologyMasks, parse_cpulist};
 
 /// The CPUs of a dump, numbered from 0 without gaps.
 #[derive(Clone, Debug)]
@@ -16,6 +16,27 @@ pub struct DumpedTopology {
     pub numbers: Vec<u32>,
     /// The distances of its nodes were told, or there is one node; else they are 20.
     pub distances: bool,
+}
+
+impl DumpedTopology {
+    /// As a dump of `topology` would be read.
+    pub fn of(topology: &Topology) -> DumpedTopology {
+        let t = topology;
+        let each = |set: &dyn Fn(Cpu) -> CpuMask| t.all().iter().map(set).collect::<Vec<_>>();
+        let nodes = || (0..t.nr_nodes()).map(|n| NodeId(n as u16));
+        let masks = TopologyMasks {
+            arch: t.arch(),
+            smt: each(&|c| *t.smt(c)),
+            l2: each(&|c| *t.l2(c)),
+            llc: each(&|c| *t.llc(c)),
+            package: each(&|c| *t.package_cpus(c)),
+            nodes: nodes().map(|n| (t.node_number(n), *t.node_cpus(n))).collect(),
+            node_distance: nodes()
+                .map(|a| nodes().map(|b| t.node_distance(a, b)).collect())
+                .collect(),
+        };
+        DumpedTopology { masks, numbers: (0..t.nr_cpus() as u32).collect(), distances: true }
+    }
 }
 
 /// Reads the dump.

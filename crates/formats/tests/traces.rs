@@ -6,6 +6,7 @@ use vruntime_base::{Cpu, CpuMask, EventKind};
 use vruntime_formats::lost::Lost;
 use vruntime_formats::read;
 use vruntime_formats::recording::Meta;
+use vruntime_formats::topology_text::DumpedTopology;
 use vruntime_formats::write::{Origin, TraceFormat, write_trace};
 
 fn data(name: &str) -> PathBuf {
@@ -104,6 +105,7 @@ fn who_wakes_is_who_ran_though_no_switch_says_so() {
         hostname: Some("here".into()),
         arch: Some("x86_64".into()),
         nr_cpus: 2,
+        topology: None,
         command: Vec::new(),
         lost: Lost::default(),
     };
@@ -140,4 +142,34 @@ fn a_machine_whose_caches_are_not_told_is_not_told() {
     assert_eq!(told.masks.llc, [CpuMask::first_n(2); 2]);
     assert!(told.distances);
     assert!(read::open(&data("perf-pipe.data.xz")).unwrap().topology.is_none());
+}
+
+/// What a perf.data says of its machine goes into the file that is made of it, with the kernel's
+/// numbers where CPUs are offline.
+#[test]
+fn a_machine_goes_from_perf_data_to_perf_data() {
+    let recorded = read::open(&data("perf-z.data.xz")).unwrap();
+    let told = read::open(&data("../machines/perf.data.xz")).unwrap().topology.unwrap();
+    let numbers = (0..16).map(|n| if n < 4 { n } else { n + 2 }).collect();
+    let told = DumpedTopology { numbers, ..told };
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("out.data");
+    let origin = Origin {
+        release: None,
+        hostname: None,
+        arch: Some("x86_64".into()),
+        nr_cpus: 18,
+        topology: Some(told.clone()),
+        command: Vec::new(),
+        lost: Lost::default(),
+    };
+    let mut out = std::fs::File::create(&path).unwrap();
+    write_trace(TraceFormat::PerfData, &recorded.timeline, &origin, &mut out).unwrap();
+    let back = read::open(&path).unwrap().topology.unwrap();
+    assert_eq!(back.numbers, told.numbers);
+    let all = |t: &DumpedTopology| {
+        let m = t.masks.clone();
+        (m.smt, m.l2, m.llc, m.package, m.nodes, t.distances)
+    };
+    assert_eq!(all(&back), all(&told));
 }

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use tempfile::Builder;
 use vruntime_base::Timeline;
 use vruntime_formats::lost::Lost;
+use vruntime_formats::topology_text::DumpedTopology;
 use vruntime_formats::write::{Origin, TraceFormat, write_trace};
 use vruntime_kernel::record::RunRecord;
 use vruntime_machine::Arch;
@@ -80,6 +81,7 @@ impl TraceFile {
     /// Writes the events of `run`, and says on stderr if it has more than were kept.
     pub fn write_run(&self, batch: &Batch, run: &RunRecord) -> Result<(), Failure> {
         let timeline = &run.timeline;
+        let topology = batch.machine.build_topology().ok();
         let origin = Origin {
             release: Some(run.kernel.clone()),
             hostname: Some(run.machine.clone()),
@@ -88,6 +90,7 @@ impl TraceFile {
                 Arch::Powerpc => "ppc64le".into(),
             }),
             nr_cpus: run.nr_cpus,
+            topology: topology.as_ref().map(DumpedTopology::of),
             command: command_line(),
             lost: Lost::default(),
         };

@@ -146,6 +146,7 @@ fn seeds() -> Vec<(String, Vec<u8>)> {
         hostname: Some("h".into()),
         arch: Some("x86_64".into()),
         nr_cpus: 4,
+        topology: None,
         command: vec!["c".into()],
         lost: Lost::default(),
     };

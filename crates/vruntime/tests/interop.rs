@@ -11,6 +11,7 @@ use vruntime::base::{EventKind, Ns, TaskId, Timeline};
 use vruntime::formats::kernel_file::kernel;
 use vruntime::formats::lost::Lost;
 use vruntime::formats::machine_file::builtin_machine;
+use vruntime::formats::topology_text::DumpedTopology;
 use vruntime::formats::write::{Origin, TraceFormat, write_trace};
 use vruntime::kernel::record::{RunSpec, Sampling};
 use vruntime::kernel::simulate::run;
@@ -27,11 +28,12 @@ struct Sample {
 fn sample() -> &'static Sample {
     static SAMPLE: OnceLock<Sample> = OnceLock::new();
     SAMPLE.get_or_init(|| {
+        let numa_48 = builtin_machine("numa-48").unwrap();
         let spec = RunSpec {
             sampling: Sampling::Full { limit: Ns::from_ms(5_000) },
             timeline: 1_000_000,
             ..RunSpec::new(
-                builtin_machine("numa-48").unwrap(),
+                numa_48.clone(),
                 kernel("v6.12").unwrap().release,
                 vruntime::workload::parse("hackbench -g 2 -l 60").unwrap(),
             )
@@ -43,6 +45,7 @@ fn sample() -> &'static Sample {
             hostname: Some("numa-48".into()),
             arch: Some("x86_64".into()),
             nr_cpus: NR_CPUS,
+            topology: Some(DumpedTopology::of(&numa_48.build_topology().unwrap())),
             command: vec!["vruntime".into(), "run".into()],
             lost: Lost::default(),
         };
@@ -192,6 +195,17 @@ fn perf_script_shows_every_event() {
     assert_eq!(counted(&text), expected(&sample().timeline));
     let first = text.lines().find(|l| l.contains("sched_switch")).unwrap();
     assert!(first.contains("prev_comm=swapper/0 prev_pid=0 prev_prio=120 prev_state=R ==> "));
+}
+
+#[test]
+fn perf_report_describes_the_machine() {
+    let words = ["perf", "report", "--header-only", "-I"];
+    let Some(text) = tool(&words, "perf.data") else { return };
+    for line in ["sibling sockets : 0-11,24-35", "sibling threads : 0,24", "L3 Unified"] {
+        assert!(text.contains(line), "{line}: {text}");
+    }
+    let node = text.lines().find(|l| l.contains("node1 cpu list")).unwrap();
+    assert!(node.ends_with("12-23,36-47"), "{node}");
 }
 
 #[test]

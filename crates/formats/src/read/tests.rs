@@ -90,6 +90,7 @@ fn sample_with(format: TraceFormat, lost: Lost) -> Vec<u8> {
         hostname: Some("h".into()),
         arch: Some("x86_64".into()),
         nr_cpus: 2,
+        topology: None,
         command: vec!["c".into()],
         lost,
     };

@@ -11,12 +11,14 @@
 
 mod ftrace_text;
 mod perf_data;
+mod perf_topology;
 mod perfetto;
 mod trace_dat;
 mod tracepoints;
 mod tracing_data;
 
 use crate::lost::Lost;
+use crate::topology_text::DumpedTopology;
 use std::convert::Infallible;
 use std::io::{self, Seek, Write};
 use std::path::Path;
@@ -64,6 +66,8 @@ pub struct Origin {
     pub arch: Option<String>,
     /// CPUs.
     pub nr_cpus: usize,
+    /// What they share, if it is known: for perf.data.
+    pub topology: Option<DumpedTopology>,
     /// The command line that made it.
     pub command: Vec<String>,
     /// What its recorder lost.

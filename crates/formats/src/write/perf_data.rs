@@ -5,6 +5,7 @@
 //! a task's name come first, so that `perf sched` shows names.
 
 use super::Origin;
+use super::perf_topology;
 use super::tracepoints::{TRACEPOINTS, Walk};
 use super::tracing_data::tracing_data;
 use crate::numbers::perf_data::{FILE_HEADER, MAGIC, feature, record, sample};
@@ -187,11 +188,12 @@ fn features(timeline: &Timeline, origin: &Origin) -> Vec<(u64, Vec<u8>)> {
         (feature::NRCPUS, Some(cpus)),
         (feature::CMDLINE, Some(command)),
     ];
-    sections.into_iter().filter_map(|(bit, section)| Some((bit, section?))).collect()
+    let told = sections.into_iter().filter_map(|(bit, section)| Some((bit, section?)));
+    told.chain(origin.topology.iter().flat_map(perf_topology::sections)).collect()
 }
 
 /// Length and text, the text filled with zeros to 64 bytes.
-fn string(text: &str) -> Vec<u8> {
+pub(super) fn string(text: &str) -> Vec<u8> {
     let size = (text.len() + 1).next_multiple_of(64);
     let mut out = (size as u32).to_le_bytes().to_vec();
     out.extend_from_slice(text.as_bytes());

@@ -34,6 +34,7 @@ pub(super) fn measure(percent: u64, rows: &mut Vec<Row>) -> Result<(), Failure> 
         hostname: Some(record.machine.clone()),
         arch: Some("x86_64".into()),
         nr_cpus: record.nr_cpus,
+        topology: None,
         command: vec!["vruntime".into(), "bench".into()],
         lost: Lost::default(),
     };

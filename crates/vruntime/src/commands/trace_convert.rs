@@ -119,6 +119,7 @@ fn origin(recorded: &Recorded) -> Origin {
         hostname: recorded.hostname.clone(),
         arch: recorded.arch.clone(),
         nr_cpus: seen.max(said).max(1) as usize,
+        topology: recorded.topology.clone(),
         command: command_line(),
         lost: recorded.lost.clone(),
     }
