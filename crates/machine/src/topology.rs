@@ -76,7 +76,8 @@ impl Distance {
 pub enum Arch {
     /// SMT, cluster, MC (= LLC), package.
     X86,
-    /// SMT (= small core), cache, MC without the LLC flag, package.
+    /// SMT (= small core), cache, package. The MC level that Linux adds where the firmware reports
+    /// core groups is left out.
     Powerpc,
 }
 

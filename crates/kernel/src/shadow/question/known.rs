@@ -9,6 +9,7 @@
 //! many times as many would be needed.
 
 use std::collections::BTreeSet;
+use std::iter::repeat_n;
 
 /// The most combinations that are tried for one decision.
 pub const MOST_RUNS: usize = 1024;
@@ -46,10 +47,21 @@ pub struct Unknown {
     pub of: i64,
 }
 
+/// A value that a run asked for.
+#[derive(Clone, Copy, Debug)]
+struct Asked {
+    of: Unknown,
+    /// So many values are possible.
+    options: usize,
+    /// This one of them was taken.
+    taken: usize,
+    value: i64,
+}
+
 /// Answers one run's questions about unknown values, following a script of earlier answers.
 #[derive(Debug, Default)]
 pub struct Asker {
-    asked: Vec<(Unknown, Vec<i64>, usize)>,
+    asked: Vec<Asked>,
     script: Vec<usize>,
 }
 
@@ -59,15 +71,33 @@ impl Asker {
         if let [only] = options {
             return *only;
         }
-        if let Some((_, o, i)) = self.asked.iter().find(|a| a.0 == u) {
-            return o[*i];
+        if let Some(before) = self.asked.iter().find(|a| a.of == u) {
+            return before.value;
         }
-        let i = self.script.get(self.asked.len()).copied().unwrap_or(0);
-        self.asked.push((u, options.to_vec(), i));
-        options[i]
+        let taken = self.script.get(self.asked.len()).copied().unwrap_or(0);
+        let value = options[taken];
+        self.asked.push(Asked { of: u, options: options.len(), taken, value });
+        value
     }
     fn assumed(&self) -> Vec<Assumed> {
-        self.asked.iter().map(|(u, o, i)| (*u, o[*i])).collect()
+        self.asked.iter().map(|a| (a.of, a.value)).collect()
+    }
+    /// Another run, whose first answers are those of `script`, and then the best guesses.
+    fn follow(&mut self, script: impl IntoIterator<Item = usize>) {
+        self.script.clear();
+        self.script.extend(script);
+        self.asked.clear();
+    }
+    /// Another run, the next in the order of all combinations; false if this was the last.
+    fn follow_next(&mut self) -> bool {
+        let Some(last) = self.asked.iter().rposition(|a| a.taken + 1 < a.options) else {
+            return false;
+        };
+        self.script.clear();
+        self.script.extend(self.asked[..=last].iter().map(|a| a.taken));
+        self.script[last] += 1;
+        self.asked.clear();
+        true
     }
     /// As [`Asker::ask`], for a truth value: `None` is not known, guess `guess`.
     pub fn truth(&mut self, u: Unknown, known: Option<bool>, guess: bool) -> bool {
@@ -113,7 +143,6 @@ pub fn explore_up_to<T: Clone>(
 ) -> Outcomes<T> {
     let mut asker = Asker::default();
     let guess = question(&mut asker);
-    let first = asker.asked.clone();
     let mut out = Outcomes {
         guess: guess.clone(),
         all: vec![(guess.clone(), asker.assumed())],
@@ -121,55 +150,48 @@ pub fn explore_up_to<T: Clone>(
         determined: true,
         tipping: BTreeSet::new(),
     };
-    if first.is_empty() {
+    if asker.asked.is_empty() {
         return out;
     }
-    for (at, (u, options, _)) in first.iter().enumerate() {
-        for i in 1..options.len() {
-            let mut script = vec![0; at];
-            script.push(i);
-            let mut a = Asker { script, ..Asker::default() };
-            if !same(&question(&mut a), &guess) {
-                out.tipping.insert(u.name);
+    // Each value alone, and then all combinations.
+    let first = asker.asked.clone();
+    for (at, asked) in first.iter().enumerate() {
+        for i in 1..asked.options {
+            asker.follow(repeat_n(0, at).chain([i]));
+            if !same(&question(&mut asker), &guess) {
+                out.tipping.insert(asked.of.name);
             }
         }
     }
-    let mut last = first;
+    asker.asked = first;
     for n in 1..=most {
-        while last.last().is_some_and(|(_, o, i)| i + 1 == o.len()) {
-            last.pop();
-        }
-        let Some(step) = last.last_mut() else {
+        if !asker.follow_next() {
             out.determined = out.tipping.is_empty();
             return out;
-        };
-        step.2 += 1;
-        let script = last.iter().map(|a| a.2).collect();
-        let mut a = Asker { script, ..Asker::default() };
-        let outcome = question(&mut a);
-        if !same(&outcome, &guess) && out.tipping.is_empty() {
-            out.tipping.extend(a.asked.iter().filter(|a| a.2 != 0).map(|a| a.0.name));
         }
-        out.all.push((outcome, a.assumed()));
-        last = a.asked;
-        if n % LOOK_EVERY == 0 && runs_needed(n, &last) > HOPELESS * most as u128 {
+        let outcome = question(&mut asker);
+        if !same(&outcome, &guess) && out.tipping.is_empty() {
+            out.tipping.extend(asker.asked.iter().filter(|a| a.taken != 0).map(|a| a.of.name));
+        }
+        out.all.push((outcome, asker.assumed()));
+        if n % LOOK_EVERY == 0 && runs_needed(n, &asker.asked) > HOPELESS * most as u128 {
             break;
         }
     }
     (out.complete, out.determined) = (false, false);
     if out.tipping.is_empty() {
-        out.tipping.extend(last.iter().map(|a| a.0.name));
+        out.tipping.extend(asker.asked.iter().map(|a| a.of.name));
     }
     out
 }
 
 /// What `n` runs, the last of which asked `last`, make likely for all: had each value as many runs
 /// below it as the others of its kind, this part of them would be done.
-fn runs_needed(n: usize, last: &[(Unknown, Vec<i64>, usize)]) -> u128 {
+fn runs_needed(n: usize, last: &[Asked]) -> u128 {
     let (mut done, mut each) = (0, 1 << 64);
-    for (_, options, i) in last {
-        each /= options.len() as u128;
-        done += each * *i as u128;
+    for a in last {
+        each /= a.options as u128;
+        done += each * a.taken as u128;
     }
     ((n as u128) << 64) / (done + 1)
 }
