@@ -193,6 +193,8 @@ const UNSEEN: &[(&str, &str)] = &[
     ("lazy_tlb_shootdown", "a cost; kernel/src/lazy_tlb.rs has the test"),
     ("menu_leaves_out = longest", "an idle state; kernel/src/menu.rs has the test"),
     ("menu_checks_timers = always", "an idle state; kernel/src/menu.rs has the test"),
+    ("menu_checks_timers = if-long", "an idle state; kernel/src/menu.rs has the test"),
+    ("menu_checks_timers = if-long-or-stopped", "an idle state; kernel/src/menu.rs has the test"),
     ("menu_polls_before_long", "an idle state; kernel/src/menu.rs has the test"),
     ("nohz_kick = interrupt", "an interrupt more; kernel/src/irq.rs has the test"),
     ("fget_exchanges", "a cost; kernel/src/pipe_lines.rs names it"),
