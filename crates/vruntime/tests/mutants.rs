@@ -6,7 +6,7 @@
 
 mod scenario;
 
-use scenario::Scenario;
+use scenario::{PING_PONG, Scenario};
 use std::path::Path;
 use vruntime::formats::kernel_file::{builtin_kernels, kernel};
 use vruntime::formats::recording::Recording;
@@ -55,7 +55,7 @@ fn scenarios() -> Vec<&'static str> {
         include_str!("starved.rs"),
     ];
     let calls = files.iter().flat_map(|f| f.split("    check(\n        \"").skip(1));
-    calls.map(|call| call.split_once('"').unwrap().0).collect()
+    calls.map(|call| call.split_once('"').unwrap().0).chain(PING_PONG).collect()
 }
 
 /// One change of a release.
@@ -192,9 +192,6 @@ const UNSEEN: &[(&str, &str)] = &[
     ("pipe_wakes_on_freed_slot", "no scenario yet: a pipe that is full of whole pages"),
     ("lazy_tlb_shootdown", "a cost; kernel/src/lazy_tlb.rs has the test"),
     ("menu_leaves_out = longest", "an idle state; kernel/src/menu.rs has the test"),
-    ("menu_checks_timers = always", "an idle state; kernel/src/menu.rs has the test"),
-    ("menu_checks_timers = if-long", "an idle state; kernel/src/menu.rs has the test"),
-    ("menu_checks_timers = if-long-or-stopped", "an idle state; kernel/src/menu.rs has the test"),
     ("menu_polls_before_long", "an idle state; kernel/src/menu.rs has the test"),
     ("nohz_kick = interrupt", "an interrupt more; kernel/src/irq.rs has the test"),
     ("fget_exchanges", "a cost; kernel/src/pipe_lines.rs names it"),

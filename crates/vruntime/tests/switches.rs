@@ -5,7 +5,7 @@
 mod scenario;
 
 use expect_test::expect;
-use scenario::{Scenario, check};
+use scenario::{PING_PONG, Scenario, check};
 
 /// Groups of one and of nine tasks. Ten tasks make a period of 10 · 1.5 = 15 ms (scaled: 1.5 ms is
 /// twice 0.75), half of which is A's; eight ticks of 1 ms are the first that exceed 7.5 ms. With
@@ -581,4 +581,14 @@ fn who_leaves_its_cpu_with_a_delayed_dequeue_is_moved_like_that() {
             woken 1 x while queued
         "#]],
     );
+}
+
+/// Half of what is as short as the exit latency counts, so the last eight idle periods are 0 us.
+/// To 6.5 the governor takes that for granted and enters C1; from 6.6 on it tells nothing, and one
+/// stay in nine is in C6, which takes 40 us to leave.
+#[test]
+fn idle_periods_of_nothing_tell_nothing_from_6_6_on() {
+    let [old, new] =
+        PING_PONG.map(|text| figure(&Scenario::parse(text).outcome(), "context_switches"));
+    assert!(old > new * 3 / 2, "{old} {new}");
 }

@@ -48,6 +48,19 @@ pub fn check(text: &str, expected: Expect) {
     expected.assert_eq(&Scenario::parse(text).outcome());
 }
 
+/// Two tasks hand a byte to and fro, and each CPU idles for just under 2 us at a time. Each switch
+/// is as the one before: `switches.rs` counts them, the test of mutants compares them.
+pub const PING_PONG: [&str; 2] = [
+    "uma-8 v6.1, 8 ms
+    A on 0: write 0, read 1, loop
+    B on 1: read 0, write 1, loop
+    print context_switches",
+    "uma-8 v6.12, 8 ms
+    A on 0: write 0, read 1, loop
+    B on 1: read 0, write 1, loop
+    print context_switches",
+];
+
 /// Begins the line that says which figures belong to the outcome.
 const PRINT: &str = "print ";
 
