@@ -225,13 +225,18 @@ impl Menu {
                 return None;
             }
             let mean = counted().sum::<u64>() / n;
+            let square = |i: u64| u128::from(i) * u128::from(i);
             let variance = match left_out {
-                LeftOut::Longest => counted().map(|i| i.abs_diff(mean).pow(2)).sum::<u64>() / n,
+                LeftOut::Longest => {
+                    counted().map(|i| square(i.abs_diff(mean))).sum::<u128>() / u128::from(n)
+                }
                 // Of rounded means; never negative, for the mean is rounded down.
-                LeftOut::Farthest => counted().map(|i| i * i).sum::<u64>() / n - mean * mean,
+                LeftOut::Farthest => {
+                    counted().map(square).sum::<u128>() / u128::from(n) - square(mean)
+                }
             };
             let most = 4 * n >= 3 * INTERVALS as u64;
-            if variance <= 400 || most && mean * mean > 36 * variance {
+            if variance <= 400 || most && square(mean) > 36 * variance {
                 return Some(mean);
             }
             if 4 * n <= 3 * INTERVALS as u64 {
@@ -374,6 +379,11 @@ mod tests {
         m.note(Ns(62_000), &states()[0], Ended::Limit, TICK);
         assert_eq!(m.intervals.iter().filter(|&&us| us == 0xa5e3_53f7).count(), 1);
         assert_eq!(m.typical(NEW), Some(5));
+        // From 6.15 on it counts, and is the end that is farther from the mean; three at once, too.
+        let both_ends = Rules { left_out: LeftOut::Farthest, ..NEW };
+        assert_eq!(m.typical(both_ends), Some(5));
+        m.intervals[..3].fill(0xa5e3_53f7);
+        assert_eq!(m.typical(both_ends), Some(5));
     }
 
     #[test]
