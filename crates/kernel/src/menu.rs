@@ -141,7 +141,7 @@ impl Menu {
         if states.len() == 1 || self.timer < pays_at(1) {
             return Choice { state: 0, stop_tick: !polls(0) };
         }
-        let mut predicted = self.predicted(typical, looks);
+        let mut predicted = self.predicted(typical);
         if to_tick.is_none() && predicted < tick {
             // A short stay is no longer to be expected where nothing would end a long one.
             predicted = self.timer;
@@ -201,11 +201,16 @@ impl Menu {
     }
 
     /// By the typical period, us, and by the timer, if that was looked for.
-    fn predicted(&self, typical: Option<u64>, looks: bool) -> Ns {
-        let factor = u64::from(self.factors[bucket(self.timer)]);
-        let corrected = || (self.timer.0 * factor + UNITY * US / 2) / (UNITY * US);
-        let corrected = if looks { corrected() } else { u64::MAX / US };
-        Ns(corrected.min(typical.unwrap_or(u64::MAX / US)) * US)
+    fn predicted(&self, typical: Option<u64>) -> Ns {
+        let never = u64::MAX / US;
+        let by_timer = match self.timer {
+            KTIME_MAX => never,
+            timer => {
+                let factor = u64::from(self.factors[bucket(timer)]);
+                (timer.0 * factor + UNITY * US / 2) / (UNITY * US)
+            }
+        };
+        Ns(by_timer.min(typical.unwrap_or(never)) * US)
     }
 
     /// The typical period, us.

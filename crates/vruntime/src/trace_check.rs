@@ -133,7 +133,7 @@ impl Found {
         let Some(told) = told.filter(|_| self.meta.topology.is_none()) else { return self };
         self.meta.set_topology(Some(told));
         self.described_by_trace = true;
-        if told.masks.nodes.len() == NODES_OF_ONE_DISTANCE {
+        if !told.distances && told.masks.nodes.len() == NODES_OF_ONE_DISTANCE {
             let text = "not told how far its two nodes are from each other; 20 is taken";
             self.diagnostics.push(format!("{}: {text}", self.path.display()));
         }

@@ -123,7 +123,7 @@ impl<'a> Preempts<'a> {
                 // A polling idle task has the flag set without a call.
                 return self.counts.miss(&[DUE]);
             }
-            return self.record(r, kernel, (true, "curr is idle"), false, String::new());
+            return self.record(r, kernel, (true, "curr is idle"), false, String::new);
         }
         let Some((side, _)) = s.running else {
             return self.counts.miss(&[RUNNING]);
@@ -134,11 +134,11 @@ impl<'a> Preempts<'a> {
                     return self.counts.miss(&[DUE]);
                 }
                 let by = (true, "wakee of a higher class");
-                return self.record(r, kernel, by, false, String::new());
+                return self.record(r, kernel, by, false, String::new);
             }
             if wakee.is_fair() {
                 let by = (false, "wakee of a lower class");
-                return self.record(r, kernel, by, false, String::new());
+                return self.record(r, kernel, by, false, String::new);
             }
             return; // both real time: not the fair class's decision
         }
@@ -201,24 +201,28 @@ impl<'a> Preempts<'a> {
                 self.decider.one_level.note(answer.0 == kernel);
                 let less = |a: u64, b: u64| gap(a.wrapping_sub(b) as i64);
                 let ran = s.running.and_then(|x| Some(r.clock_task? - x.1));
-                let now = r.clock_task.and_then(|clock| curr_now(self.k, s, clock, None));
-                let now = now.map_or(side.vruntime, |(_, now)| now.vruntime);
-                let state = format!(
-                    "task {} runs, for {}, vlag {}; wakee less it: vruntime {}, deadline {}; {} \
-                     on the queue; a reschedule {}",
-                    side.pid,
-                    known(ran, |ns| size(ns.max(0) as u64)),
-                    gap(side.vlag),
-                    less(wakee.vruntime, now),
-                    less(wakee.deadline, side.deadline),
-                    wakee.cfs_nr,
-                    match flag {
-                        NeedResched::No => "is not asked for".into(),
-                        NeedResched::SetAt(ts) => {
-                            format!("was asked for {} before", size(r.ts.saturating_sub(ts)))
-                        }
-                    },
-                );
+                let now = || {
+                    let now = r.clock_task.and_then(|clock| curr_now(self.k, s, clock, None));
+                    now.map_or(side.vruntime, |(_, now)| now.vruntime)
+                };
+                let state = || {
+                    format!(
+                        "task {} runs, for {}, vlag {}; wakee less it: vruntime {}, deadline {}; \
+                         {} on the queue; a reschedule {}",
+                        side.pid,
+                        known(ran, |ns| size(ns.max(0) as u64)),
+                        gap(side.vlag),
+                        less(wakee.vruntime, now()),
+                        less(wakee.deadline, side.deadline),
+                        wakee.cfs_nr,
+                        match flag {
+                            NeedResched::No => "is not asked for".into(),
+                            NeedResched::SetAt(ts) => {
+                                format!("was asked for {} before", size(r.ts.saturating_sub(ts)))
+                            }
+                        },
+                    )
+                };
                 self.record(r, kernel, answer, true, state);
             }
         }
@@ -291,7 +295,7 @@ impl<'a> Preempts<'a> {
         kernel: bool,
         (ours, rule): Answer,
         nontrivial: bool,
-        state: String,
+        state: impl FnOnce() -> String,
     ) {
         self.counts.count(ours == kernel, nontrivial, rule);
         if ours != kernel {
@@ -304,7 +308,7 @@ impl<'a> Preempts<'a> {
                 expected: word(kernel).into(),
                 got: word(ours).into(),
                 rule: rule.into(),
-                state,
+                state: state(),
             });
         }
     }
