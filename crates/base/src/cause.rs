@@ -20,7 +20,7 @@ pub enum CauseKind {
     Pick,
 }
 
-/// A named reason. Compare by [`Cause::id`].
+/// A named reason.
 #[derive(Debug)]
 pub struct Cause {
     /// What it explains.
@@ -29,6 +29,12 @@ pub struct Cause {
     pub name: &'static str,
     /// Hash of kind and name; equal ids mean the same cause.
     pub id: u32,
+}
+
+impl PartialEq for Cause {
+    fn eq(&self, other: &Cause) -> bool {
+        self.id == other.id
+    }
 }
 
 impl Cause {

@@ -21,7 +21,7 @@ pub mod timeline_queues;
 pub mod timeline_stats;
 pub mod trace_diff;
 mod trace_parts;
-mod wakings;
+pub mod wakings;
 
 pub use causes::{CauseRates, CauseTables, CpuTime};
 pub use compare::{Comparison, Ends, Row, compare};

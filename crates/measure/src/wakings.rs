@@ -17,17 +17,33 @@ use vruntime_base::{Event, EventKind, Timeline};
 
 /// The events of `timeline`, with a wakeup for each waking if it has none.
 pub fn events(timeline: &Timeline) -> impl Iterator<Item = Event> {
-    let placed = placements(timeline);
+    let placed = Placed::of(timeline);
     timeline.iter().enumerate().flat_map(move |(i, e)| {
-        let wakeup = placed.as_ref().and_then(|moves| match e.kind {
-            EventKind::Waking if !moves.contains(&i) => Some(e.a),
-            EventKind::Migrate if moves.contains(&i) => Some(e.b),
-            _ => None,
-        });
-        let wakeup =
-            wakeup.map(|cpu| Event { kind: EventKind::Wakeup, a: cpu, b: 0, cause: None, ..e });
+        let wakeup = placed.as_ref().and_then(|p| p.wakeup(i, &e));
         std::iter::once(e).chain(wakeup)
     })
+}
+
+/// Where the wakings of a trace without wakeups ended.
+#[derive(Debug)]
+pub struct Placed {
+    moves: BTreeSet<usize>,
+}
+
+impl Placed {
+    /// Those of `timeline`; `None` if wakeups were recorded.
+    pub fn of(timeline: &Timeline) -> Option<Placed> {
+        placements(timeline).map(|moves| Placed { moves })
+    }
+    /// The wakeup that event `e`, the one at position `i`, stands for besides.
+    pub fn wakeup(&self, i: usize, e: &Event) -> Option<Event> {
+        let cpu = match e.kind {
+            EventKind::Waking if !self.moves.contains(&i) => e.a,
+            EventKind::Migrate if self.moves.contains(&i) => e.b,
+            _ => return None,
+        };
+        Some(Event { kind: EventKind::Wakeup, a: cpu, b: 0, cause: None, ..*e })
+    }
 }
 
 /// The wakings that ended with a move, and these moves, by position; `None` if wakeups were

@@ -2,10 +2,13 @@
 
 use crate::cpu_numbers::CpuNumbers;
 use std::collections::BTreeMap;
-use vruntime_base::{Cpu, EventKind, flag};
-use vruntime_formats::read::Recorded;
+use vruntime_base::{Cpu, Event, EventKind, Ns, flag};
+use vruntime_formats::read::{Detail, Glimpse, Recorded};
 use vruntime_kernel::shadow::rebuild::answers;
-use vruntime_kernel::shadow::rows::trace::{Flags, Glimpse, Named, Ran, Row, RowKind, Side, Trace};
+use vruntime_kernel::shadow::rows::trace::{
+    Flags, Glimpse as Seen, Named, Ran, Row, RowKind, Side, Trace,
+};
+use vruntime_measure::wakings::Placed;
 use vruntime_sched::release::{FairKind, Release};
 
 /// `prev_state` by what a timeline says of a task switched from: asleep, runnable, dead.
@@ -24,11 +27,11 @@ pub fn plain_trace(r: &Recorded, cpus: &CpuNumbers, k: &Release) -> (Trace, usiz
     let mut between = vec![];
     let mut last = None;
     let after = |last: Option<u64>, time: u64| last.map_or(time, |last| time.max(last + 1));
-    for (i, e) in r.timeline.iter().enumerate() {
-        let d = r.details.get(i).copied().unwrap_or_default();
+    let (events, wakings_only) = with_wakeups(r);
+    for (i, e, d) in events {
         while let Some(g) = glimpses.next_if(|g| (g.time, g.order) < (e.time.0, d.order)) {
             if let Some(cpu) = cpus.cpu(i64::from(g.cpu)) {
-                between.push(Glimpse {
+                between.push(Seen {
                     ts: after(last, g.time),
                     cpu,
                     before: rows.len(),
@@ -110,10 +113,49 @@ pub fn plain_trace(r: &Recorded, cpus: &CpuNumbers, k: &Release) -> (Trace, usiz
         nr_cpus,
         glimpses: between,
         plain: true,
+        wakings_only,
         ..Trace::default()
     };
     answers::infer(&mut trace, k.fair == FairKind::Eevdf);
     (trace, left_out)
+}
+
+/// A wakeup takes so long at the most.
+const WAKEUP_NS: u64 = 200_000;
+
+/// All events with their positions and details; true: no wakeup was recorded, and behind each
+/// waking stands one, after what is part of it: the accounting, and on the wakee's own CPU whatever
+/// shows that no reschedule is due yet.
+fn with_wakeups(r: &Recorded) -> (Vec<(usize, Event, Detail)>, bool) {
+    let detail = |(i, e)| (i, e, r.details.get(i).copied().unwrap_or_default());
+    let mut events: Vec<_> = r.timeline.iter().enumerate().map(detail).collect();
+    let Some(placed) = Placed::of(&r.timeline) else { return (events, false) };
+    let mut wakeups = vec![];
+    for (at, &(i, e, d)) in events.iter().enumerate() {
+        let Some(wakeup) = placed.wakeup(i, &e) else { continue };
+        let ends = |x: &&(usize, Event, Detail)| {
+            let here = x.1.cpu == e.cpu && x.1.kind != EventKind::Runtime;
+            here || x.1.kind == EventKind::Switch && x.1.a == e.task.0
+        };
+        let most = e.time.0 + WAKEUP_NS;
+        let near = events[at + 1..].iter().take_while(|x| x.1.time.0 <= most);
+        let until = near.clone().find(ends).map_or((most, 0), |x| (x.1.time.0, x.2.order));
+        let from = r.glimpses.partition_point(|g| (g.time, g.order) <= (e.time.0, d.order));
+        let own = r.glimpses[from..].iter().take_while(|g| (g.time, g.order) < until);
+        let here = wakeup.a == u32::from(e.cpu.0);
+        let goes_on = |g: &&Glimpse| match g.flags {
+            Some(f) if here => f & (flag::NEED_RESCHED | flag::LAZY) == 0,
+            _ => g.ran.is_some(),
+        };
+        let part = own.filter(|g| g.cpu == e.cpu.0).take_while(goes_on).last();
+        let (time, order) = part.map_or((e.time.0, d.order), |g| (g.time, g.order + 1));
+        let detail = Detail { order, flags: None, ..d };
+        wakeups.push((i, Event { time: Ns(time), ..wakeup }, detail));
+    }
+    events.extend(wakeups);
+    // Stable: behind what it belongs to.
+    events.sort_by_key(|(_, e, d)| (e.time, d.order));
+    (events, true)
 }
 
 fn flags(f: u8) -> Flags {

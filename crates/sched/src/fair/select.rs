@@ -40,13 +40,33 @@ pub struct WakeQuery {
     pub sync: bool,
 }
 
+/// What a decision reads that never changes. It asks the view for it, which may own what it is
+/// part of.
+pub trait Fixed {
+    /// The release.
+    fn k(&self) -> &Release;
+    /// The machine.
+    fn t(&self) -> &Topology;
+    /// Its domains.
+    fn d(&self) -> &Domains;
+}
+
 /// Everything that the fast path of placement reads and that changes from moment to moment.
 ///
 /// Under `simulate` a call reads the model and charges the cache lines; under `shadow` it reads
 /// recorded values and notes what was not known. Values are asked for in the kernel's order and
-/// only when the kernel would read them. Static facts (topology, domains, release) come as
-/// arguments instead.
-pub trait PlacementView {
+/// only when the kernel would read them.
+pub trait PlacementView: Fixed {
+    /// A step whose outcome is all that the rest of the decision knows of the values that it
+    /// asks for: where they are not known, the outcomes that are possible stand for them.
+    #[inline]
+    fn step<T: Copy + PartialEq>(
+        &mut self,
+        _name: &'static str,
+        mut outcome: impl FnMut(&mut Self) -> T,
+    ) -> T {
+        outcome(self)
+    }
     /// From here on CPUs are tested one after the other, all known beforehand.
     fn scan_begins(&mut self) {}
     /// The wakee may run on `c`.
@@ -129,17 +149,6 @@ pub struct Decision {
     pub effects: Effects,
 }
 
-/// The static facts. The decision asks for them through the same object as for the view, so that
-/// a view may own what they are part of.
-pub trait Facts {
-    /// The release.
-    fn k(&self) -> &Release;
-    /// The machine.
-    fn t(&self) -> &Topology;
-    /// Its domains.
-    fn d(&self) -> &Domains;
-}
-
 /// The wakee's and the waker's flips say that one has many partners.
 pub static WIDE: Cause = Cause::new(CauseKind::Placement, "wake_wide");
 static WAKER_NOT_ALLOWED: Cause = Cause::new(CauseKind::Placement, "waker's CPU not allowed");
@@ -147,19 +156,8 @@ static WAKER_ON_PREV: Cause = Cause::new(CauseKind::Placement, "waker on prev");
 static NO_AFFINE_DOMAIN: Cause = Cause::new(CauseKind::Placement, "no affine domain");
 
 /// Chooses a CPU for a wakeup (WF_TTWU). `record_wakee` has been called.
-pub fn decide<V: PlacementView>(
-    k: &Release,
-    t: &Topology,
-    d: &Domains,
-    q: &WakeQuery,
-    v: &mut V,
-) -> Decision {
-    select_task_rq(&mut With { k, t, d, v }, q)
-}
-
-/// [`decide`] for a view that has the facts in it.
 #[inline]
-pub fn select_task_rq<S: PlacementView + Facts>(s: &mut S, q: &WakeQuery) -> Decision {
+pub fn select_task_rq<S: PlacementView>(s: &mut S, q: &WakeQuery) -> Decision {
     let mut effects = Effects::default();
     if s.k().migration_window_ns > 0 && stays(s, q.prev) {
         let rule = &KEEP_PREV;
@@ -175,7 +173,7 @@ pub fn select_task_rq<S: PlacementView + Facts>(s: &mut S, q: &WakeQuery) -> Dec
 }
 
 /// The migration limit keeps the wakee on `prev`.
-fn stays<S: PlacementView + Facts>(s: &mut S, prev: Cpu) -> bool {
+fn stays<S: PlacementView>(s: &mut S, prev: Cpu) -> bool {
     s.k().rule_on(&KEEP_PREV)
         && s.moved_lately()
         && s.allowed(prev)
@@ -184,8 +182,8 @@ fn stays<S: PlacementView + Facts>(s: &mut S, prev: Cpu) -> bool {
 
 /// Prev, or the waker's CPU where `wake_affine` says so, and why.
 #[inline]
-fn target<S: PlacementView + Facts>(s: &mut S, q: &WakeQuery) -> (Cpu, &'static Cause) {
-    if wake_wide(s, q.this_cpu) {
+fn target<S: PlacementView>(s: &mut S, q: &WakeQuery) -> (Cpu, &'static Cause) {
+    if s.step("wake_wide", |s| wake_wide(s, q.this_cpu)) {
         return (q.prev, &WIDE);
     }
     if !s.allowed(q.this_cpu) {
@@ -204,7 +202,7 @@ fn target<S: PlacementView + Facts>(s: &mut S, q: &WakeQuery) -> (Cpu, &'static 
 
 /// The waker wakes so many different tasks that pulling them would crowd its cache.
 #[inline]
-fn wake_wide<S: PlacementView + Facts>(s: &mut S, this_cpu: Cpu) -> bool {
+fn wake_wide<S: PlacementView>(s: &mut S, this_cpu: Cpu) -> bool {
     let (waker, wakee) = (s.waker_flips(), s.wakee_flips());
     let factor = u64::from(s.d().sd_llc_size(this_cpu));
     let (hi, lo) = (u64::from(waker.max(wakee)), u64::from(waker.min(wakee)));
@@ -224,55 +222,4 @@ pub fn record_wakee(waker: &mut Task, p: TaskId, jiffies: u64, hz: u32) {
         waker.last_wakee = p;
         waker.wakee_flips += 1;
     }
-}
-
-/// A view with facts that come from elsewhere.
-struct With<'a, V> {
-    k: &'a Release,
-    t: &'a Topology,
-    d: &'a Domains,
-    v: &'a mut V,
-}
-
-impl<V> Facts for With<'_, V> {
-    fn k(&self) -> &Release {
-        self.k
-    }
-    fn t(&self) -> &Topology {
-        self.t
-    }
-    fn d(&self) -> &Domains {
-        self.d
-    }
-}
-
-macro_rules! pass_on {
-    ($($name:ident($($arg:ident: $ty:ty),*) -> $ret:ty;)*) => {
-        impl<V: PlacementView> PlacementView for With<'_, V> {
-            $(fn $name(&mut self $(, $arg: $ty)*) -> $ret { self.v.$name($($arg),*) })*
-        }
-    };
-}
-pass_on! {
-    scan_begins() -> ();
-    allowed(c: Cpu) -> bool;
-    idle_cpu(c: Cpu) -> bool;
-    sched_idle_cpu(c: Cpu) -> bool;
-    nr_running(c: Cpu) -> u32;
-    nr_delayed(c: Cpu) -> u32;
-    cpu_load(c: Cpu) -> u64;
-    capacity_of(c: Cpu) -> u64;
-    wakee_h_load() -> u64;
-    waker_h_load() -> u64;
-    waker_flips() -> u32;
-    wakee_flips() -> u32;
-    waker_is_per_cpu_kthread() -> bool;
-    in_task() -> bool;
-    recent_used_cpu() -> Cpu;
-    has_idle_cores(c: Cpu) -> bool;
-    nr_idle_scan(c: Cpu) -> u32;
-    scan_budget() -> (u64, u64);
-    clock_ns() -> u64;
-    moved_lately() -> bool;
-    allowed_in(span: &CpuMask) -> CpuMask;
 }

@@ -11,7 +11,9 @@
 use super::explain::{known, range, tasks};
 use super::result::{Disagreement, KindResult, Outcome};
 use crate::shadow::question::known::names::{CAPACITY, IDLE, SCHED_IDLE};
-use crate::shadow::question::known::{Asker, Assumed, MOST_RUNS, Outcomes, Unknown, explore_up_to};
+use crate::shadow::question::known::{
+    Asker, Assumed, MOST_RUNS, Outcomes, Unknown, explore_up_to, step,
+};
 use crate::shadow::rows::searched::Searched;
 use crate::shadow::rows::trace::{
     MAY_STAY, PREV_NOT_KNOWN, Row, RowKind, SYNC_NOT_KNOWN, Trace, WF_SYNC, WF_TTWU,
@@ -28,12 +30,14 @@ use std::collections::BTreeMap;
 use vruntime_base::Cpu;
 use vruntime_machine::Topology;
 use vruntime_sched::domains::Domains;
-use vruntime_sched::fair::select::{Decision, Effects, PlacementView, WakeQuery, decide};
+use vruntime_sched::fair::select::{
+    Decision, Effects, Fixed, PlacementView, WakeQuery, select_task_rq,
+};
 use vruntime_sched::release::Release;
 
-/// A CPU that `select_fallback_rq` takes.
 /// Ways that one choice of a CPU may go: a plain trace leaves many open.
 const RUNS: usize = 8 * MOST_RUNS;
+/// A CPU that `select_fallback_rq` takes.
 const FALLBACK: Cpu = Cpu(u16::MAX);
 const SCAN: &str = "nr_idle_scan";
 const AFFINITY: &str = "allowed CPUs of the wakee";
@@ -170,7 +174,7 @@ impl<'a> Placements<'a> {
             let q = WakeQuery { sync: k.truth(u, told, false), ..q };
             let looked = &mut looked;
             let mut v = View { p: self, k, looked, waking, select: r, own, queues, free };
-            let mut d = decide(f.release, f.topology, f.domains, &q, &mut v);
+            let mut d = select_task_rq(&mut v, &q);
             // A plain trace tells the CPU after `select_task_rq` has checked that it is allowed.
             if f.trace.rebuilt && !v.allowed(d.choice) {
                 d.choice = FALLBACK;
@@ -468,7 +472,26 @@ impl<'v> View<'v, '_> {
     }
 }
 
+impl Fixed for View<'_, '_> {
+    fn k(&self) -> &Release {
+        self.p.f.release
+    }
+    fn t(&self) -> &Topology {
+        self.p.f.topology
+    }
+    fn d(&self) -> &Domains {
+        self.p.f.domains
+    }
+}
+
 impl PlacementView for View<'_, '_> {
+    fn step<T: Copy + PartialEq>(
+        &mut self,
+        name: &'static str,
+        outcome: impl FnMut(&mut Self) -> T,
+    ) -> T {
+        step(self, |v| v.k, name, outcome)
+    }
     fn allowed(&mut self, c: Cpu) -> bool {
         if self.free {
             return true;

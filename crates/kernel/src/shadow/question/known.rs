@@ -5,8 +5,11 @@
 //! monotone in each number that they read). The decision is then run again for every combination
 //! of possible values that its path can read. It is *determined* if all runs give the same
 //! outcome; otherwise the values that tip it are named.
-//! *Departures.* D1: after [`MOST_RUNS`] runs the question counts as undetermined, or sooner where
-//! many times as many would be needed.
+//! A *step* of a decision hands on nothing but its outcome. It is tried for itself, and in the
+//! runs of the decision its outcome counts as one value: eight truth values of which one step
+//! makes one are two runs of all else, not 256.
+//! *Departures.* D1: after [`MOST_RUNS`] runs (of some questions more, unless one value alone tips
+//! them) the question counts as undetermined, or sooner where many times as many would be needed.
 
 use std::collections::BTreeSet;
 use std::iter::repeat_n;
@@ -14,11 +17,13 @@ use std::iter::repeat_n;
 /// The most combinations that are tried for one decision.
 pub const MOST_RUNS: usize = 1024;
 
-/// After so many runs it is asked how many there will be.
-const LOOK_EVERY: usize = 256;
-/// Above so many times the most that are tried the rest is not worth its time. Branches are of
-/// unequal size, hence the margin.
-const HOPELESS: u128 = 3;
+/// After so many runs, and whenever they have doubled, it is asked how many there will be.
+const LOOK_AT: usize = 32;
+/// Above so many times the most that are tried the rest is not worth its time, and above more times
+/// the fewer runs there have been. Branches are of unequal size, hence the margin.
+fn hopeless(runs: usize) -> u128 {
+    (768 / runs).max(3) as u128
+}
 
 /// Missing values that several questions share, as the report names them.
 pub mod names {
@@ -58,11 +63,26 @@ struct Asked {
     value: i64,
 }
 
+/// A step, and the ways in which it can end.
+#[derive(Debug)]
+struct Step {
+    name: &'static str,
+    /// The answers given before it.
+    before: Vec<Assumed>,
+    /// Of each outcome, values that lead to it; none: there are too many to tell.
+    ways: Vec<Vec<Assumed>>,
+    tipping: BTreeSet<&'static str>,
+}
+
 /// Answers one run's questions about unknown values, following a script of earlier answers.
 #[derive(Debug, Default)]
 pub struct Asker {
     asked: Vec<Asked>,
     script: Vec<usize>,
+    /// Of a step: what is answered already.
+    given: Vec<Assumed>,
+    /// Those tried last: the answers before them change seldom from run to run.
+    steps: Vec<Step>,
 }
 
 impl Asker {
@@ -74,10 +94,28 @@ impl Asker {
         if let Some(before) = self.asked.iter().find(|a| a.of == u) {
             return before.value;
         }
+        if let Some(given) = self.given.iter().find(|a| a.0 == u) {
+            return given.1;
+        }
         let taken = self.script.get(self.asked.len()).copied().unwrap_or(0);
         let value = options[taken];
         self.asked.push(Asked { of: u, options: options.len(), taken, value });
         value
+    }
+    /// What a report calls the missing value: of a step, those which tip it.
+    fn names(&self, asked: &Asked) -> Vec<&'static str> {
+        match self.steps.iter().find(|s| s.name == asked.of.name) {
+            Some(step) => step.tipping.iter().copied().collect(),
+            None => vec![asked.of.name],
+        }
+    }
+    /// This step has been tried after the same answers.
+    fn tried(&self, name: &str) -> Option<&Step> {
+        let same = |s: &Step| {
+            s.before.len() == self.asked.len()
+                && s.before.iter().zip(&self.asked).all(|(b, a)| *b == (a.of, a.value))
+        };
+        self.steps.iter().find(|s| s.name == name && same(s))
     }
     fn assumed(&self) -> Vec<Assumed> {
         self.asked.iter().map(|a| (a.of, a.value)).collect()
@@ -106,6 +144,54 @@ impl Asker {
             None => self.ask(u, &[guess as i64, !guess as i64]) != 0,
         }
     }
+}
+
+/// The outcome of a step of the question that `v` answers by its asker `k`.
+pub fn step<V, T: Copy + PartialEq>(
+    v: &mut V,
+    k: impl Fn(&mut V) -> &mut Asker,
+    name: &'static str,
+    mut outcome: impl FnMut(&mut V) -> T,
+) -> T {
+    if k(v).tried(name).is_none() {
+        let mut outer = std::mem::take(k(v));
+        let before = outer.assumed();
+        let alone = Asker { given: before.clone(), ..Asker::default() };
+        let tried = explore_from(
+            alone,
+            MOST_RUNS,
+            |asker| {
+                std::mem::swap(k(v), asker);
+                let found = outcome(v);
+                std::mem::swap(k(v), asker);
+                found
+            },
+            |a, b| a == b,
+        );
+        let mut ends: Vec<(T, Vec<Assumed>)> = vec![];
+        if tried.complete {
+            for end in tried.all {
+                if !ends.iter().any(|e| e.0 == end.0) {
+                    ends.push(end);
+                }
+            }
+        }
+        let ways = ends.into_iter().map(|e| e.1).collect();
+        outer.steps.retain(|s| s.name != name);
+        outer.steps.push(Step { name, before, ways, tipping: tried.tipping });
+        *k(v) = outer;
+    }
+    let asker = k(v);
+    let ways = asker.tried(name).map_or(0, |s| s.ways.len());
+    if ways > 0 {
+        let options: Vec<i64> = (0..ways as i64).collect();
+        let taken = asker.ask(Unknown { name, of: 0 }, &options) as usize;
+        let step = asker.steps.iter().find(|s| s.name == name);
+        asker.given = step.map_or(vec![], |s| s.ways[taken].clone());
+    }
+    let found = outcome(v);
+    k(v).given.clear();
+    found
 }
 
 /// A value that a run assumed.
@@ -138,10 +224,18 @@ pub fn explore<T: Clone>(
 /// The same with up to `most` runs.
 pub fn explore_up_to<T: Clone>(
     most: usize,
+    question: impl FnMut(&mut Asker) -> T,
+    same: impl Fn(&T, &T) -> bool,
+) -> Outcomes<T> {
+    explore_from(Asker::default(), most, question, same)
+}
+
+fn explore_from<T: Clone>(
+    mut asker: Asker,
+    most: usize,
     mut question: impl FnMut(&mut Asker) -> T,
     same: impl Fn(&T, &T) -> bool,
 ) -> Outcomes<T> {
-    let mut asker = Asker::default();
     let guess = question(&mut asker);
     let mut out = Outcomes {
         guess: guess.clone(),
@@ -159,11 +253,13 @@ pub fn explore_up_to<T: Clone>(
         for i in 1..asked.options {
             asker.follow(repeat_n(0, at).chain([i]));
             if !same(&question(&mut asker), &guess) {
-                out.tipping.insert(asked.of.name);
+                out.tipping.extend(asker.names(asked));
             }
         }
     }
     asker.asked = first;
+    // More would only tell what the outcomes have in common.
+    let most = if out.tipping.is_empty() { most } else { most.min(MOST_RUNS) };
     for n in 1..=most {
         if !asker.follow_next() {
             out.determined = out.tipping.is_empty();
@@ -171,16 +267,18 @@ pub fn explore_up_to<T: Clone>(
         }
         let outcome = question(&mut asker);
         if !same(&outcome, &guess) && out.tipping.is_empty() {
-            out.tipping.extend(asker.asked.iter().filter(|a| a.taken != 0).map(|a| a.of.name));
+            let other = asker.asked.iter().filter(|a| a.taken != 0);
+            out.tipping.extend(other.flat_map(|a| asker.names(a)));
         }
         out.all.push((outcome, asker.assumed()));
-        if n % LOOK_EVERY == 0 && runs_needed(n, &asker.asked) > HOPELESS * most as u128 {
+        let look = n >= LOOK_AT && n.is_power_of_two();
+        if look && runs_needed(n, &asker.asked) > hopeless(n) * most as u128 {
             break;
         }
     }
     (out.complete, out.determined) = (false, false);
     if out.tipping.is_empty() {
-        out.tipping.extend(asker.asked.iter().map(|a| a.of.name));
+        out.tipping.extend(asker.asked.iter().flat_map(|a| asker.names(a)));
     }
     out
 }
@@ -237,6 +335,45 @@ mod tests {
             (explore(question, |x, y| x == y).complete, runs)
         };
         assert_eq!(all_of(10), (true, 1 + 10 + 1023));
-        assert_eq!(all_of(30), (false, 1 + 30 + LOOK_EVERY));
+        assert_eq!(all_of(30), (false, 1 + 30 + LOOK_AT));
+    }
+
+    /// Ten values of which one step makes one: apart from the step's own 1,024 runs there are three
+    /// of the question. What tips it is named by the values, not by the step.
+    #[test]
+    fn a_step_counts_as_one_value() {
+        struct V<'k>(&'k mut Asker);
+        let ask = |v: &mut V, name, of| v.0.truth(Unknown { name, of }, None, false);
+        let mut outer = 0;
+        let o = explore(
+            |k| {
+                outer += 1;
+                let mut v = V(k);
+                let first = ask(&mut v, "first", 0);
+                let all = |v: &mut V| (0..10).filter(|&of| ask(v, "ten", of)).count() == 10;
+                let second = step(&mut v, |v| v.0, "all ten", all);
+                first || second
+            },
+            |x, y| x == y,
+        );
+        assert_eq!((o.complete, o.determined, o.all.len()), (true, false, 4));
+        assert_eq!(o.tipping.into_iter().collect::<Vec<_>>(), ["first", "ten"]);
+        assert_eq!(outer, 1 + 2 + 3);
+    }
+
+    /// A value that the question has asked for keeps its answer in the step.
+    #[test]
+    fn a_step_goes_by_the_answers_given_before_it() {
+        struct V<'k>(&'k mut Asker);
+        let ask = |v: &mut V| v.0.truth(A, None, false);
+        let o = explore(
+            |k| {
+                let mut v = V(k);
+                let before = ask(&mut v);
+                before == step(&mut v, |v| v.0, "again", |v| ask(v))
+            },
+            |x, y| x == y,
+        );
+        assert!(o.guess && o.determined);
     }
 }

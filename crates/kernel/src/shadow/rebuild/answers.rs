@@ -118,7 +118,9 @@ pub fn infer(t: &mut Trace, asks_when_accounted: bool) {
                 let others = cpus.iter_mut().enumerate().filter(|c| c.0 != g.cpu.ix());
                 others.filter(|c| c.1.curr.0 == ran.pid).for_each(|c| c.1.accounted_by(in_wakeup));
             }
-            if hard && !of_wakeup && g.ran.is_some_and(|r| r.pid == g.curr_pid) {
+            // Without wakeups it may as well be for one that the CPU took off its wake list.
+            let tick = hard && !of_wakeup && !t.wakings_only;
+            if tick && g.ran.is_some_and(|r| r.pid == g.curr_pid) {
                 let tells = g.flags.is_some_and(|f| !is_set(f));
                 let asked = (!tells).then_some(None);
                 cpus[g.cpu.ix()].tick = Some(MaybeTick { of: next, tells, asked });
@@ -219,6 +221,11 @@ fn activation(t: &mut Trace, cpus: &mut [Sight], i: usize, complete: bool) {
     let (target, own) = (r.rq_cpu.ix(), r.cpu == r.rq_cpu && r.kind == RowKind::Wakeup);
     let after = r.flags.map(is_set).filter(|_| own);
     let s = &mut cpus[target];
+    if t.wakings_only && r.cpu != r.rq_cpu {
+        // When the other CPU took it off its wake list is not known.
+        (s.set, s.accounted) = (None, None);
+        return;
+    }
     if r.cpu == r.rq_cpu {
         s.idle = r.curr_pid == 0;
     } else if let Some(tick) = &mut s.tick {

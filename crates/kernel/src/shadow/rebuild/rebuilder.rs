@@ -178,6 +178,7 @@ pub fn rebuild(t: &Trace, k: &Release) -> Trace {
         glimpses: vec![],
         alive: Alive::new(t),
         plain: t.plain,
+        wakings_only: t.wakings_only,
     }
 }
 

@@ -174,7 +174,11 @@ impl Rebuilder<'_> {
         let unheard = self.heard[prev] <= left && r.ts < left + LEAVING_NS;
         // Who is delayed is queued anew by its waker, who leaves by its own CPU.
         let unheard = unheard || self.left_early.contains(&r.p.pid);
-        let leaving = done.cpu != r.cpu && done.cpu.ix() == prev && unheard;
+        let there = match self.t.wakings_only {
+            true => done.rq_cpu.ix() == prev && prev != r.cpu.ix(),
+            false => done.cpu != r.cpu && done.cpu.ix() == prev,
+        };
+        let leaving = there && unheard;
         let delayed = done.cpu == r.cpu && self.cpus[prev].hides(r.p.pid);
         let w = self.flips_of_curr(r);
         w.record(r.p.pid, r.ts, !leaving && !delayed);

@@ -432,6 +432,8 @@ pub struct Trace {
     pub alive: Alive,
     /// Calls of `resched_curr` have no rows: what the kernel asked is told by [`Row::asked`].
     pub plain: bool,
+    /// No wakeup was recorded: each of its rows stands for a waking, on the waker's CPU.
+    pub wakings_only: bool,
 }
 
 impl Trace {

@@ -52,6 +52,8 @@ impl Idleness {
         let n = t.nr_cpus;
         let (turns, claims) = (vec![vec![]; n], vec![vec![]; n]);
         let mut s = Idleness { turns, claims, ends: vec![], first: vec![None; n] };
+        // Where a wakeup is shown by its waking only, the CPU may go idle before it enqueues it.
+        let ends_claims = |next: i64| !t.wakings_only || next != 0;
         let mut switch_times: Vec<Vec<u64>> = vec![vec![]; n];
         let next = next_rows(t);
         let tail = 2 * slack;
@@ -62,8 +64,10 @@ impl Idleness {
             let curr = if r.kind == RowKind::Switch { r.p.pid } else { r.curr_pid };
             s.first[c].get_or_insert(curr == 0);
             if r.kind == RowKind::Switch {
-                switch_times[c].push(r.ts);
                 let idle = r.n.is_some_and(|n| n.pid == 0);
+                if ends_claims(r.n.map_or(0, |n| n.pid)) {
+                    switch_times[c].push(r.ts);
+                }
                 let lo = r.ts.saturating_sub(slack).max(prev_ts[c]);
                 let before = std::mem::replace(&mut switches[c], r.nr_switches);
                 if before.zip(r.nr_switches).is_some_and(|(b, now)| now - b > 1) {
@@ -108,6 +112,10 @@ impl Idleness {
             let end = ends(w.target.ix(), done);
             let claims = &mut s.claims[w.target.ix()];
             lo = lo.min(hi);
+            let elsewhere = t.rows[w.wakeup].cpu != w.target;
+            if t.wakings_only && clear_first && elsewhere {
+                hi = end; // D1, and when the activation was is not known.
+            }
             if w.queued && clear_first {
                 // Pending until shortly before the activation; then, for a moment, nothing (D1).
                 let clear = done.saturating_sub(tail).max(lo);

@@ -12,7 +12,7 @@
 //! **Departures.** None.
 //! **Example.** Loads 1024 and 1024, wakee 100, no SYNC, bias 108: 1124·100 > 924·108, prev stays.
 
-use super::{Facts, PlacementView, WakeQuery};
+use super::{PlacementView, WakeQuery};
 use vruntime_base::{Cause, CauseKind, Cpu};
 
 /// This CPU is idle (an interrupt wakes) and shares the cache with prev, which is busy.
@@ -37,7 +37,7 @@ pub(super) fn ran(rule: &Cause) -> bool {
 }
 
 /// Prev or this CPU, at the domain with this slot of this CPU.
-pub(super) fn wake_affine<S: PlacementView + Facts>(
+pub(super) fn wake_affine<S: PlacementView>(
     s: &mut S,
     q: &WakeQuery,
     slot: usize,
@@ -45,14 +45,15 @@ pub(super) fn wake_affine<S: PlacementView + Facts>(
     if let Some(found) = if s.k().wa_idle { idle(s, q) } else { None } {
         return found;
     }
-    match if s.k().wa_weight { weight(s, q, slot) } else { None } {
+    let weighed = s.k().wa_weight.then(|| s.step("wake_affine_weight", |s| weight(s, q, slot)));
+    match weighed.flatten() {
         Some(rule) => (q.this_cpu, rule),
         None => (q.prev, &UNDECIDED),
     }
 }
 
 /// `wake_affine_idle`.
-fn idle<S: PlacementView + Facts>(s: &mut S, q: &WakeQuery) -> Option<(Cpu, &'static Cause)> {
+fn idle<S: PlacementView>(s: &mut S, q: &WakeQuery) -> Option<(Cpu, &'static Cause)> {
     let (this, prev) = (q.this_cpu, q.prev);
     if s.idle_cpu(this) && s.d().share_llc(this, prev) {
         let prev_idle = s.idle_cpu(prev);
@@ -76,11 +77,7 @@ fn idle<S: PlacementView + Facts>(s: &mut S, q: &WakeQuery) -> Option<(Cpu, &'st
 }
 
 /// `wake_affine_weight`: the rule that speaks for this CPU, if any.
-fn weight<S: PlacementView + Facts>(
-    s: &mut S,
-    q: &WakeQuery,
-    slot: usize,
-) -> Option<&'static Cause> {
+fn weight<S: PlacementView>(s: &mut S, q: &WakeQuery, slot: usize) -> Option<&'static Cause> {
     let (this, prev) = (q.this_cpu, q.prev);
     let mut this_eff = s.cpu_load(this) as i64;
     if q.sync {

@@ -16,11 +16,11 @@ use super::idle_sibling::{
     Found, IDLE_CORE, IDLE_CPU, SCHED_IDLE_CPU, TARGET_NOTHING_IDLE, TARGET_SCAN_LIMIT,
     TARGET_SIBLING, idle,
 };
-use super::{Effects, Facts, PlacementView};
+use super::{Effects, PlacementView};
 use vruntime_base::{Cause, Cpu};
 
 /// The CPU and rule, or why there is none.
-pub(super) fn search<S: PlacementView + Facts>(
+pub(super) fn search<S: PlacementView>(
     s: &mut S,
     this_cpu: Cpu,
     target: Cpu,
@@ -40,7 +40,7 @@ pub(super) fn search<S: PlacementView + Facts>(
 }
 
 /// A core all of whose threads are idle.
-fn select_idle_core<S: PlacementView + Facts>(
+fn select_idle_core<S: PlacementView>(
     s: &mut S,
     target: Cpu,
     effects: &mut Effects,
@@ -70,7 +70,7 @@ fn select_idle_core<S: PlacementView + Facts>(
 }
 
 /// An idle CPU among those that a scan is worth.
-fn select_idle_cpu<S: PlacementView + Facts>(
+fn select_idle_cpu<S: PlacementView>(
     s: &mut S,
     this_cpu: Cpu,
     target: Cpu,
@@ -119,11 +119,7 @@ fn scan_limit<S: PlacementView>(s: &mut S, weight: u64) -> u64 {
 }
 
 /// An idle sibling of the target.
-fn select_idle_smt<S: PlacementView + Facts>(
-    s: &mut S,
-    target: Cpu,
-    effects: &mut Effects,
-) -> Option<Cpu> {
+fn select_idle_smt<S: PlacementView>(s: &mut S, target: Cpu, effects: &mut Effects) -> Option<Cpu> {
     if !s.d().smt_active() || !s.k().rule_on(&TARGET_SIBLING) {
         return None;
     }

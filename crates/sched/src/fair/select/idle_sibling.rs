@@ -11,7 +11,7 @@
 //! **Example.** Four CPUs, no SMT; target 1 and prev 1 are busy, 0 is idle, nr_idle_scan 4: the
 //! scan goes 2, 3, 0 and takes 0.
 
-use super::{Effects, Facts, PlacementView, WakeQuery, core_cpu_sibling};
+use super::{Effects, Fixed, PlacementView, WakeQuery, core_cpu_sibling};
 use crate::domains::SdFlags;
 use crate::release::{IdleSearch, KthreadStacking};
 use vruntime_base::{Cause, CauseKind, Cpu, CpuMask};
@@ -67,7 +67,7 @@ pub(super) type Found = (Cpu, &'static Cause);
 
 /// An idle CPU in the LLC of `target`, or `target`.
 #[inline]
-pub(super) fn select_idle_sibling<S: PlacementView + Facts>(
+pub(super) fn select_idle_sibling<S: PlacementView>(
     s: &mut S,
     q: &WakeQuery,
     target: Cpu,
@@ -139,11 +139,11 @@ pub(super) fn idle<S: PlacementView>(s: &mut S, c: Cpu) -> bool {
 
 /// A hit outside the target's cluster is only remembered (where clusters are known).
 #[inline(always)]
-fn near<S: Facts>(s: &S, c: Cpu, target: Cpu) -> bool {
+fn near<S: Fixed>(s: &S, c: Cpu, target: Cpu) -> bool {
     !s.d().cluster_active() || s.d().share_cluster(c, target)
 }
 
-fn stacks_on_kthread<S: PlacementView + Facts>(s: &mut S, q: &WakeQuery) -> bool {
+fn stacks_on_kthread<S: PlacementView>(s: &mut S, q: &WakeQuery) -> bool {
     let kind = s.k().kthread_stacking;
     kind != KthreadStacking::Absent
         && s.k().rule_on(&KTHREAD_STACKING)
@@ -154,11 +154,7 @@ fn stacks_on_kthread<S: PlacementView + Facts>(s: &mut S, q: &WakeQuery) -> bool
 }
 
 /// `select_idle_smt`: the first idle sibling of `prev`.
-fn select_idle_smt<S: PlacementView + Facts>(
-    s: &mut S,
-    prev: Cpu,
-    effects: &mut Effects,
-) -> Option<Cpu> {
+fn select_idle_smt<S: PlacementView>(s: &mut S, prev: Cpu, effects: &mut Effects) -> Option<Cpu> {
     let mut from = 0;
     while let Some(c) = s.t().smt(prev).next(from) {
         from = c.ix() + 1;
@@ -184,7 +180,7 @@ struct Search {
 }
 
 /// `select_idle_cpu`: the CPU and rule, or why there is none.
-fn select_idle_cpu<S: PlacementView + Facts>(
+fn select_idle_cpu<S: PlacementView>(
     s: &mut S,
     target: Cpu,
     has_idle_core: bool,
@@ -227,7 +223,7 @@ fn select_idle_cpu<S: PlacementView + Facts>(
 
 /// Goes over `search.cpus` from the one after `target` round to it: the hit, and whether it is a
 /// whole core; an error at the limit.
-fn walk<S: PlacementView + Facts>(
+fn walk<S: PlacementView>(
     s: &mut S,
     target: Cpu,
     has_idle_core: bool,
@@ -261,7 +257,7 @@ fn walk<S: PlacementView + Facts>(
 }
 
 /// `select_idle_core`: the whole core of `core` is idle. If not, it is taken out of the search.
-fn select_idle_core<S: PlacementView + Facts>(
+fn select_idle_core<S: PlacementView>(
     s: &mut S,
     core: Cpu,
     search: &mut Search,

@@ -11,7 +11,7 @@
 //! **Example.** A wakeup that finds its target idle reads one run queue line and costs
 //! `select_base`.
 
-use super::{Facts, PlacementView, WakeQuery, affine, record_wakee, select_task_rq};
+use super::{Fixed, PlacementView, WakeQuery, affine, record_wakee, select_task_rq};
 use crate::cx::Cx;
 use crate::domains::Domains;
 use crate::fair::Fair;
@@ -106,7 +106,7 @@ struct SimView<'v, 'a> {
     in_scan: bool,
 }
 
-impl Facts for SimView<'_, '_> {
+impl Fixed for SimView<'_, '_> {
     #[inline(always)]
     fn k(&self) -> &Release {
         &self.cx.sh.release

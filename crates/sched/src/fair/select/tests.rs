@@ -12,7 +12,10 @@ use super::*;
 use crate::sample::{self, v6_1, v6_12};
 use vruntime_machine::{Arch, parse_cpulist};
 
-struct Fake {
+struct Fake<'a> {
+    k: &'a Release,
+    t: &'a Topology,
+    d: &'a Domains,
     idle: CpuMask,
     sched_idle: CpuMask,
     allowed: CpuMask,
@@ -32,7 +35,19 @@ struct Fake {
     reads: Vec<String>,
 }
 
-impl PlacementView for Fake {
+impl Fixed for Fake<'_> {
+    fn k(&self) -> &Release {
+        self.k
+    }
+    fn t(&self) -> &Topology {
+        self.t
+    }
+    fn d(&self) -> &Domains {
+        self.d
+    }
+}
+
+impl PlacementView for Fake<'_> {
     fn allowed(&mut self, c: Cpu) -> bool {
         self.allowed.has(c)
     }
@@ -132,7 +147,11 @@ fn run(k: &Release, fixture: &str) -> Outcome {
         let (a, b) = f.split_once(',').expect("waker,wakee");
         (number(a), number(b))
     });
+    let d = Domains::build(&t, k);
     let mut v = Fake {
+        k,
+        t: &t,
+        d: &d,
         idle,
         sched_idle: mask("sched_idle"),
         allowed: if get("allowed").is_some() { mask("allowed") } else { *t.all() },
@@ -151,13 +170,12 @@ fn run(k: &Release, fixture: &str) -> Outcome {
         budget: (n("avg_idle", 1_000_000).into(), n("cost", 0).into()),
         reads: Vec::new(),
     };
-    let d = Domains::build(&t, k);
     let q = WakeQuery {
         this_cpu: Cpu(n("this", 0) as u16),
         prev: Cpu(n("prev", 0) as u16),
         sync: get("sync").is_some(),
     };
-    Outcome { d: decide(k, &t, &d, &q, &mut v), reads: v.reads }
+    Outcome { d: select_task_rq(&mut v, &q), reads: v.reads }
 }
 
 fn check_in(k: &Release, fixture: &str, cpu: u16, rule: &str) {
