@@ -128,13 +128,15 @@ pub enum Resource {
     MmCount,
     /// A task's own lines (`task_struct`), or its `pi_lock`.
     TaskLine,
+    /// A wakee that has not left its CPU yet (`p->on_cpu`).
+    OnCpu,
     /// Machine-wide lines: root domain, nohz.
     Global,
 }
 
 impl Resource {
     /// Every resource, in order.
-    pub const ALL: [Resource; 13] = [
+    pub const ALL: [Resource; 14] = [
         Resource::None,
         Resource::RqLock,
         Resource::RqLine,
@@ -147,6 +149,7 @@ impl Resource {
         Resource::Socket,
         Resource::MmCount,
         Resource::TaskLine,
+        Resource::OnCpu,
         Resource::Global,
     ];
     /// Name in reports.
@@ -164,6 +167,7 @@ impl Resource {
             Resource::Socket => "socket",
             Resource::MmCount => "mm_count",
             Resource::TaskLine => "task line",
+            Resource::OnCpu => "on_cpu",
             Resource::Global => "global line",
         }
     }

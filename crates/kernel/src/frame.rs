@@ -169,6 +169,8 @@ pub struct CpuSim {
     pub tick_phase: Ns,
     /// The remote wake list (`call_single_queue`): wakee, whether it migrated, waker's CPU.
     pub wake_list: Vec<(TaskId, bool, Cpu)>,
+    /// Those of them that it has taken off and enqueues when it has its lock.
+    pub flushing: Vec<(TaskId, bool, Cpu)>,
     /// Wakeups to do now.
     pub wakes: VecDeque<(TaskId, bool)>,
     /// The wakeup in progress.
@@ -241,6 +243,7 @@ impl CpuSim {
             timers: BinaryHeap::new(),
             tick_phase,
             wake_list: Vec::with_capacity(16),
+            flushing: Vec::with_capacity(16),
             wakes: VecDeque::with_capacity(4),
             wake: WakeOp {
                 p: TaskId::NONE,

@@ -71,6 +71,7 @@ impl Sim {
             Step::MutexRetry => self.pipe_lock(c, p, self.now),
             Step::MutexSlow => self.mutex_slow(c, p),
             Step::Stopper => self.stopper(c, p),
+            Step::SocketGoesOn => self.socket_goes_on(c, p),
             Step::SocketSent => self.socket_sent(c, p),
             Step::SocketReceived => self.socket_received(c, p),
         }

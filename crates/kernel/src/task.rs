@@ -28,6 +28,8 @@ pub enum Step {
     PipeWakes,
     /// A write or read of a pipe has woken whom it had to: its end.
     PipeEnd,
+    /// A socket's next buffer, or the same after a wait.
+    SocketGoesOn,
     /// A message has been put on a socket's queue.
     SocketSent,
     /// A message has been taken off a socket's queue.

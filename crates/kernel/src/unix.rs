@@ -27,6 +27,7 @@ use crate::frame::Frame;
 use crate::program::{ChannelId, Op};
 use crate::sim::{Channel, Sim};
 use crate::task::{Step, WaitsFor};
+use crate::variation::Knockout;
 use crate::wait::WaitQueue;
 use std::collections::VecDeque;
 use vruntime_base::{Cpu, Func, Ns, Resource, TaskId};
@@ -59,6 +60,8 @@ pub struct UnixSock {
     queue: VecDeque<Buffer>,
     charged: u32,
     last_cpu: Cpu,
+    /// Who counted the receivers' and the senders' file last.
+    counted: [Cpu; 2],
     /// Progress group; `u16::MAX` for none.
     pub group: u16,
 }
@@ -72,6 +75,7 @@ impl UnixSock {
             queue: VecDeque::new(),
             charged: 0,
             last_cpu: Cpu::NONE,
+            counted: [Cpu::NONE; 2],
             group,
         }
     }
@@ -188,13 +192,45 @@ impl Sim {
 
     /// A send or receive begins.
     pub(crate) fn socket_begin(&mut self, c: Cpu, p: TaskId, ch: ChannelId) {
-        let last = self.sock(ch).last_cpu;
-        let move_line = self.transfer(last, c);
-        self.sock(ch).last_cpu = c;
+        let at = self.now + self.count_socket(c, p, ch, self.machine.costs.file_count);
+        self.socket_from(c, p, ch, at);
+    }
+
+    /// It goes on: with the next buffer, or after a wait.
+    pub(crate) fn socket_goes_on(&mut self, c: Cpu, p: TaskId) {
+        let (Op::Write { to: ch, .. } | Op::Read { from: ch, .. }) = self.tasks[p.ix()].op else {
+            return;
+        };
+        self.socket_from(c, p, ch, self.now);
+    }
+
+    /// `fget`, or `fput`, of a file that threads share: `ns` of work, and its line comes from
+    /// whoever counted that end last.
+    fn count_socket(&mut self, c: Cpu, p: TaskId, ch: ChannelId, ns: u32) -> Ns {
+        let k = &self.tasks[p.ix()];
+        if !k.multi_threaded || self.without.has(Knockout::FileCount) {
+            return Ns::ZERO;
+        }
+        let end = usize::from(matches!(k.op, Op::Write { .. }));
+        let from = std::mem::replace(&mut self.sock(ch).counted[end], c);
+        let line = self.waited(c, Func::Fget, Resource::FileCount, self.transfer(from, c));
+        line + self.work(c, Func::Fget, ns)
+    }
+
+    /// The lock and lines of the socket have come.
+    fn socket_line(&mut self, c: Cpu, ch: ChannelId, func: Func) -> Ns {
+        let last = std::mem::replace(&mut self.sock(ch).last_cpu, c);
+        match self.without.has(Knockout::Socket) {
+            true => Ns::ZERO,
+            false => self.waited(c, func, Resource::Socket, self.transfer(last, c)),
+        }
+    }
+
+    fn socket_from(&mut self, c: Cpu, p: TaskId, ch: ChannelId, at: Ns) {
         match self.tasks[p.ix()].op {
             Op::Write { bytes, .. } => {
                 let part = (bytes - self.tasks[p.ix()].done).min(LONGEST);
-                let at = self.now + self.waited(c, Func::UnixSend, Resource::Socket, move_line);
+                let at = at + self.socket_line(c, ch, Func::UnixSend);
                 if self.sock(ch).is_full() {
                     self.socket_wait(c, p, ch, at, false);
                     return;
@@ -208,7 +244,7 @@ impl Sim {
                 self.plan(c, at, Frame::Task);
             }
             Op::Read { bytes, .. } => {
-                let at = self.now + self.waited(c, Func::UnixRecv, Resource::Socket, move_line);
+                let at = at + self.socket_line(c, ch, Func::UnixRecv);
                 if self.sock(ch).is_empty() {
                     self.socket_wait(c, p, ch, at, true);
                     return;
@@ -236,7 +272,7 @@ impl Sim {
         let queue = if reader { &mut s.rd_wait } else { &mut s.wr_wait };
         queue.add(tasks, p, false);
         self.tasks[p.ix()].waits_for = if reader { WaitsFor::Data(ch) } else { WaitsFor::Room(ch) };
-        self.block(c, p, at, Step::Begin, TaskState::Interruptible);
+        self.block(c, p, at, Step::SocketGoesOn, TaskState::Interruptible);
     }
 
     /// A buffer is on the queue: wake a receiver, and send the rest of the message.
@@ -245,10 +281,13 @@ impl Sim {
         let k = &mut self.tasks[p.ix()];
         let part = (bytes - k.done).min(LONGEST);
         k.done += part;
-        k.step = if k.done < bytes { Step::Begin } else { Step::Woken };
+        k.step = if k.done < bytes { Step::SocketGoesOn } else { Step::Woken };
         let passed = &mut self.cpus[c.ix()].passed;
         unix_sock(&mut self.channels, ch).send(part, c, passed);
-        let at = self.now + self.work(c, Func::UnixSend, self.machine.costs.unix_wake_check);
+        let mut at = self.now + self.work(c, Func::UnixSend, self.machine.costs.unix_wake_check);
+        if self.tasks[p.ix()].step == Step::Woken {
+            at += self.count_socket(c, p, ch, 0);
+        }
         self.wake_all(c, ch, true);
         match (self.cpus[c.ix()].wakes.is_empty(), self.tasks[p.ix()].step) {
             (true, Step::Woken) => self.syscall_return(c, p, at),
@@ -260,7 +299,7 @@ impl Sim {
     /// Data was taken: wake senders if there is room again.
     pub(crate) fn socket_received(&mut self, c: Cpu, p: TaskId) {
         let Op::Read { from: ch, bytes } = self.tasks[p.ix()].op else { return };
-        let now = self.now;
+        let mut at = self.now;
         let want = bytes - self.tasks[p.ix()].done;
         let passed = &mut self.cpus[c.ix()].passed;
         let (n, freed) = unix_sock(&mut self.channels, ch).receive(want, passed);
@@ -274,17 +313,18 @@ impl Sim {
         k.again = k.done < bytes;
         if k.done == bytes {
             let group = self.sock(ch).group;
-            self.stats.message(group, now);
+            self.stats.message(group, at);
         }
+        at += self.count_socket(c, p, ch, 0);
         if freed && self.sock(ch).is_writable() {
             self.wake_all(c, ch, false);
         }
         if self.cpus[c.ix()].wakes.is_empty() {
-            self.syscall_return(c, p, now);
+            self.syscall_return(c, p, at);
             return;
         }
         self.tasks[p.ix()].step = Step::Woken;
-        self.plan_wakes(c, now, Frame::Task);
+        self.plan_wakes(c, at, Frame::Task);
     }
 
     fn wake_all(&mut self, c: Cpu, ch: ChannelId, readers: bool) {

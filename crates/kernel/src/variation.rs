@@ -7,7 +7,8 @@
 //! ranges of the costs are in `machines/costs/*.toml`.
 //! *Equations.* Free = 0 ns, whoever asks and however many wait.
 //! *Departures.* D1: a lock that is free excludes nobody: two CPUs may be inside at overlapping
-//! times. Events are atomic, so nothing is torn.
+//! times. Events are atomic, so nothing is torn. D2: a waker's wait for a wakee that is still on
+//! its CPU (`on_cpu`) is not left out: it could be enqueued while it runs.
 //! *Example.* Without `rq_lock` no CPU ever waits for a run queue: `raw_spin_rq_lock: rq lock` is
 //! absent from the ledger.
 
@@ -47,8 +48,10 @@ knockouts! {
     WaitQueue "wait_queue" "waiting for the locks of pipes' wait queues",
     PipeData "pipe_data" "fetching a pipe's slots and data from where they were touched last",
     FileCount "file_count" "counting files that threads share (fget, fput)",
+    Socket "socket" "waiting for a socket's lock and lines",
     MmCount "mm_count" "counting who borrows the address space that threads share (mmgrab, mmdrop)",
     TaskLine "task_line" "fetching the lines of a task from where it was last touched",
+    GlobalLine "global_line" "reading and writing machine-wide lines: root domain, nohz",
     Ipi "ipi" "interrupts between CPUs: sending, delivery, entry",
     IdleExit "idle_exit" "the exit latency of idle states",
     ColdCache "cold_cache" "refilling cold caches, after a move or of what was pushed out",
@@ -155,6 +158,10 @@ fn leave_out(m: &mut Machine, k: Knockout) {
         Knockout::TgLoadAvg => m.lines.set_free(LineKind::TgLoadAvg, true),
         Knockout::MmCount => m.lines.set_free(LineKind::MmCount, true),
         Knockout::LlcShared => m.lines.set_free(LineKind::LlcShared, true),
+        Knockout::GlobalLine => {
+            m.lines.set_free(LineKind::RootDomain, true);
+            m.lines.set_free(LineKind::Nohz, true);
+        }
         Knockout::Ipi => {
             (m.costs.ipi_send, m.costs.ipi_entry) = (0, 0);
             m.costs.ipi_deliver = [0; 6];
@@ -170,6 +177,7 @@ fn leave_out(m: &mut Machine, k: Knockout) {
         | Knockout::WaitQueue
         | Knockout::PipeData
         | Knockout::FileCount
+        | Knockout::Socket
         | Knockout::TaskLine
         | Knockout::TtwuPending
         | Knockout::StaleRq

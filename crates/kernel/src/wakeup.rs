@@ -128,7 +128,7 @@ impl Sim {
             && self.wants_wake_list(c, prev, true, at);
         if on_cpu_until >= Ns::NEVER && !handover {
             // Its CPU is still looking for something else to run: spin until it has switched.
-            at += self.waited(c, Func::TryToWakeUp, Resource::TaskLine, ON_CPU_LOOK);
+            at += self.waited(c, Func::TryToWakeUp, Resource::OnCpu, ON_CPU_LOOK);
             self.plan(c, at, Frame::WakeLook);
             return;
         }
@@ -138,7 +138,7 @@ impl Sim {
                 self.queue_on_list(c, at);
                 return;
             }
-            at += self.waited(c, Func::TryToWakeUp, Resource::TaskLine, on_cpu_until - at);
+            at += self.waited(c, Func::TryToWakeUp, Resource::OnCpu, on_cpu_until - at);
         }
         let wake_cpu = self.sh.tasks[p.ix()].wake_cpu;
         let flags = WakeFlags { sync, ..WakeFlags::default() };
@@ -341,10 +341,13 @@ impl Sim {
 
     /// `sched_ttwu_pending` begins: this CPU enqueues what is on its wake list.
     pub(crate) fn flush(&mut self, c: Cpu) {
-        if self.cpus[c.ix()].wake_list.is_empty() {
+        let cpu = &mut self.cpus[c.ix()];
+        if cpu.wake_list.is_empty() {
             self.flush_done(c, self.now);
             return;
         }
+        // Whoever is pushed while it waits for its lock finds the list empty and tells it anew.
+        cpu.flushing.append(&mut cpu.wake_list);
         if self.sh.release.ttwu_pending_clear == TtwuPendingClear::BeforeEnqueue {
             self.sh.rqs[c.ix()].ttwu_pending = false;
         }
@@ -352,7 +355,7 @@ impl Sim {
     }
 
     pub(crate) fn flush_with_lock(&mut self, c: Cpu, mut at: Ns) {
-        let mut list = std::mem::take(&mut self.cpus[c.ix()].wake_list);
+        let mut list = std::mem::take(&mut self.cpus[c.ix()].flushing);
         if self.sh.release.ttwu_list_order == TtwuListOrder::Lifo {
             list.reverse();
         }
@@ -364,8 +367,7 @@ impl Sim {
             at = self.activate(c, op, at);
         }
         list.clear();
-        // Keeps the capacity; nothing can have been pushed while this event was handled.
-        self.cpus[c.ix()].wake_list = list;
+        self.cpus[c.ix()].flushing = list; // keeps the capacity
         if std::mem::take(&mut self.sh.rqs[c.ix()].ttwu_pending)
             && let Some(u) = self.unfinished(c)
         {
@@ -452,5 +454,30 @@ mod tests {
             let idle = [first, counted].map(|t| s.sh.seen_idle_cpu(on, t));
             assert_eq!(idle, [looks_idle, false], "{kernel}");
         }
+    }
+
+    /// CPU 1 has taken a task off its wake list and waits for its lock; the list is empty, so who
+    /// pushes the next one tells it anew, and that one waits for another look.
+    #[test]
+    fn who_is_pushed_while_the_list_is_being_emptied_is_told_of_anew() {
+        let mut s = sim("v6.5");
+        let (c, on) = (Cpu(0), Cpu(1));
+        let nr = s.sh.tasks.len();
+        let [p, q] = [nr - 2, nr - 1].map(TaskId::from_ix);
+        for task in [p, q] {
+            s.sh.tasks[task.ix()].cpu = on;
+        }
+        s.cpus[on.ix()].wake_list.push((p, false, c));
+        s.flush(on);
+        assert!(s.cpus[on.ix()].wake_list.is_empty());
+        let told = s.stats.count.ipis;
+        s.cpus[c.ix()].wake = WakeOp { p: q, target: on, sync: false, migrated: false, new: false };
+        s.queue_on_list(c, s.now);
+        assert_eq!(s.stats.count.ipis, told + 1);
+        while s.sh.loads[on.ix()].nr_running == 0 {
+            s.now = s.cpus[on.ix()].op_end;
+            s.act(on);
+        }
+        assert_eq!((s.sh.loads[on.ix()].nr_running, s.cpus[on.ix()].wake_list.len()), (1, 1));
     }
 }

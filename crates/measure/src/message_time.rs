@@ -40,7 +40,7 @@ type Part = (&'static str, Of, Option<&'static str>, &'static [&'static str]);
 const TRANSFER: &str = "line_transfer.llc";
 
 /// Parts in the order of the table; an entry of the ledger belongs to the first that takes it.
-const PARTS: [Part; 19] = [
+const PARTS: [Part; 20] = [
     (
         "raw_spin_rq_lock",
         Of::Functions(&[Func::RqLock]),
@@ -85,6 +85,7 @@ const PARTS: [Part; 19] = [
         None,
         &[TRANSFER, "wakee", "wakee_back"],
     ),
+    ("waiting for the wakee to leave its CPU", Of::Waiting(Resource::OnCpu), None, &[]),
     (
         "waiting for run queues' lines",
         Of::Waiting(Resource::RqLine),

@@ -474,7 +474,8 @@ release! {
     migration_window_ns: u64,
     /// Moves that a task has free in a window of that limit.
     migration_quota: u32,
-    /// Load below which that limit prefers prev; a nice 0 task alone has 1024.
+    /// Load of the root queue below which that limit prefers prev; a nice 0 task alone has 1024,
+    /// one in a group its part of the group's share.
     migration_prev_load: u64,
     /// The most tasks moved in one balance pass.
     nr_migrate: u32,

@@ -11,6 +11,7 @@ use vruntime::kernel::simulate::{SetupError, run};
 use vruntime::workload::parse;
 
 const HACKBENCH: &str = "hackbench -g 8 -f 4 --pipe --threads -l 2500 -s 100";
+const SOCKETS: &str = "hackbench -g 8 -f 4 --threads -l 500 -s 100";
 
 fn spec(machine: &str, expression: &str, workload: &str, variation: Variation) -> RunSpec {
     RunSpec {
@@ -55,8 +56,10 @@ fn entry(k: Knockout, r: &RunRecord) -> Option<Ns> {
         Knockout::WaitQueue => on(r, Resource::WaitQueueLock),
         Knockout::PipeData => on(r, Resource::PipeData),
         Knockout::FileCount => of(r, Func::Fget),
+        Knockout::Socket => on(r, Resource::Socket),
         Knockout::MmCount => on(r, Resource::MmCount),
         Knockout::TaskLine => on(r, Resource::TaskLine),
+        Knockout::GlobalLine => on(r, Resource::Global),
         Knockout::Ipi => of(r, Func::Ipi),
         Knockout::IdleExit => of(r, Func::IdleExit),
         Knockout::ColdCache => of(r, Func::ColdCache),
@@ -68,9 +71,14 @@ fn entry(k: Knockout, r: &RunRecord) -> Option<Ns> {
 #[test]
 fn what_is_left_out_is_absent_and_the_run_is_sound() {
     for release in ["v6.1", "v6.12"] {
-        let whole = run(&spec("2x4x2", release, HACKBENCH, Variation::default())).unwrap();
+        let whole = |work| run(&spec("2x4x2", release, work, Variation::default())).unwrap();
+        let [pipes, sockets] = [HACKBENCH, SOCKETS].map(whole);
         for &k in Knockout::ALL {
-            let r = run(&spec("2x4x2", release, HACKBENCH, without(k))).unwrap();
+            let (work, whole) = match k {
+                Knockout::Socket => (SOCKETS, &sockets),
+                _ => (HACKBENCH, &pipes),
+            };
+            let r = run(&spec("2x4x2", release, work, without(k))).unwrap();
             let checks = r.checks.unwrap();
             let wrong = checks.nr_running_wrong + checks.stopped_with_work;
             assert_eq!((wrong, r.ledger_gap), (0, 0), "{release} without {k}");
@@ -79,14 +87,23 @@ fn what_is_left_out_is_absent_and_the_run_is_sound() {
             assert_eq!(r.counters.messages, whole.counters.messages, "{release} without {k}");
             assert_ne!(r.hash, whole.hash, "{release} without {k}: nothing changed");
             let Some(left) = entry(k, &r) else { continue };
-            // A task line is also where a waker waits for a wakee that is still on its CPU.
-            if k != Knockout::TaskLine {
-                assert_eq!(left, Ns::ZERO, "{release} without {k}");
-            }
-            let before = entry(k, &whole).expect("an entry, as above");
+            assert_eq!(left, Ns::ZERO, "{release} without {k}");
+            let before = entry(k, whole).expect("an entry, as above");
             assert!(before > left, "{release}: there was none of {k}");
         }
     }
+}
+
+/// Threads count the files that they share, pipes or sockets; processes do not.
+#[test]
+fn threads_count_files_of_sockets_too() {
+    let counted = |threads: &str, without: Variation| {
+        let work = format!("hackbench -g 2 -f 4 -l 50 {threads}");
+        of(&run(&spec("2x4x2", "v6.12", &work, without)).unwrap(), Func::Fget)
+    };
+    assert!(counted("--threads", Variation::default()) > Ns::ZERO);
+    assert_eq!(counted("--process", Variation::default()), Ns::ZERO);
+    assert_eq!(counted("--threads", without(Knockout::FileCount)), Ns::ZERO);
 }
 
 #[test]

@@ -4,9 +4,11 @@
 //! used up, a wakeup in the rest of the window treats prev as if it were idle, as long as its load
 //! is small.
 //! **Source.** Desnoyers, mail of 24 August 2023 in the thread of "sched: Introduce
-//! cpus_share_l2c" (1 ms, one move, a load threshold); never merged.
+//! cpus_share_l2c" (1 ms, "migrated more than once", a load threshold); never merged.
 //! **Equations.** stay ⇔ now − start < window and moves ≥ quota and load(prev) < threshold.
-//! **Departures.** D1: moves by the balancer count as well, but are never refused.
+//! **Departures.** D1: moves by the balancer count as well, but are never refused. D2: the load is
+//! that of the root queue, as in `wake_affine`: of tasks in a group (autogroup) it is their part of
+//! the group's share, so that many of them stay below the threshold.
 //! **Example.** Window 1 ms, quota 1, threshold 1024: a task moved at 10.0 ms is woken at 10.4 ms;
 //! its CPU has a load of 700, so it stays there although another CPU is idle. At 11.0 ms it may
 //! move again.
