@@ -341,6 +341,9 @@ release! {
     cluster_level: bool,
     /// `find_idlest_group` sums only the CPUs the task may use (long-term back-port).
     idlest_group_allowed_only: bool,
+    /// `find_idlest_group`: of groups with as many idle CPUs the one less used, not the first (5.9
+    /// on, 3edecfef0285).
+    idlest_tie_by_util: bool,
     /// Utilisation estimate.
     util_est: bool,
     /// The estimate of a task that sleeps is updated before its utilisation is (6.12 on).
