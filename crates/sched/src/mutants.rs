@@ -48,6 +48,7 @@ mutants! {
     group_reweight = GroupReweight::IfLoadedAndChanged => groups::an_empty_queue_reads_the_sum;
     hot_gained_when_moved =>
         passes::detach::a_hot_task_is_gained_when_it_is_moved_from_6_15_on;
+    idlest_by_use_alone => idlest::tests::busy_groups_are_alike_in_5_5;
     idlest_tie_by_util => idlest::tests::of_groups_as_idle_the_one_less_used_from_5_9_on;
     idle_search = IdleSearch::CoreCpuSibling =>
         crate::fair::select::tests::idle_sibling::sibling_of_prev_before_the_scan;

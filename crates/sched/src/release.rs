@@ -344,6 +344,10 @@ release! {
     /// `find_idlest_group`: of groups with as many idle CPUs the one less used, not the first (5.9
     /// on, 3edecfef0285).
     idlest_tie_by_util: bool,
+    /// `find_idlest_group` knows neither the size of a group nor the load of a busy one: with any
+    /// task use alone makes it overloaded, and of overloaded groups the local one is idlest (5.5;
+    /// 289de3598481, 6c8116c914b6).
+    idlest_by_use_alone: bool,
     /// Utilisation estimate.
     util_est: bool,
     /// The estimate of a task that sleeps is updated before its utilisation is (6.12 on).

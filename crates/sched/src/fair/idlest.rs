@@ -236,7 +236,9 @@ fn wakeup_stats(
     who: &Newcomer,
     allowed: &CpuMask,
 ) -> GroupStats {
-    let mut s = GroupStats { group_weight: g.weight, ..GroupStats::default() };
+    let by_use_alone = sh.release.idlest_by_use_alone;
+    let group_weight = if by_use_alone { 0 } else { g.weight };
+    let mut s = GroupStats { group_weight, ..GroupStats::default() };
     for &c in sh.domains.group_cpus(g) {
         if sh.release.idlest_group_allowed_only && !allowed.has(c) {
             continue;
@@ -265,7 +267,7 @@ fn wakeup_stats(
         _ if sh.domains.imbalanced(g) => GroupType::Imbalanced,
         kind => kind,
     };
-    if matches!(s.kind, GroupType::FullyBusy | GroupType::Overloaded) {
+    if matches!(s.kind, GroupType::FullyBusy | GroupType::Overloaded) && !by_use_alone {
         s.avg_load = s.group_load * 1024 / s.group_capacity;
     }
     s
