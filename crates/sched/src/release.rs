@@ -368,6 +368,9 @@ release! {
     /// Newidle: at least `migration_cost_ns` of idle time must be expected, not the cost of the
     /// lowest domain (5.x).
     newidle_fixed_guard: bool,
+    /// A CPU that comes to have SCHED_IDLE tasks only balances at its next tick, and then as often
+    /// as an idle one (5.6 on, 323af6deaf70).
+    sched_idle_balances_soon: bool,
     /// The interval of a busy CPU is a tick less (6.1 on).
     busy_interval_less_one: bool,
     /// Interval of a busy CPU = interval of an idle one times this.

@@ -57,7 +57,8 @@ pub(super) fn walk(run: &mut Run, cx: &Cx, on: Cpu, idle: IdleType) {
 }
 
 fn is_busy(sh: &Shared, cpu: Cpu, idle: IdleType) -> bool {
-    idle != IdleType::Idle && !sh.sched_idle_cpu(cpu)
+    let like_idle = sh.release.sched_idle_balances_soon && sh.sched_idle_cpu(cpu);
+    idle != IdleType::Idle && !like_idle
 }
 
 /// Goes to the next domain that is due. False: over.

@@ -229,7 +229,8 @@ impl Fair {
         self.mirror_counts(cx.sh, cpu);
         if p.is_some() {
             cx.sh.loads[cpu.ix()].nr_running -= 1;
-            if !was_sched_idle && cx.sh.sched_idle_cpu(cpu) {
+            let soon = cx.sh.release.sched_idle_balances_soon && !was_sched_idle;
+            if soon && cx.sh.sched_idle_cpu(cpu) {
                 // Others' tasks are worth more than what is left here.
                 cx.sh.rqs[cpu.ix()].next_balance = cx.jiffies();
             }

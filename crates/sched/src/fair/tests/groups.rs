@@ -389,11 +389,16 @@ pub(crate) fn the_first_sleep_makes_an_estimate_and_a_migration_none() {
     }
 }
 
-/// The last nice 0 task of a CPU sleeps and leaves one of SCHED_IDLE: the CPU balances at once.
+/// The last nice 0 task of a CPU sleeps and leaves one of SCHED_IDLE: from 5.6 on the CPU balances
+/// at once.
 #[test]
 pub(crate) fn a_cpu_left_with_idle_tasks_balances_soon() {
-    for (policy, soon) in [(Policy::Idle, true), (Policy::Normal, false)] {
-        let mut lab = Lab::new(sample::v6_1(), "uma-8");
+    for (release, policy, soon) in [
+        (sample::v6_1(), Policy::Idle, true),
+        (sample::v6_1(), Policy::Normal, false),
+        (sample::v5_5(), Policy::Idle, false),
+    ] {
+        let mut lab = Lab::new(release, "uma-8");
         let both = [0, 0].map(|nice| lab.spawn(Cpu(0), nice, TgId(0)));
         let runs = lab.schedule(Cpu(0));
         let other = both.into_iter().find(|p| *p != runs).unwrap();

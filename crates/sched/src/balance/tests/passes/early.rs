@@ -39,6 +39,19 @@ pub(crate) fn a_busy_cpu_balances_at_twice_the_interval() {
     assert_eq!(lab.periodic(0), "lock 2, unlock 2, lock 0, unlock 0, done 1");
 }
 
+/// A SCHED_IDLE task leaves the interval at 4 ms, a jiffy; in 5.5 the CPU is busy: 32 jiffies.
+#[test]
+fn sched_idle_tasks_make_a_cpu_busy_in_5_5() {
+    for (k, jiffies, passes) in [(v5_7(), 1, 1), (v5_5(), 31, 0), (v5_5(), 32, 1)] {
+        let mut lab = Lab::new(&k, 1, 4, 1, 0);
+        lab.tasks(0, 1);
+        lab.sh.loads[0].idle_h_nr = 1;
+        lab.state(0, 0).last_balance = 250 - jiffies;
+        lab.periodic(0);
+        assert_eq!(lab.lb(0, 0, IdleType::NotIdle).count, passes);
+    }
+}
+
 /// avg = (200 + 3072)/4 = 818; 618 of load may move; a task has 1023, half of it fits at once.
 #[test]
 pub(crate) fn half_a_tasks_load_must_fit() {
