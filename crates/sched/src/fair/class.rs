@@ -215,7 +215,7 @@ impl Fair {
                 }
                 break;
             }
-            flags = LeaveFlags { sleep: true, special: false, delayed: false };
+            flags = LeaveFlags { sleep: true, special: false, delayed: false, ..flags };
         }
         while se.is_some() {
             self.update_ancestor(cx, se, min_slice, slice);
@@ -317,7 +317,7 @@ impl Fair {
     fn end_delay(&mut self, cx: &mut Cx, cpu: Cpu, se: SeId) {
         let costs = &cx.machine.costs;
         self.charge_levels(cx, Func::DequeueTask, se, costs.dequeue_base, costs.level);
-        let off = LeaveFlags { sleep: true, special: false, delayed: true };
+        let off = LeaveFlags { sleep: true, special: false, delayed: true, save: false };
         self.dequeue_entities(cx, cpu, se, off);
     }
 

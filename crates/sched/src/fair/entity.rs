@@ -27,11 +27,13 @@ pub struct LeaveFlags {
     pub special: bool,
     /// Its delayed dequeue is finished now.
     pub delayed: bool,
+    /// It comes back at once: the queue's reference point stays.
+    pub save: bool,
 }
 
 impl From<DequeueFlags> for LeaveFlags {
     fn from(f: DequeueFlags) -> LeaveFlags {
-        LeaveFlags { sleep: f.sleep, special: f.special, delayed: false }
+        LeaveFlags { sleep: f.sleep, special: f.special, delayed: false, save: f.save }
     }
 }
 
@@ -263,7 +265,9 @@ impl Fair {
             self.make_relative(se);
         }
         self.update_cfs_group(cx, se);
-        self.update_min_vruntime(cx, cfs);
+        if !flags.save {
+            self.update_min_vruntime(cx, cfs);
+        }
         if flags.delayed {
             let e = &mut self.ses[se.ix()];
             e.sched_delayed = false;

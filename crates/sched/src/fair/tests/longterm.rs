@@ -55,7 +55,7 @@ fn a_wakeup_takes_it_off_the_queue() {
         let mut lab = Lab::new(release, "uma-8");
         let [a, b, c] = [(); 3].map(|()| lab.spawn(Cpu(0), 0, TgId(0)));
         lab.hook(Cpu(0), |s, cx| {
-            s.dequeue_task(cx, Cpu(0), c, DequeueFlags { sleep: true, special: false })
+            s.dequeue_task(cx, Cpu(0), c, DequeueFlags { sleep: true, ..DequeueFlags::default() })
         });
         lab.sh.tasks[c.ix()].on_rq = false;
         assert_eq!(lab.schedule(Cpu(0)), a);
