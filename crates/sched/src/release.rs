@@ -238,6 +238,9 @@ release! {
     run_to_parity: bool,
     /// EEVDF: how that protection is kept: `deadline` or `vprot`.
     slice_protection: SliceProtection,
+    /// EEVDF: only a pick protects; a change of the running task's policy or affinity ends its
+    /// protection (7.0, 6.18.18; bcd74b2ffdd0).
+    protects_at_pick_only: bool,
     /// EEVDF: a wakee with a shorter slice ends that protection.
     preempt_short: bool,
     /// EEVDF: a wakeup that does not preempt leaves the running task no more protection than the

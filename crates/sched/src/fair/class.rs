@@ -332,18 +332,18 @@ impl Fair {
                 prev = self.ses[prev.ix()].parent;
             }
             if depth >= prev_depth {
-                self.set_next_entity(cx, se);
+                self.set_next_entity(cx, se, true);
                 se = self.ses[se.ix()].parent;
             }
         }
         if prev.is_some() {
             self.put_prev_entity(cx, prev);
             self.free_if_dead(cx.sh, prev);
-            self.set_next_entity(cx, se);
+            self.set_next_entity(cx, se, true);
             return;
         }
         while se.is_some() {
-            self.set_next_entity(cx, se);
+            self.set_next_entity(cx, se, true);
             se = self.ses[se.ix()].parent;
         }
     }
@@ -372,7 +372,7 @@ impl Fair {
         let mut se = cx.sh.tasks[p.ix()].se;
         cx.sh.cfs_tasks_to_head(cx.sh.tasks[p.ix()].cpu, p);
         while se.is_some() {
-            self.set_next_entity(cx, se);
+            self.set_next_entity(cx, se, false);
             se = self.ses[se.ix()].parent;
         }
     }

@@ -292,14 +292,14 @@ impl Fair {
         self.ses[se.ix()].deadline = relative;
     }
 
-    /// `set_next_entity`: the entity becomes current on its level.
+    /// `set_next_entity`: the entity becomes current on its level, `picked` or as before.
     #[inline]
-    pub(crate) fn set_next_entity(&mut self, cx: &mut Cx, se: SeId) {
+    pub(crate) fn set_next_entity(&mut self, cx: &mut Cx, se: SeId, picked: bool) {
         self.clear_buddies(se);
         if self.ses[se.ix()].on_rq {
             self.tree_remove(se);
             self.update_load_avg(cx, se, UPDATE_TG);
-            if self.eevdf {
+            if self.eevdf && (picked || !cx.sh.release.protects_at_pick_only) {
                 self.protect(&cx.sh.release, se);
             }
         }
