@@ -48,6 +48,7 @@ mutants! {
     group_reweight = GroupReweight::IfLoadedAndChanged => groups::an_empty_queue_reads_the_sum;
     hot_gained_when_moved =>
         passes::detach::a_hot_task_is_gained_when_it_is_moved_from_6_15_on;
+    idle_queue_gives => find::an_idle_queue_is_busiest_in_5_x;
     idlest_by_use_alone => idlest::tests::busy_groups_are_alike_in_5_5;
     idlest_tie_by_util => idlest::tests::of_groups_as_idle_the_one_less_used_from_5_9_on;
     idle_search = IdleSearch::CoreCpuSibling =>

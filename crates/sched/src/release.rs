@@ -393,6 +393,9 @@ release! {
     local_load_checks: LocalLoadChecks,
     /// A queue that gives utilisation has two tasks (5.7 on).
     util_queue_of_two: bool,
+    /// A queue without tasks, whose sleepers left load or utilisation, can be the busiest (to 5.11;
+    /// fc488ffd4297).
+    idle_queue_gives: bool,
     /// A task fits into an imbalance of half its load; failures beyond `cache_nice_tries` lift
     /// that (5.x).
     migrate_load_halved: bool,
