@@ -101,6 +101,7 @@ mutants! {
     reweight_clamps_lag => tests::eevdf::reweight_clamps_what_is_owed;
     reweight_places_again => vprot::the_running_entity_is_weighed_twice;
     sched_idle_balances_soon => groups::a_cpu_left_with_idle_tasks_balances_soon;
+    rt_lowest_rotates => crate::rt::tests::in_5_x_the_lowest_number_is_taken;
     scan_counts_forbidden => core_cpu_sibling::forbidden_cpus_count_in_5_5;
     sched_idle_last => idlest::tests::a_sched_idle_cpu_comes_after_idle_ones_in_5_5;
     sibling_imbalance_by_cores => find::a_busy_cpu_spreads_too_up_to_6_5;

@@ -313,6 +313,9 @@ release! {
     /// What keeps RT tasks from taking all of a CPU: `none`, `throttling` (5.10 to 6.11; before,
     /// they borrowed what other CPUs had left), `fair-server` (6.12 on).
     rt_limit: RtLimit,
+    /// A real-time task that looks for a CPU takes any of those that fit, not the one with the
+    /// lowest number (5.11 on, 14e292f8d453).
+    rt_lowest_rotates: bool,
 
     /// Limit the idle scan by the expected idle time over what a scan costs (5.x).
     sis_prop: bool,
