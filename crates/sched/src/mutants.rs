@@ -96,6 +96,7 @@ mutants! {
     numa_imbalance = NumaImbalance::ImbNumaNr => find::numa_nodes_leave_a_pair_alone;
     overloaded_by_runnable => find::waiting_overloads_a_group_from_5_7_on;
     pick_buddy => tests::eevdf::an_eligible_next_buddy_comes_first;
+    pinned_until_one_may_move => passes::early::who_cannot_be_pushed_is_pinned_in_5_x;
     protects_at_pick_only => longterm::a_change_of_the_running_task_ends_its_protection;
     recent_used_on_hit => core_cpu_sibling::recent_used_cpu_is_written_when_it_helped;
     reweight_clamps_lag => tests::eevdf::reweight_clamps_what_is_owed;

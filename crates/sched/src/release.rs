@@ -394,6 +394,10 @@ release! {
     /// What keeps a group that is not overloaded from taking load: `none`, `busiest`,
     /// `busiest-and-average`.
     local_load_checks: LocalLoadChecks,
+    /// A queue of two or more counts as pinned until a task that may move was seen, though it is
+    /// empty by the time it is locked, and once more if the running task may not be pushed (to
+    /// 5.11; 8a41dfcda7a3, acb4decc1e90).
+    pinned_until_one_may_move: bool,
     /// A queue that gives utilisation has two tasks (5.7 on).
     util_queue_of_two: bool,
     /// A queue without tasks, whose sleepers left load or utilisation, can be the busiest (to 5.11;

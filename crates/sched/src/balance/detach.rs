@@ -38,7 +38,8 @@ pub(super) fn detach_tasks(
     cx: &mut Cx,
 ) {
     let src = env.src_cpu;
-    if cx.sh.loads[src.ix()].nr_running <= 1 {
+    let seen_only = cx.sh.release.pinned_until_one_may_move;
+    if cx.sh.loads[src.ix()].nr_running <= 1 && !seen_only {
         env.all_pinned = false;
         return;
     }

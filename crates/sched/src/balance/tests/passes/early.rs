@@ -93,6 +93,38 @@ fn pause_after_a_push(interval: u32) {
     assert_eq!((lab.state(0, 0).nr_balance_failed, lab.state(0, 0).balance_interval), (2, 8));
 }
 
+/// As before, but the running task may not leave CPU 2: that it was asked makes the pass one that
+/// found all pinned, whose interval grows beyond 8 ms.
+#[test]
+pub(crate) fn who_cannot_be_pushed_is_pinned_in_5_x() {
+    let mut lab = Lab::new(&v5_7(), 1, 4, 1, 0);
+    let ids = lab.tasks(2, 2);
+    lab.pin(ids[0], &[2]);
+    lab.sh.loads[0].util_avg = 1000;
+    let a = &mut lab.fair.cfs[0].avg;
+    (a.util_avg, a.last_update_time) = (1000, lab.now);
+    (lab.state(0, 0).nr_balance_failed, lab.state(0, 0).balance_interval) = (3, 8);
+    assert_eq!(lab.periodic(0), "lock 2, unlock 2, lock 2, unlock 2, done 0");
+    assert_eq!(lab.state(0, 0).balance_interval, 16);
+}
+
+/// CPU 2 is left with one task by the time it is locked. 5.x has not seen one that may move, leaves
+/// 2 out and goes to 3; later releases end there.
+#[test]
+fn an_emptied_queue_is_left_out_in_5_x() {
+    for (k, next) in [(v5_7(), BalanceStep::Lock(Cpu(3))), (v6_1(), BalanceStep::Done)] {
+        let mut lab = Lab::new(&Release { ni_random: false, ..k }, 1, 4, 1, 0);
+        lab.tasks(2, 4);
+        lab.tasks(3, 3);
+        let step = lab.at(0, |b, f, cx| b.begin(f, cx, Cpu(0), BalanceKind::Newidle));
+        assert_eq!(step, BalanceStep::Lock(Cpu(2)));
+        lab.sh.loads[2].nr_running = 1;
+        let step = lab.at(0, |b, f, cx| b.resume(f, cx, Cpu(0)));
+        assert_eq!(step, BalanceStep::Unlock(Cpu(2)));
+        assert_eq!(lab.at(0, |b, f, cx| b.resume(f, cx, Cpu(0))), next);
+    }
+}
+
 /// The tasks of a large group weigh nothing. Of 3 that may move each takes 1; in 5.5 it takes
 /// nothing, and all that wait go.
 #[test]
