@@ -81,6 +81,7 @@ mutants! {
     migrate_util_shifted => passes::detach::failures_shrink_the_utilisation_that_must_fit;
     moved_counts_as_long_sleep => tests::cfs::in_6_3_rc_a_move_makes_a_sleeper_of_who_ran_ahead;
     new_task_util_scaled => groups::a_new_task_is_expected_to_use_half_of_what_is_left;
+    newidle_delays_decay => passes::early::newidle_lets_no_cost_decay_in_5_x;
     newidle_failure_costs_more => passes::a_failure_costs_half_as_much_again_in_6_18;
     migrate_load_at_least_one => passes::early::tasks_without_load_move_without_end_in_5_5;
     newidle_fixed_guard => passes::early::newidle_needs_half_a_millisecond;

@@ -442,6 +442,9 @@ release! {
     /// A newidle pass that found nothing costs half as much again as the dearest so far, and no
     /// cost counts for more than `migration_cost_ns` + 200 ns (6.18).
     newidle_failure_costs_more: bool,
+    /// Newidle passes, too, let the cost of a search decay, and a rise puts that off; before, only
+    /// periodic ones did, all levels above one that decayed included (5.16 on, e60b56e46b38).
+    newidle_delays_decay: bool,
     /// Balancer statistics count tasks in delayed dequeue.
     balance_counts_delayed: bool,
     /// A sleeper that leaves an idle CPU's queue takes its averages as they are by then, not as

@@ -68,7 +68,9 @@ pub(super) fn next(run: &mut Run, w: &mut World, cx: &mut Cx) -> bool {
         let slot = run.slot;
         let hz = u64::from(cx.sh.release.hz);
         let state = &mut w.t.sds[slot];
-        run.periodic.need_decay = update_newidle_cost(state, 0, u64::MAX, cx.jiffies(), hz);
+        let decayed = update_newidle_cost(state, 0, u64::MAX, cx.jiffies(), hz);
+        let once = !cx.sh.release.newidle_delays_decay && run.periodic.need_decay;
+        run.periodic.need_decay = decayed || once;
         run.periodic.max_cost += state.max_newidle_lb_cost;
         if run.stop {
             if !run.periodic.need_decay {

@@ -39,6 +39,45 @@ pub(crate) fn a_busy_cpu_balances_at_twice_the_interval() {
     assert_eq!(lab.periodic(0), "lock 2, unlock 2, lock 0, unlock 0, done 1");
 }
 
+/// CPU 0 finds nothing, 1.2 s after the costs of its levels last changed: they stay, where later
+/// releases let them decay. A costlier pass does not put the next decay off.
+#[test]
+pub(crate) fn newidle_lets_no_cost_decay_in_5_x() {
+    for (k, kept, raised) in [(v5_7(), 256_000, 0), (v6_1(), 253_000, 300)] {
+        let mut lab = Lab::new(&Release { ni_random: false, ..k }, 1, 4, 1, 10);
+        lab.now = Ns::from_ms(4 * 300);
+        lab.sh.domains.overload = true;
+        lab.state(0, 0).max_newidle_lb_cost = 256_000;
+        lab.newidle(0);
+        assert_eq!(lab.state(0, 0).max_newidle_lb_cost, kept);
+        *lab.state(0, 0) = SdState { max_newidle_lb_cost: 0, last_decay: 0, ..*lab.state(0, 0) };
+        lab.sh.domains.overload = true;
+        lab.newidle(0);
+        assert!(lab.state(0, 0).max_newidle_lb_cost > 0);
+        assert_eq!(lab.state(0, 0).last_decay, raised);
+    }
+}
+
+/// Two sockets of two caches. CPU 1 is refused at MC; the costs of its core and of NUMA are due to
+/// decay. Since the first has, 5.x comes to the last; later releases end at PKG.
+#[test]
+fn a_decay_below_lets_those_above_decay_in_5_x() {
+    for (k, numa) in [(v5_7(), 1_012_000), (v6_1(), 1_024_000)] {
+        let mut lab = Lab::new(&k, 1, 8, 2, 0);
+        lab.machine = machine_at(sockets(2, 4, 2, 2), 0);
+        lab.sh = shared(&lab.machine.topo, k.clone());
+        lab.balancer = Balancer::new(&lab.sh.domains, lab.sh.rqs.len());
+        lab.now = Ns::from_ms(4 * 300);
+        for (level, last_decay) in [0, 299, 299, 0].into_iter().enumerate() {
+            let s = lab.state(1, level);
+            (s.max_newidle_lb_cost, s.last_decay) = (1_024_000, last_decay);
+        }
+        lab.periodic(1);
+        assert_eq!(lab.lb(1, 1, IdleType::Idle).balanced, 1);
+        assert_eq!(lab.state(1, 3).max_newidle_lb_cost, numa);
+    }
+}
+
 /// A SCHED_IDLE task leaves the interval at 4 ms, a jiffy; in 5.5 the CPU is busy: 32 jiffies.
 #[test]
 fn sched_idle_tasks_make_a_cpu_busy_in_5_5() {
