@@ -87,6 +87,7 @@ mutants! {
     newidle_fixed_guard => passes::early::newidle_needs_half_a_millisecond;
     newidle_sees_wakeups => passes::early::newidle_does_not_see_queued_wakeups;
     newidle_stops_on_refusal => passes::newidle_looks_further_unless_refused;
+    nohz_own_turn_apart => passes::nohz::in_5_x_the_kicked_cpu_comes_apart;
     nohz_kick = NohzKick::CallLostOnPolling =>
         passes::nohz::a_kick_of_a_polling_cpu_is_lost_before_2025;
     nohz_kick = NohzKick::Call => passes::nohz::a_kick_of_a_polling_cpu_is_lost_before_2025;

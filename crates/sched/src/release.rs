@@ -292,6 +292,10 @@ release! {
     ttwu_on_cpu_handover: bool,
     /// How a tickless CPU is told to balance: `interrupt`, `call-lost-on-polling`, `call`.
     nohz_kick: NohzKick,
+    /// A kicked CPU balances for the others from the lowest number on and then always for itself;
+    /// the next kick is due with the others, and a CPU that stops its tick causes none (to 5.12;
+    /// 7a82e5f52a35, 7fd7a9e0caba).
+    nohz_own_turn_apart: bool,
     /// Outliers among the last idle periods that the menu governor leaves out: `longest`,
     /// `farthest` (from the mean).
     menu_leaves_out: LeftOut,

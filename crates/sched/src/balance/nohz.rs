@@ -78,6 +78,8 @@ pub(super) struct State {
     has_blocked: bool,
     /// A walk over the domains of `run.on` is under way.
     walking: bool,
+    /// The CPU's own turn, which comes apart, has come.
+    own_turn: bool,
 }
 
 /// The CPU stops its tick, or takes it up again (which only the next busy tick notices).
@@ -136,7 +138,7 @@ pub(super) fn kick(t: &mut Tables, cx: &mut Cx, cpu: Cpu) -> Option<Cpu> {
             flags.balance = true;
         }
     }
-    flags.next = t.nohz.needs_update;
+    flags.next = t.nohz.needs_update && !cx.sh.release.nohz_own_turn_apart;
     if !flags.any() {
         return None;
     }
@@ -213,13 +215,15 @@ pub(super) fn begin(run: &mut Run, w: &mut World, cx: &mut Cx) -> bool {
     if flags.next {
         w.t.nohz.needs_update = false;
     }
+    let apart = cx.sh.release.nohz_own_turn_apart;
     run.nohz = State {
         flags,
-        from: run.cpu.ix() + 1,
+        from: if apart { 0 } else { run.cpu.ix() + 1 },
         wrapped: false,
         next_balance: far(cx),
         has_blocked: false,
         walking: false,
+        own_turn: false,
     };
     true
 }
@@ -239,14 +243,22 @@ pub(super) fn next(run: &mut Run, w: &mut World, cx: &mut Cx) -> bool {
                 return true;
             }
             run.nohz.walking = false;
+            if run.nohz.own_turn {
+                break;
+            }
             note_next(run, cx);
         }
-        let Some(c) = next_cpu(run, cx) else { break };
+        let Some(c) = next_cpu(run, cx) else {
+            if cx.sh.release.nohz_own_turn_apart && own_turn(run, w, cx) {
+                continue;
+            }
+            break;
+        };
         if !cx.sh.idle_cpu(c) {
             continue;
         }
         if must_leave(run, cx) {
-            abort(run, w);
+            abort(run, w, cx);
             return false;
         }
         if run.nohz.flags.stats {
@@ -264,9 +276,30 @@ pub(super) fn next(run: &mut Run, w: &mut World, cx: &mut Cx) -> bool {
     false
 }
 
-/// The next tickless CPU, round from the one after this; this one last.
+/// After all others, this CPU, whether it is due or not. True if it balances.
+fn own_turn(run: &mut Run, w: &mut World, cx: &mut Cx) -> bool {
+    let cpu = run.cpu;
+    cx.charge(run.func(), cx.machine.costs.balance_cpu);
+    w.fair.update_blocked_averages(cx, cpu);
+    run.nohz.has_blocked |= cx.sh.rq(cpu).has_blocked_load;
+    if run.nohz.flags.balance {
+        periodic::walk(run, cx, cpu, IdleType::Idle);
+        (run.nohz.walking, run.nohz.own_turn) = (true, true);
+    }
+    run.nohz.walking
+}
+
+/// The next tickless CPU, round from the one after this; this one last. Where this one comes apart,
+/// the next of the others.
 fn next_cpu(run: &mut Run, cx: &Cx) -> Option<Cpu> {
     let n = &mut run.nohz;
+    if cx.sh.release.nohz_own_turn_apart {
+        let idle = &cx.sh.nohz_idle;
+        let next = idle.next(n.from)?;
+        let c = if next == run.cpu { idle.next(next.ix() + 1)? } else { next };
+        n.from = c.ix() + 1;
+        return Some(c);
+    }
     if !n.wrapped {
         if let Some(c) = cx.sh.nohz_idle.next(n.from) {
             n.from = c.ix() + 1;
@@ -285,7 +318,10 @@ fn note_next(run: &mut Run, cx: &Cx) {
 }
 
 /// This CPU got work: the next kick does the rest.
-fn abort(run: &mut Run, w: &mut World) {
+fn abort(run: &mut Run, w: &mut World, cx: &Cx) {
+    if cx.sh.release.nohz_own_turn_apart {
+        set_next(run, w, cx);
+    }
     if run.nohz.flags.stats || run.nohz.has_blocked {
         w.t.nohz.has_blocked = true;
     }
@@ -294,10 +330,22 @@ fn abort(run: &mut Run, w: &mut World) {
     }
 }
 
-fn finish(run: &mut Run, w: &mut World, cx: &Cx) {
+/// When the next kick balances.
+fn set_next(run: &Run, w: &mut World, cx: &Cx) {
     if run.nohz.next_balance < far(cx) {
         w.t.nohz.next_balance = run.nohz.next_balance;
     }
+}
+
+/// The walk of an idle CPU is over: up to 5.12 no kick waits longer than for its next.
+pub(super) fn walk_ended(w: &mut World, cx: &Cx, on: Cpu) {
+    if cx.sh.release.nohz_own_turn_apart {
+        w.t.nohz.next_balance = w.t.nohz.next_balance.min(cx.sh.rq(on).next_balance);
+    }
+}
+
+fn finish(run: &mut Run, w: &mut World, cx: &Cx) {
+    set_next(run, w, cx);
     if run.nohz.flags.stats {
         w.t.nohz.next_blocked = next_blocked(cx);
     }

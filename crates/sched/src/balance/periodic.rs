@@ -11,7 +11,7 @@
 //! jiffies.
 
 use super::newidle::update_newidle_cost;
-use super::{IdleType, Run, World, far, pass};
+use super::{IdleType, Run, World, far, nohz, pass};
 use crate::cx::{Cx, Shared};
 use vruntime_base::{Cpu, Ns};
 
@@ -90,7 +90,7 @@ pub(super) fn next(run: &mut Run, w: &mut World, cx: &mut Cx) -> bool {
         note_next(run, next);
         run.slot += 1;
     }
-    finish(run, cx);
+    finish(run, w, cx);
     false
 }
 
@@ -114,7 +114,7 @@ pub(super) fn after_pass(run: &mut Run, w: &mut World, cx: &mut Cx, moved: u32) 
 }
 
 /// The walk is over: when the next is due.
-fn finish(run: &mut Run, cx: &mut Cx) {
+fn finish(run: &mut Run, w: &mut World, cx: &mut Cx) {
     let floor = cx.sh.release.migration_cost_ns;
     let latest = far(cx);
     let rq = &mut cx.sh.rqs[run.on.ix()];
@@ -123,5 +123,8 @@ fn finish(run: &mut Run, cx: &mut Cx) {
     }
     if run.periodic.next_balance < latest {
         rq.next_balance = run.periodic.next_balance;
+        if run.periodic.idle == IdleType::Idle {
+            nohz::walk_ended(w, cx, run.on);
+        }
     }
 }
