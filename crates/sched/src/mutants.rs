@@ -84,6 +84,7 @@ mutants! {
     newidle_delays_decay => passes::early::newidle_lets_no_cost_decay_in_5_x;
     newidle_failure_costs_more => passes::a_failure_costs_half_as_much_again_in_6_18;
     migrate_load_at_least_one => passes::early::tasks_without_load_move_without_end_in_5_5;
+    newidle_ages_tickless => passes::nohz::in_5_x_a_newidle_pass_ages_tickless_cpus;
     newidle_fixed_guard => passes::early::newidle_needs_half_a_millisecond;
     newidle_sees_wakeups => passes::early::newidle_does_not_see_queued_wakeups;
     newidle_stops_on_refusal => passes::newidle_looks_further_unless_refused;

@@ -378,6 +378,9 @@ release! {
     /// Newidle: at least `migration_cost_ns` of idle time must be expected, not the cost of the
     /// lowest domain (5.x).
     newidle_fixed_guard: bool,
+    /// Newidle: while load may still decay on tickless CPUs each pass brings those of its domain up
+    /// to date (to 5.12; 0826530de3cb).
+    newidle_ages_tickless: bool,
     /// A CPU that comes to have SCHED_IDLE tasks only balances at its next tick, and then as often
     /// as an idle one (5.6 on, 323af6deaf70).
     sched_idle_balances_soon: bool,

@@ -185,6 +185,29 @@ pub(super) fn newly_idle(w: &mut World, cx: &mut Cx, cpu: Cpu) {
     w.t.nohz.next_blocked = next_blocked(cx);
 }
 
+/// A newidle pass of 5.x: what sleepers left on the tickless CPUs of its domain decays first. If
+/// some is left and they are all the tickless CPUs, the next visit comes 32 ms later.
+pub(super) fn age_tickless(run: &Run, w: &mut World, cx: &mut Cx) {
+    if !w.t.nohz.has_blocked {
+        return;
+    }
+    let mut left = false;
+    let tickless = cx.sh.nohz_idle;
+    for c in tickless.and(&run.env.cpus).iter() {
+        let rq = cx.sh.rq(c);
+        if !rq.has_blocked_load {
+            continue;
+        }
+        left |= cx.jiffies() <= rq.last_blocked_update || {
+            cx.charge(Func::Newidle, cx.machine.costs.balance_cpu);
+            w.fair.update_blocked_averages(cx, c)
+        };
+    }
+    if left && tickless.is_subset(&cx.sh.domains.at(run.env.slot).span) {
+        w.t.nohz.next_blocked = next_blocked(cx);
+    }
+}
+
 /// `update_nohz_stats`: brings the averages of the tickless CPU `c` up to date, at most once a
 /// jiffy (up to 5.12 at every visit). True if something is left to decay.
 fn update_nohz_stats(w: &mut World, cx: &mut Cx, c: Cpu, func: Func) -> bool {

@@ -164,6 +164,9 @@ fn search(run: &mut Run, w: &mut World, cx: &mut Cx) -> GoesTo {
     if cx.sh.release.numa_pass_is_exclusive && !serialize(run, w, cx, slot) {
         return balanced(run, w, cx);
     }
+    if cx.sh.release.newidle_ages_tickless && idle == IdleType::Newidle {
+        nohz::age_tickless(run, w, cx);
+    }
     read_statistics(run, cx);
     let env = &run.env;
     let Found { sds, pull, queue } =

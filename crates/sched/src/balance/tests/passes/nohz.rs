@@ -423,3 +423,21 @@ fn in_5_x_nobody_is_kicked_for_a_stopped_tick() {
         assert_eq!(tick(&mut lab, 0).kick_ilb, kicked);
     }
 }
+
+/// CPU 2 was looked after; 27 ms later, before its time has come again, 0 searches the domain. 5.x
+/// ages what it looks at.
+#[test]
+pub(crate) fn in_5_x_a_newidle_pass_ages_tickless_cpus() {
+    for (k, ages) in [(v5_7(), true), (v6_1(), false)] {
+        let mut lab = Lab::new(&Release { ni_random: false, ..k }, 1, 4, 1, 0);
+        stop_tick(&mut lab, 2);
+        sleepers_left(&mut lab, 1024 * 46718);
+        lab.sh.rqs[0].avg_idle = Ns(500_000);
+        for ms in [32, 26] {
+            lab.now += Ns(ms << 20);
+            lab.sh.domains.overload = true;
+            assert_eq!(lab.newidle(0), "done 0");
+        }
+        assert_eq!(lab.sh.loads[2].load_avg < 511, ages);
+    }
+}
