@@ -35,6 +35,7 @@ mutants! {
     active_balance_backs_off => passes::early::active_balance_for_utilisation_and_its_pause;
     balance_counts_delayed => find::delayed_tasks_count_where_the_release_counts_them;
     balance_prefers_idle_core => passes::a_whole_idle_core_goes_first_from_6_6_on;
+    blocked_updates_parent_sum => groups::the_sum_of_the_outer_group_follows_from_5_13_on;
     busy_factor = 16 => passes::early::a_busy_cpu_balances_at_twice_the_interval;
     busy_factor = 32 => passes::a_busy_cpu_balances_late_and_only_as_the_first_of_its_group;
     busy_interval_less_one => passes::early::a_busy_cpu_balances_at_twice_the_interval;

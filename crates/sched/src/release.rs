@@ -459,6 +459,9 @@ release! {
     migrate_pelt_lag: bool,
     /// `tg->load_avg` is written at most once a millisecond per queue (6.7 on).
     tg_load_avg_ratelimit: bool,
+    /// What decays is taken out of the sum of the group above as well, not only when that group's
+    /// own queue decays (5.13 on, 02da26ad5ed6).
+    blocked_updates_parent_sum: bool,
     /// A queue that has decayed to nothing is looked after until its group's sum no longer counts
     /// it (6.19 on, 6.12 and 6.18 long-term).
     leaf_stays_while_contributing: bool,

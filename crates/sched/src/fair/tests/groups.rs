@@ -430,6 +430,25 @@ pub(crate) fn the_estimate_before_or_after_the_last_stretch() {
     }
 }
 
+/// The task of a group within a group sleeps. As its load decays, the outer group's queue is aged
+/// with it, and so finds itself up to date when its turn comes: 5.x leaves its part of the sum.
+#[test]
+pub(crate) fn the_sum_of_the_outer_group_follows_from_5_13_on() {
+    for (release, follows) in [(sample::v5_7(), false), (sample::v6_1(), true)] {
+        let (mut lab, outer) = group_lab(release);
+        let inner = lab.hook(Cpu(0), |s, cx| s.task_group_new(cx, outer));
+        lab.spawn(Cpu(0), 0, inner);
+        lab.schedule(Cpu(0));
+        run(&mut lab, &[Cpu(0)], 50);
+        lab.sleep(Cpu(0));
+        lab.pass(100 * MS);
+        lab.hook(Cpu(0), |s, cx| s.fair.update_blocked_averages(cx, Cpu(0)));
+        let q = &lab.linux.fair.cfs[lab.linux.fair.queue_of(outer, Cpu(0)).ix()];
+        assert!(q.avg.load_avg > 0);
+        assert_eq!(q.tg_load_avg_contrib == q.avg.load_avg, follows);
+    }
+}
+
 /// The running task goes to another group and stays the running one: its entity, its load and the
 /// counts of all queues go along, and the CPU is asked to choose again.
 #[test]
