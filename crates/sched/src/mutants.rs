@@ -40,6 +40,7 @@ mutants! {
     busy_factor = 32 => passes::a_busy_cpu_balances_late_and_only_as_the_first_of_its_group;
     busy_interval_less_one => passes::early::a_busy_cpu_balances_at_twice_the_interval;
     cache_hot_buddy => passes::detach::buddies_are_hot_for_a_busy_puller;
+    core_test_stops_early => core_cpu_sibling::a_busy_thread_ends_the_test_of_a_core_from_5_7_on;
     detach_first_wants_eligible => passes::detach::a_first_pass_leaves_ineligible_tasks;
     detach_skips_delayed => passes::detach::tasks_in_delayed_dequeue_are_passed_over;
     fully_busy_tie_takes_later => find::fully_busy_ties;

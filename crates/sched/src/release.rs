@@ -343,6 +343,9 @@ release! {
     sched_idle_last: bool,
     /// CPUs that the task may not use count in the limited scan (5.5).
     scan_counts_forbidden: bool,
+    /// The search for an idle core leaves a core at the first busy thread (5.7 on, bec2860a2bd6;
+    /// with `sibling-first` once an idle CPU is known, whatever this says).
+    core_test_stops_early: bool,
     /// `recent_used_cpu` is written when it helps, and the waker's after an affine wakeup (5.x).
     recent_used_on_hit: bool,
     /// Search the cluster (shared L2) before the LLC (6.7 on).
