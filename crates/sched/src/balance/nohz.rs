@@ -3,7 +3,8 @@
 //! **What.** A busy CPU that has too much kicks one idle CPU, which balances for all idle CPUs
 //! whose turn it is, itself last. The same visit lets their blocked averages decay.
 //! **Source.** Linux 6.1.192 and 6.12.117, kernel/sched/fair.c: `nohz_balancer_kick`, `kick_ilb`,
-//! `find_new_ilb`, `_nohz_idle_balance`, `nohz_balance_enter_idle`, `nohz_balance_exit_idle`.
+//! `find_new_ilb`, `_nohz_idle_balance`, `nohz_balance_enter_idle`, `nohz_balance_exit_idle`;
+//! switches for 5.5 and 5.7.
 //! **Equations.** A kick balances if now ≥ nohz.next_balance and the CPU has two tasks, or more
 //! than one CPU of its LLC is busy; it updates averages if some may still decay and 32 ms have
 //! passed. Then a CPU that goes idle updates them itself if it expects at least
