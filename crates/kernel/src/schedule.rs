@@ -52,7 +52,7 @@ impl Sim {
             let special = state == TaskState::Dead;
             let before = self.sh.loads[c.ix()].nr_running;
             let (gone, cost) = self.hook(c, at, |s, cx| {
-                s.dequeue_task(cx, c, prev, DequeueFlags { sleep: true, special })
+                s.dequeue_task(cx, c, prev, DequeueFlags { sleep: true, special, save: false })
             });
             at += cost;
             self.counts_at(c, at, before);

@@ -84,7 +84,7 @@ fn main() {
         let curr = sh.rqs[0].curr;
         if curr.ix() >= n {
             sh.tasks[curr.ix()].state = TaskState::Interruptible;
-            let sleep = DequeueFlags { sleep: true, special: false };
+            let sleep = DequeueFlags { sleep: true, ..DequeueFlags::default() };
             sh.tasks[curr.ix()].on_rq = !hook!(|s, cx| s.dequeue_task(cx, cpu, curr, sleep));
             asleep.push_back(curr);
         }

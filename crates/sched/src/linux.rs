@@ -101,13 +101,21 @@ impl Linux {
         }
     }
 
-    /// Takes `p` off its queue, lets `what` change it, and puts it back.
-    fn change(&mut self, cx: &mut Cx, p: TaskId, what: impl FnOnce(&mut Linux, &mut Cx)) {
+    /// Takes `p` off its queue, lets `what` change it, and puts it back; if it `stays`, at the same
+    /// priority in the same group, to its place.
+    fn change(
+        &mut self,
+        cx: &mut Cx,
+        p: TaskId,
+        stays: bool,
+        what: impl FnOnce(&mut Linux, &mut Cx),
+    ) {
         let (queued, running) = self.is_on(cx, p);
         let cpu = cx.sh.task(p).cpu;
         cx.sh.rqs[cpu.ix()].update_clock(cx.now);
         if queued {
-            self.dequeue_task(cx, cpu, p, DequeueFlags::default());
+            let flags = DequeueFlags { save: stays, ..DequeueFlags::default() };
+            self.dequeue_task(cx, cpu, p, flags);
         }
         if running {
             self.put_prev(cx, p);
@@ -367,7 +375,9 @@ impl Scheduler for Linux {
         if before == Class::Rt && !policy.is_fair() {
             self.set_rt_priority(cx, p, policy, prio.max(1) as u8);
         } else {
-            self.change(cx, p, |linux, cx| {
+            // `set_user_nice` keeps the place; `sched_setscheduler` does if the priority stays.
+            let stays = same_policy || prio == nice;
+            self.change(cx, p, stays && policy.is_fair(), |linux, cx| {
                 let t = &mut cx.sh.tasks[p.ix()];
                 t.policy = policy;
                 if policy.is_fair() {
@@ -403,13 +413,13 @@ impl Scheduler for Linux {
     /// A real-time task keeps its place among its equals (`DEQUEUE_SAVE` without `DEQUEUE_MOVE`).
     fn set_affinity(&mut self, cx: &mut Cx, p: TaskId, affinity: AffinityId, n: u16) {
         match self.class(cx, p) {
-            Class::Fair => self.change(cx, p, |_, cx| cx.sh.tasks[p.ix()].allow(affinity, n)),
+            Class::Fair => self.change(cx, p, true, |_, cx| cx.sh.tasks[p.ix()].allow(affinity, n)),
             _ => cx.sh.tasks[p.ix()].allow(affinity, n),
         }
     }
 
     fn set_task_group(&mut self, cx: &mut Cx, p: TaskId, tg: TgId) {
-        self.change(cx, p, |_, cx| cx.sh.tasks[p.ix()].tg = tg);
+        self.change(cx, p, false, |_, cx| cx.sh.tasks[p.ix()].tg = tg);
         if self.is_on(cx, p).1 {
             cx.resched_curr(cx.sh.task(p).cpu, &GROUP_CHANGED);
         }

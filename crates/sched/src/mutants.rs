@@ -35,10 +35,12 @@ mutants! {
     active_balance_backs_off => passes::early::active_balance_for_utilisation_and_its_pause;
     balance_counts_delayed => find::delayed_tasks_count_where_the_release_counts_them;
     balance_prefers_idle_core => passes::a_whole_idle_core_goes_first_from_6_6_on;
+    blocked_updates_parent_sum => groups::the_sum_of_the_outer_group_follows_from_5_13_on;
     busy_factor = 16 => passes::early::a_busy_cpu_balances_at_twice_the_interval;
     busy_factor = 32 => passes::a_busy_cpu_balances_late_and_only_as_the_first_of_its_group;
     busy_interval_less_one => passes::early::a_busy_cpu_balances_at_twice_the_interval;
     cache_hot_buddy => passes::detach::buddies_are_hot_for_a_busy_puller;
+    core_test_stops_early => core_cpu_sibling::a_busy_thread_ends_the_test_of_a_core_from_5_7_on;
     detach_first_wants_eligible => passes::detach::a_first_pass_leaves_ineligible_tasks;
     detach_skips_delayed => passes::detach::tasks_in_delayed_dequeue_are_passed_over;
     fully_busy_tie_takes_later => find::fully_busy_ties;
@@ -48,6 +50,9 @@ mutants! {
     group_reweight = GroupReweight::IfLoadedAndChanged => groups::an_empty_queue_reads_the_sum;
     hot_gained_when_moved =>
         passes::detach::a_hot_task_is_gained_when_it_is_moved_from_6_15_on;
+    idle_queue_gives => find::an_idle_queue_is_busiest_in_5_x;
+    idlest_by_use_alone => idlest::tests::busy_groups_are_alike_in_5_5;
+    idlest_tie_by_util => idlest::tests::of_groups_as_idle_the_one_less_used_from_5_9_on;
     idle_search = IdleSearch::CoreCpuSibling =>
         crate::fair::select::tests::idle_sibling::sibling_of_prev_before_the_scan;
     idle_search = IdleSearch::SiblingFirst => core_cpu_sibling::core_then_cpu_then_sibling;
@@ -78,11 +83,14 @@ mutants! {
     migrate_util_shifted => passes::detach::failures_shrink_the_utilisation_that_must_fit;
     moved_counts_as_long_sleep => tests::cfs::in_6_3_rc_a_move_makes_a_sleeper_of_who_ran_ahead;
     new_task_util_scaled => groups::a_new_task_is_expected_to_use_half_of_what_is_left;
+    newidle_delays_decay => passes::early::newidle_lets_no_cost_decay_in_5_x;
     newidle_failure_costs_more => passes::a_failure_costs_half_as_much_again_in_6_18;
     migrate_load_at_least_one => passes::early::tasks_without_load_move_without_end_in_5_5;
+    newidle_ages_tickless => passes::nohz::in_5_x_a_newidle_pass_ages_tickless_cpus;
     newidle_fixed_guard => passes::early::newidle_needs_half_a_millisecond;
     newidle_sees_wakeups => passes::early::newidle_does_not_see_queued_wakeups;
     newidle_stops_on_refusal => passes::newidle_looks_further_unless_refused;
+    nohz_own_turn_apart => passes::nohz::in_5_x_the_kicked_cpu_comes_apart;
     nohz_kick = NohzKick::CallLostOnPolling =>
         passes::nohz::a_kick_of_a_polling_cpu_is_lost_before_2025;
     nohz_kick = NohzKick::Call => passes::nohz::a_kick_of_a_polling_cpu_is_lost_before_2025;
@@ -93,9 +101,13 @@ mutants! {
     numa_imbalance = NumaImbalance::ImbNumaNr => find::numa_nodes_leave_a_pair_alone;
     overloaded_by_runnable => find::waiting_overloads_a_group_from_5_7_on;
     pick_buddy => tests::eevdf::an_eligible_next_buddy_comes_first;
+    pinned_until_one_may_move => passes::early::who_cannot_be_pushed_is_pinned_in_5_x;
+    protects_at_pick_only => longterm::a_change_of_the_running_task_ends_its_protection;
     recent_used_on_hit => core_cpu_sibling::recent_used_cpu_is_written_when_it_helped;
     reweight_clamps_lag => tests::eevdf::reweight_clamps_what_is_owed;
     reweight_places_again => vprot::the_running_entity_is_weighed_twice;
+    sched_idle_balances_soon => groups::a_cpu_left_with_idle_tasks_balances_soon;
+    rt_lowest_rotates => crate::rt::tests::in_5_x_the_lowest_number_is_taken;
     scan_counts_forbidden => core_cpu_sibling::forbidden_cpus_count_in_5_5;
     sched_idle_last => idlest::tests::a_sched_idle_cpu_comes_after_idle_ones_in_5_5;
     sibling_imbalance_by_cores => find::a_busy_cpu_spreads_too_up_to_6_5;

@@ -238,6 +238,9 @@ release! {
     run_to_parity: bool,
     /// EEVDF: how that protection is kept: `deadline` or `vprot`.
     slice_protection: SliceProtection,
+    /// EEVDF: only a pick protects; a change of the running task's policy or affinity ends its
+    /// protection (7.0, 6.18.18; bcd74b2ffdd0).
+    protects_at_pick_only: bool,
     /// EEVDF: a wakee with a shorter slice ends that protection.
     preempt_short: bool,
     /// EEVDF: a wakeup that does not preempt leaves the running task no more protection than the
@@ -289,6 +292,10 @@ release! {
     ttwu_on_cpu_handover: bool,
     /// How a tickless CPU is told to balance: `interrupt`, `call-lost-on-polling`, `call`.
     nohz_kick: NohzKick,
+    /// A kicked CPU balances for the others from the lowest number on and then always for itself;
+    /// the next kick is due with the others, and a CPU that stops its tick causes none (to 5.12;
+    /// 7a82e5f52a35, 7fd7a9e0caba).
+    nohz_own_turn_apart: bool,
     /// Outliers among the last idle periods that the menu governor leaves out: `longest`,
     /// `farthest` (from the mean).
     menu_leaves_out: LeftOut,
@@ -310,6 +317,9 @@ release! {
     /// What keeps RT tasks from taking all of a CPU: `none`, `throttling` (5.10 to 6.11; before,
     /// they borrowed what other CPUs had left), `fair-server` (6.12 on).
     rt_limit: RtLimit,
+    /// A real-time task that looks for a CPU takes any of those that fit, not the one with the
+    /// lowest number (5.11 on, 14e292f8d453).
+    rt_lowest_rotates: bool,
 
     /// Limit the idle scan by the expected idle time over what a scan costs (5.x).
     sis_prop: bool,
@@ -333,6 +343,9 @@ release! {
     sched_idle_last: bool,
     /// CPUs that the task may not use count in the limited scan (5.5).
     scan_counts_forbidden: bool,
+    /// The search for an idle core leaves a core at the first busy thread (5.7 on, bec2860a2bd6;
+    /// with `sibling-first` once an idle CPU is known, whatever this says).
+    core_test_stops_early: bool,
     /// `recent_used_cpu` is written when it helps, and the waker's after an affine wakeup (5.x).
     recent_used_on_hit: bool,
     /// Search the cluster (shared L2) before the LLC (6.7 on).
@@ -341,6 +354,13 @@ release! {
     cluster_level: bool,
     /// `find_idlest_group` sums only the CPUs the task may use (long-term back-port).
     idlest_group_allowed_only: bool,
+    /// `find_idlest_group`: of groups with as many idle CPUs the one less used, not the first (5.9
+    /// on, 3edecfef0285).
+    idlest_tie_by_util: bool,
+    /// `find_idlest_group` knows neither the size of a group nor the load of a busy one: with any
+    /// task use alone makes it overloaded, and of overloaded groups the local one is idlest (5.5;
+    /// 289de3598481, 6c8116c914b6).
+    idlest_by_use_alone: bool,
     /// Utilisation estimate.
     util_est: bool,
     /// The estimate of a task that sleeps is updated before its utilisation is (6.12 on).
@@ -361,6 +381,12 @@ release! {
     /// Newidle: at least `migration_cost_ns` of idle time must be expected, not the cost of the
     /// lowest domain (5.x).
     newidle_fixed_guard: bool,
+    /// Newidle: while load may still decay on tickless CPUs each pass brings those of its domain up
+    /// to date (to 5.12; 0826530de3cb).
+    newidle_ages_tickless: bool,
+    /// A CPU that comes to have SCHED_IDLE tasks only balances at its next tick, and then as often
+    /// as an idle one (5.6 on, 323af6deaf70).
+    sched_idle_balances_soon: bool,
     /// The interval of a busy CPU is a tick less (6.1 on).
     busy_interval_less_one: bool,
     /// Interval of a busy CPU = interval of an idle one times this.
@@ -378,8 +404,15 @@ release! {
     /// What keeps a group that is not overloaded from taking load: `none`, `busiest`,
     /// `busiest-and-average`.
     local_load_checks: LocalLoadChecks,
+    /// A queue of two or more counts as pinned until a task that may move was seen, though it is
+    /// empty by the time it is locked, and once more if the running task may not be pushed (to
+    /// 5.11; 8a41dfcda7a3, acb4decc1e90).
+    pinned_until_one_may_move: bool,
     /// A queue that gives utilisation has two tasks (5.7 on).
     util_queue_of_two: bool,
+    /// A queue without tasks, whose sleepers left load or utilisation, can be the busiest (to 5.11;
+    /// fc488ffd4297).
+    idle_queue_gives: bool,
     /// A task fits into an imbalance of half its load; failures beyond `cache_nice_tries` lift
     /// that (5.x).
     migrate_load_halved: bool,
@@ -419,6 +452,9 @@ release! {
     /// A newidle pass that found nothing costs half as much again as the dearest so far, and no
     /// cost counts for more than `migration_cost_ns` + 200 ns (6.18).
     newidle_failure_costs_more: bool,
+    /// Newidle passes, too, let the cost of a search decay, and a rise puts that off; before, only
+    /// periodic ones did, all levels above one that decayed included (5.16 on, e60b56e46b38).
+    newidle_delays_decay: bool,
     /// Balancer statistics count tasks in delayed dequeue.
     balance_counts_delayed: bool,
     /// A sleeper that leaves an idle CPU's queue takes its averages as they are by then, not as
@@ -426,6 +462,9 @@ release! {
     migrate_pelt_lag: bool,
     /// `tg->load_avg` is written at most once a millisecond per queue (6.7 on).
     tg_load_avg_ratelimit: bool,
+    /// What decays is taken out of the sum of the group above as well, not only when that group's
+    /// own queue decays (5.13 on, 02da26ad5ed6).
+    blocked_updates_parent_sum: bool,
     /// A queue that has decayed to nothing is looked after until its group's sum no longer counts
     /// it (6.19 on, 6.12 and 6.18 long-term).
     leaf_stays_while_contributing: bool,

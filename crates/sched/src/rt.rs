@@ -13,9 +13,9 @@
 //! push and pull take the other CPU's lock for nothing but the move itself, and wait for it only
 //! while a task is being put on that queue; a pull goes to the other queues directly where
 //! RT_PUSH_IPI asks them by interrupts, one after the other, and they push to whatever CPU matters
-//! least. D3: `find_lowest_rq` takes the first fitting CPU after prev where the kernel rotates. D4:
-//! a wakee of equal priority never moves ahead of a running task that could migrate. D5: a task
-//! that leaves the class, or has a lower priority than before, pulls nothing.
+//! least. D3: `find_lowest_rq` takes the first fitting CPU after prev where the kernel, from 5.11
+//! on, rotates. D4: a wakee of equal priority never moves ahead of a running task that could
+//! migrate. D5: a task that leaves the class, or has a lower priority than before, pulls nothing.
 //! **Example.** FIFO 50 runs; FIFO 50 wakes and may run here only: it queues behind. FIFO 51 wakes:
 //! it runs at once, and the first is pushed to another CPU, or goes on when 51 blocks, before its
 //! equal.
@@ -352,7 +352,8 @@ impl Rt {
             if sd.span.has(cx.cpu) && lowest(&cx.cpu) {
                 return Some(cx.cpu);
             }
-            if let Some(c) = sd.span.iter_wrap(prev.ix() + 1).find(lowest) {
+            let from = if cx.sh.release.rt_lowest_rotates { prev.ix() + 1 } else { 0 };
+            if let Some(c) = sd.span.iter_wrap(from).find(lowest) {
                 return Some(c);
             }
         }
@@ -361,7 +362,7 @@ impl Rt {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use crate::fair::tests::Lab;
     use crate::sample;
     use crate::task::{Policy, TgId};
@@ -500,6 +501,26 @@ mod tests {
             let next = lab.sleep(Cpu(1));
             assert_eq!(next, if bound { TaskId(1) } else { b });
             assert_eq!(lab.sh.tasks[b.ix()].cpu, if bound { Cpu(0) } else { Cpu(1) });
+        }
+    }
+
+    /// FIFO 50 runs on CPU 4, and 40 is to wake there, from CPU 5 under FIFO 60: any of the idle
+    /// ones. D3, and 5.x: the lowest number.
+    #[test]
+    pub(crate) fn in_5_x_the_lowest_number_is_taken() {
+        for (release, to) in [(sample::v5_7(), 0), (sample::v6_1(), 6)] {
+            let mut lab = Lab::new(release, "uma-8");
+            for (cpu, prio) in [(4, 50), (5, 60)] {
+                rt_on(&mut lab, Cpu(cpu), prio);
+                lab.schedule(Cpu(cpu));
+            }
+            let p = lab.spawn(Cpu(7), 0, TgId(0));
+            let t = &mut lab.sh.tasks[p.ix()];
+            (t.policy, t.rt_priority) = (Policy::Fifo, 40);
+            let place = lab.hook(Cpu(5), |s, cx| {
+                s.rt.select_task_rq(cx, p, Cpu(4), crate::scheduler::WakeFlags::default())
+            });
+            assert_eq!(place.cpu, Cpu(to));
         }
     }
 

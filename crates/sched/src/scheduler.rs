@@ -52,6 +52,8 @@ pub struct DequeueFlags {
     pub sleep: bool,
     /// It dies or stops: never delayed.
     pub special: bool,
+    /// DEQUEUE_SAVE without DEQUEUE_MOVE: it comes back at once, to its place.
+    pub save: bool,
 }
 
 /// Outcome of [`Scheduler::pick_next_task`].

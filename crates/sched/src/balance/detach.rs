@@ -38,7 +38,8 @@ pub(super) fn detach_tasks(
     cx: &mut Cx,
 ) {
     let src = env.src_cpu;
-    if cx.sh.loads[src.ix()].nr_running <= 1 {
+    let seen_only = cx.sh.release.pinned_until_one_may_move;
+    if cx.sh.loads[src.ix()].nr_running <= 1 && !seen_only {
         env.all_pinned = false;
         return;
     }
@@ -212,7 +213,7 @@ pub(super) fn detach_task(
     moved.push(Moved { task: p, from, to, cause: env.cause });
     if fair.ses[cx.sh.task(p).se.ix()].sched_delayed {
         // D2.
-        enter(to, fair, cx, p, false);
+        enter(to, fair, cx, p);
     } else {
         cx.sh.tasks[p.ix()].migrating = true;
         env.tasks.push(p);
@@ -230,18 +231,19 @@ pub(super) fn attach_tasks(env: &mut Env, fair: &mut Fair, cx: &mut Cx) {
 pub(super) fn attach_task(dst: Cpu, fair: &mut Fair, cx: &mut Cx, p: TaskId) {
     cx.charge(Func::LoadBalance, cx.machine.costs.attach_task);
     cx.sh.tasks[p.ix()].migrating = false;
-    enter(dst, fair, cx, p, true);
+    enter(dst, fair, cx, p);
 }
 
-/// `p` enters the queue of `dst`; if it `wakes` it may preempt what runs there, else only the idle
-/// task.
-fn enter(dst: Cpu, fair: &mut Fair, cx: &mut Cx, p: TaskId, wakes: bool) {
+/// `p` enters the queue of `dst` and may preempt what runs there, in delayed dequeue or not.
+fn enter(dst: Cpu, fair: &mut Fair, cx: &mut Cx, p: TaskId) {
     let before = cx.sh.loads[dst.ix()].nr_running;
     fair.enqueue_task_fair(cx, dst, p, EnqueueFlags::default());
     super::nr_running_grew(cx, dst, before);
+    // Where a pass runs alone the destination's tasks have no entities.
+    let curr = cx.sh.task(cx.sh.rq(dst).curr);
     if cx.sh.curr_is_idle(dst) {
         cx.resched_curr(dst, &PULLED_TO_IDLE);
-    } else if wakes && cx.sh.task(cx.sh.rq(dst).curr).policy.is_fair() {
+    } else if curr.policy.is_fair() && curr.se.is_some() {
         fair.wakeup_preempt_fair(cx, dst, p, WakeFlags::default());
     }
     cx.preempt_check_done(dst);

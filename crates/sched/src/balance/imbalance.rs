@@ -201,7 +201,7 @@ pub fn find_busiest_queue(
     for &c in sh.domains.group_cpus(&q.sd.groups[group]) {
         let l = &sh.loads[c.ix()];
         let nr = h_nr(k, l);
-        if nr == 0 || !q.cpus.has(c) {
+        if (nr == 0 && !k.idle_queue_gives) || !q.cpus.has(c) {
             continue;
         }
         let much = match imbalance.kind {

@@ -125,7 +125,11 @@ pub(super) fn after_pass(run: &mut Run, w: &mut World, cx: &Cx, moved: u32) {
         let failed = 3 * state.max_newidle_lb_cost / 2;
         (if moved > 0 { cost } else { failed }, k.migration_cost_ns + 200)
     };
-    update_newidle_cost(state, cost, limit, cx.jiffies(), u64::from(k.hz));
+    if k.newidle_delays_decay {
+        update_newidle_cost(state, cost, limit, cx.jiffies(), u64::from(k.hz));
+    } else {
+        state.max_newidle_lb_cost = state.max_newidle_lb_cost.max(cost);
+    }
     let refused = std::mem::take(&mut run.stop);
     run.stop = moved > 0
         || if cx.sh.release.newidle_stops_on_refusal { refused } else { has_work(cx, run.cpu) };

@@ -3,7 +3,8 @@
 //! **What.** A busy CPU that has too much kicks one idle CPU, which balances for all idle CPUs
 //! whose turn it is, itself last. The same visit lets their blocked averages decay.
 //! **Source.** Linux 6.1.192 and 6.12.117, kernel/sched/fair.c: `nohz_balancer_kick`, `kick_ilb`,
-//! `find_new_ilb`, `_nohz_idle_balance`, `nohz_balance_enter_idle`, `nohz_balance_exit_idle`.
+//! `find_new_ilb`, `_nohz_idle_balance`, `nohz_balance_enter_idle`, `nohz_balance_exit_idle`;
+//! switches for 5.5 and 5.7.
 //! **Equations.** A kick balances if now ≥ nohz.next_balance and the CPU has two tasks, or more
 //! than one CPU of its LLC is busy; it updates averages if some may still decay and 32 ms have
 //! passed. Then a CPU that goes idle updates them itself if it expects at least
@@ -78,6 +79,8 @@ pub(super) struct State {
     has_blocked: bool,
     /// A walk over the domains of `run.on` is under way.
     walking: bool,
+    /// The CPU's own turn, which comes apart, has come.
+    own_turn: bool,
 }
 
 /// The CPU stops its tick, or takes it up again (which only the next busy tick notices).
@@ -136,7 +139,7 @@ pub(super) fn kick(t: &mut Tables, cx: &mut Cx, cpu: Cpu) -> Option<Cpu> {
             flags.balance = true;
         }
     }
-    flags.next = t.nohz.needs_update;
+    flags.next = t.nohz.needs_update && !cx.sh.release.nohz_own_turn_apart;
     if !flags.any() {
         return None;
     }
@@ -183,6 +186,29 @@ pub(super) fn newly_idle(w: &mut World, cx: &mut Cx, cpu: Cpu) {
     w.t.nohz.next_blocked = next_blocked(cx);
 }
 
+/// A newidle pass of 5.x: what sleepers left on the tickless CPUs of its domain decays first. If
+/// some is left and they are all the tickless CPUs, the next visit comes 32 ms later.
+pub(super) fn age_tickless(run: &Run, w: &mut World, cx: &mut Cx) {
+    if !w.t.nohz.has_blocked {
+        return;
+    }
+    let mut left = false;
+    let tickless = cx.sh.nohz_idle;
+    for c in tickless.and(&run.env.cpus).iter() {
+        let rq = cx.sh.rq(c);
+        if !rq.has_blocked_load {
+            continue;
+        }
+        left |= cx.jiffies() <= rq.last_blocked_update || {
+            cx.charge(Func::Newidle, cx.machine.costs.balance_cpu);
+            w.fair.update_blocked_averages(cx, c)
+        };
+    }
+    if left && tickless.is_subset(&cx.sh.domains.at(run.env.slot).span) {
+        w.t.nohz.next_blocked = next_blocked(cx);
+    }
+}
+
 /// `update_nohz_stats`: brings the averages of the tickless CPU `c` up to date, at most once a
 /// jiffy (up to 5.12 at every visit). True if something is left to decay.
 fn update_nohz_stats(w: &mut World, cx: &mut Cx, c: Cpu, func: Func) -> bool {
@@ -213,13 +239,15 @@ pub(super) fn begin(run: &mut Run, w: &mut World, cx: &mut Cx) -> bool {
     if flags.next {
         w.t.nohz.needs_update = false;
     }
+    let apart = cx.sh.release.nohz_own_turn_apart;
     run.nohz = State {
         flags,
-        from: run.cpu.ix() + 1,
+        from: if apart { 0 } else { run.cpu.ix() + 1 },
         wrapped: false,
         next_balance: far(cx),
         has_blocked: false,
         walking: false,
+        own_turn: false,
     };
     true
 }
@@ -239,14 +267,22 @@ pub(super) fn next(run: &mut Run, w: &mut World, cx: &mut Cx) -> bool {
                 return true;
             }
             run.nohz.walking = false;
+            if run.nohz.own_turn {
+                break;
+            }
             note_next(run, cx);
         }
-        let Some(c) = next_cpu(run, cx) else { break };
+        let Some(c) = next_cpu(run, cx) else {
+            if cx.sh.release.nohz_own_turn_apart && own_turn(run, w, cx) {
+                continue;
+            }
+            break;
+        };
         if !cx.sh.idle_cpu(c) {
             continue;
         }
         if must_leave(run, cx) {
-            abort(run, w);
+            abort(run, w, cx);
             return false;
         }
         if run.nohz.flags.stats {
@@ -264,9 +300,30 @@ pub(super) fn next(run: &mut Run, w: &mut World, cx: &mut Cx) -> bool {
     false
 }
 
-/// The next tickless CPU, round from the one after this; this one last.
+/// After all others, this CPU, whether it is due or not. True if it balances.
+fn own_turn(run: &mut Run, w: &mut World, cx: &mut Cx) -> bool {
+    let cpu = run.cpu;
+    cx.charge(run.func(), cx.machine.costs.balance_cpu);
+    w.fair.update_blocked_averages(cx, cpu);
+    run.nohz.has_blocked |= cx.sh.rq(cpu).has_blocked_load;
+    if run.nohz.flags.balance {
+        periodic::walk(run, cx, cpu, IdleType::Idle);
+        (run.nohz.walking, run.nohz.own_turn) = (true, true);
+    }
+    run.nohz.walking
+}
+
+/// The next tickless CPU, round from the one after this; this one last. Where this one comes apart,
+/// the next of the others.
 fn next_cpu(run: &mut Run, cx: &Cx) -> Option<Cpu> {
     let n = &mut run.nohz;
+    if cx.sh.release.nohz_own_turn_apart {
+        let idle = &cx.sh.nohz_idle;
+        let next = idle.next(n.from)?;
+        let c = if next == run.cpu { idle.next(next.ix() + 1)? } else { next };
+        n.from = c.ix() + 1;
+        return Some(c);
+    }
     if !n.wrapped {
         if let Some(c) = cx.sh.nohz_idle.next(n.from) {
             n.from = c.ix() + 1;
@@ -285,7 +342,10 @@ fn note_next(run: &mut Run, cx: &Cx) {
 }
 
 /// This CPU got work: the next kick does the rest.
-fn abort(run: &mut Run, w: &mut World) {
+fn abort(run: &mut Run, w: &mut World, cx: &Cx) {
+    if cx.sh.release.nohz_own_turn_apart {
+        set_next(run, w, cx);
+    }
     if run.nohz.flags.stats || run.nohz.has_blocked {
         w.t.nohz.has_blocked = true;
     }
@@ -294,10 +354,22 @@ fn abort(run: &mut Run, w: &mut World) {
     }
 }
 
-fn finish(run: &mut Run, w: &mut World, cx: &Cx) {
+/// When the next kick balances.
+fn set_next(run: &Run, w: &mut World, cx: &Cx) {
     if run.nohz.next_balance < far(cx) {
         w.t.nohz.next_balance = run.nohz.next_balance;
     }
+}
+
+/// The walk of an idle CPU is over: up to 5.12 no kick waits longer than for its next.
+pub(super) fn walk_ended(w: &mut World, cx: &Cx, on: Cpu) {
+    if cx.sh.release.nohz_own_turn_apart {
+        w.t.nohz.next_balance = w.t.nohz.next_balance.min(cx.sh.rq(on).next_balance);
+    }
+}
+
+fn finish(run: &mut Run, w: &mut World, cx: &Cx) {
+    set_next(run, w, cx);
     if run.nohz.flags.stats {
         w.t.nohz.next_blocked = next_blocked(cx);
     }

@@ -164,6 +164,9 @@ fn search(run: &mut Run, w: &mut World, cx: &mut Cx) -> GoesTo {
     if cx.sh.release.numa_pass_is_exclusive && !serialize(run, w, cx, slot) {
         return balanced(run, w, cx);
     }
+    if cx.sh.release.newidle_ages_tickless && idle == IdleType::Newidle {
+        nohz::age_tickless(run, w, cx);
+    }
     read_statistics(run, cx);
     let env = &run.env;
     let Found { sds, pull, queue } =
@@ -200,8 +203,8 @@ fn search(run: &mut Run, w: &mut World, cx: &mut Cx) -> GoesTo {
     let env = &mut run.env;
     env.imbalance = imbalance;
     env.src_cpu = src;
-    env.all_pinned = true;
     let nr_running = cx.sh.loads[src.ix()].nr_running;
+    env.all_pinned |= nr_running > 1 || !cx.sh.release.pinned_until_one_may_move;
     if nr_running <= 1 {
         return moved_or_failed(run, w, cx);
     }
@@ -376,6 +379,7 @@ fn arrange_push(run: &mut Run, cx: &mut Cx) -> Phase {
     let src = run.env.src_cpu;
     let curr = cx.sh.rq(src).curr;
     if !cx.sh.allowed(curr).has(run.on) {
+        run.env.all_pinned |= cx.sh.release.pinned_until_one_may_move;
         return Phase::PushRefused;
     }
     run.env.all_pinned = false;

@@ -11,7 +11,7 @@
 //! jiffies.
 
 use super::newidle::update_newidle_cost;
-use super::{IdleType, Run, World, far, pass};
+use super::{IdleType, Run, World, far, nohz, pass};
 use crate::cx::{Cx, Shared};
 use vruntime_base::{Cpu, Ns};
 
@@ -57,7 +57,8 @@ pub(super) fn walk(run: &mut Run, cx: &Cx, on: Cpu, idle: IdleType) {
 }
 
 fn is_busy(sh: &Shared, cpu: Cpu, idle: IdleType) -> bool {
-    idle != IdleType::Idle && !sh.sched_idle_cpu(cpu)
+    let like_idle = sh.release.sched_idle_balances_soon && sh.sched_idle_cpu(cpu);
+    idle != IdleType::Idle && !like_idle
 }
 
 /// Goes to the next domain that is due. False: over.
@@ -67,7 +68,9 @@ pub(super) fn next(run: &mut Run, w: &mut World, cx: &mut Cx) -> bool {
         let slot = run.slot;
         let hz = u64::from(cx.sh.release.hz);
         let state = &mut w.t.sds[slot];
-        run.periodic.need_decay = update_newidle_cost(state, 0, u64::MAX, cx.jiffies(), hz);
+        let decayed = update_newidle_cost(state, 0, u64::MAX, cx.jiffies(), hz);
+        let once = !cx.sh.release.newidle_delays_decay && run.periodic.need_decay;
+        run.periodic.need_decay = decayed || once;
         run.periodic.max_cost += state.max_newidle_lb_cost;
         if run.stop {
             if !run.periodic.need_decay {
@@ -87,7 +90,7 @@ pub(super) fn next(run: &mut Run, w: &mut World, cx: &mut Cx) -> bool {
         note_next(run, next);
         run.slot += 1;
     }
-    finish(run, cx);
+    finish(run, w, cx);
     false
 }
 
@@ -111,7 +114,7 @@ pub(super) fn after_pass(run: &mut Run, w: &mut World, cx: &mut Cx, moved: u32) 
 }
 
 /// The walk is over: when the next is due.
-fn finish(run: &mut Run, cx: &mut Cx) {
+fn finish(run: &mut Run, w: &mut World, cx: &mut Cx) {
     let floor = cx.sh.release.migration_cost_ns;
     let latest = far(cx);
     let rq = &mut cx.sh.rqs[run.on.ix()];
@@ -120,5 +123,8 @@ fn finish(run: &mut Run, cx: &mut Cx) {
     }
     if run.periodic.next_balance < latest {
         rq.next_balance = run.periodic.next_balance;
+        if run.periodic.idle == IdleType::Idle {
+            nohz::walk_ended(w, cx, run.on);
+        }
     }
 }

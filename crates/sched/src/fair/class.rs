@@ -215,7 +215,7 @@ impl Fair {
                 }
                 break;
             }
-            flags = LeaveFlags { sleep: true, special: false, delayed: false };
+            flags = LeaveFlags { sleep: true, special: false, delayed: false, ..flags };
         }
         while se.is_some() {
             self.update_ancestor(cx, se, min_slice, slice);
@@ -229,7 +229,8 @@ impl Fair {
         self.mirror_counts(cx.sh, cpu);
         if p.is_some() {
             cx.sh.loads[cpu.ix()].nr_running -= 1;
-            if !was_sched_idle && cx.sh.sched_idle_cpu(cpu) {
+            let soon = cx.sh.release.sched_idle_balances_soon && !was_sched_idle;
+            if soon && cx.sh.sched_idle_cpu(cpu) {
                 // Others' tasks are worth more than what is left here.
                 cx.sh.rqs[cpu.ix()].next_balance = cx.jiffies();
             }
@@ -316,7 +317,7 @@ impl Fair {
     fn end_delay(&mut self, cx: &mut Cx, cpu: Cpu, se: SeId) {
         let costs = &cx.machine.costs;
         self.charge_levels(cx, Func::DequeueTask, se, costs.dequeue_base, costs.level);
-        let off = LeaveFlags { sleep: true, special: false, delayed: true };
+        let off = LeaveFlags { sleep: true, special: false, delayed: true, save: false };
         self.dequeue_entities(cx, cpu, se, off);
     }
 
@@ -331,18 +332,18 @@ impl Fair {
                 prev = self.ses[prev.ix()].parent;
             }
             if depth >= prev_depth {
-                self.set_next_entity(cx, se);
+                self.set_next_entity(cx, se, true);
                 se = self.ses[se.ix()].parent;
             }
         }
         if prev.is_some() {
             self.put_prev_entity(cx, prev);
             self.free_if_dead(cx.sh, prev);
-            self.set_next_entity(cx, se);
+            self.set_next_entity(cx, se, true);
             return;
         }
         while se.is_some() {
-            self.set_next_entity(cx, se);
+            self.set_next_entity(cx, se, true);
             se = self.ses[se.ix()].parent;
         }
     }
@@ -371,7 +372,7 @@ impl Fair {
         let mut se = cx.sh.tasks[p.ix()].se;
         cx.sh.cfs_tasks_to_head(cx.sh.tasks[p.ix()].cpu, p);
         while se.is_some() {
-            self.set_next_entity(cx, se);
+            self.set_next_entity(cx, se, false);
             se = self.ses[se.ix()].parent;
         }
     }

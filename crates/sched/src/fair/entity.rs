@@ -27,11 +27,13 @@ pub struct LeaveFlags {
     pub special: bool,
     /// Its delayed dequeue is finished now.
     pub delayed: bool,
+    /// It comes back at once: the queue's reference point stays.
+    pub save: bool,
 }
 
 impl From<DequeueFlags> for LeaveFlags {
     fn from(f: DequeueFlags) -> LeaveFlags {
-        LeaveFlags { sleep: f.sleep, special: f.special, delayed: false }
+        LeaveFlags { sleep: f.sleep, special: f.special, delayed: false, save: f.save }
     }
 }
 
@@ -263,7 +265,9 @@ impl Fair {
             self.make_relative(se);
         }
         self.update_cfs_group(cx, se);
-        self.update_min_vruntime(cx, cfs);
+        if !flags.save {
+            self.update_min_vruntime(cx, cfs);
+        }
         if flags.delayed {
             let e = &mut self.ses[se.ix()];
             e.sched_delayed = false;
@@ -288,14 +292,14 @@ impl Fair {
         self.ses[se.ix()].deadline = relative;
     }
 
-    /// `set_next_entity`: the entity becomes current on its level.
+    /// `set_next_entity`: the entity becomes current on its level, `picked` or as before.
     #[inline]
-    pub(crate) fn set_next_entity(&mut self, cx: &mut Cx, se: SeId) {
+    pub(crate) fn set_next_entity(&mut self, cx: &mut Cx, se: SeId, picked: bool) {
         self.clear_buddies(se);
         if self.ses[se.ix()].on_rq {
             self.tree_remove(se);
             self.update_load_avg(cx, se, UPDATE_TG);
-            if self.eevdf {
+            if self.eevdf && (picked || !cx.sh.release.protects_at_pick_only) {
                 self.protect(&cx.sh.release, se);
             }
         }

@@ -21,7 +21,7 @@ use crate::balance::imbalance::adjust_numa_imbalance;
 use crate::balance::stats::{GroupStats, GroupType, cpu_util, group_classify, runnable};
 use crate::cx::{Cx, Shared};
 use crate::domains::{Domain, Domains, Group, SdFlags};
-use crate::release::NumaImbalance;
+use crate::release::{NumaImbalance, Release};
 use crate::scheduler::{Placement, WakeFlags};
 use vruntime_base::{Cause, CauseKind, Cpu, CpuMask, Func, Ns, TaskId};
 
@@ -166,7 +166,7 @@ fn find_idlest_group<'d>(
         let s = wakeup_stats(sh, sd, g, who, allowed);
         if g.span.has(this_cpu) {
             local = Some((g, s));
-        } else if update_pick_idlest(idlest.as_ref().map(|x| &x.1), &s) {
+        } else if update_pick_idlest(&sh.release, idlest.as_ref().map(|x| &x.1), &s) {
             idlest = Some((g, s));
         }
     }
@@ -211,7 +211,7 @@ fn numa_stays(
 }
 
 /// The new group is idler than the best so far.
-fn update_pick_idlest(best: Option<&GroupStats>, s: &GroupStats) -> bool {
+fn update_pick_idlest(k: &Release, best: Option<&GroupStats>, s: &GroupStats) -> bool {
     let Some(best) = best else { return true };
     if s.kind != best.kind {
         return s.kind < best.kind;
@@ -220,7 +220,9 @@ fn update_pick_idlest(best: Option<&GroupStats>, s: &GroupStats) -> bool {
         GroupType::Overloaded | GroupType::FullyBusy => s.avg_load < best.avg_load,
         GroupType::HasSpare => {
             s.idle_cpus > best.idle_cpus
-                || (s.idle_cpus == best.idle_cpus && s.group_util < best.group_util)
+                || (s.idle_cpus == best.idle_cpus
+                    && k.idlest_tie_by_util
+                    && s.group_util < best.group_util)
         }
         GroupType::Imbalanced | GroupType::SmtBalance => false,
     }
@@ -234,7 +236,9 @@ fn wakeup_stats(
     who: &Newcomer,
     allowed: &CpuMask,
 ) -> GroupStats {
-    let mut s = GroupStats { group_weight: g.weight, ..GroupStats::default() };
+    let by_use_alone = sh.release.idlest_by_use_alone;
+    let group_weight = if by_use_alone { 0 } else { g.weight };
+    let mut s = GroupStats { group_weight, ..GroupStats::default() };
     for &c in sh.domains.group_cpus(g) {
         if sh.release.idlest_group_allowed_only && !allowed.has(c) {
             continue;
@@ -263,7 +267,7 @@ fn wakeup_stats(
         _ if sh.domains.imbalanced(g) => GroupType::Imbalanced,
         kind => kind,
     };
-    if matches!(s.kind, GroupType::FullyBusy | GroupType::Overloaded) {
+    if matches!(s.kind, GroupType::FullyBusy | GroupType::Overloaded) && !by_use_alone {
         s.avg_load = s.group_load * 1024 / s.group_capacity;
     }
     s

@@ -357,7 +357,8 @@ impl Fair {
             if se.is_some() {
                 let a = &self.ses[se.ix()].avg;
                 if a.load_avg != 0 || a.util_avg != 0 || propagate {
-                    self.update_load_avg(cx, se, UPDATE_TG);
+                    let sums = cx.sh.release.blocked_updates_parent_sum;
+                    self.update_load_avg(cx, se, if sums { UPDATE_TG } else { AGE });
                 }
             }
             let q = &self.cfs[cfs.ix()];

@@ -453,6 +453,18 @@ pub(crate) fn utilisation_comes_from_a_queue_of_two_from_5_7_on() {
     check_in(&v5_7(), f, "4-7: 4096 util from 7");
 }
 
+/// What slept on CPU 4 left more there than there is elsewhere: load in 5.5 and 5.7, of utilisation
+/// only in 5.5. avg: local 2048, busiest 21288/4 = 5322, domain 3685; (5322 − 3685)·4 = 6548.
+#[test]
+pub(crate) fn an_idle_queue_is_busiest_in_5_x() {
+    let load = "llcs=2 nr=0:2,1:2,2:2,3:2,5:4,6:4,7:4 load=4:9000 util=4:1024";
+    let util = "llcs=2 nr=5:3,6:3,7:2 util=4:1020,5:900,6:1000,7:950";
+    for (k, by_load, by_util) in [(v5_5(), 4, 4), (v5_7(), 4, 6), (v6_1(), 5, 6)] {
+        check_in(&k, load, &format!("4-7: 6548 load from {by_load}"));
+        check_in(&k, util, &format!("4-7: 4096 util from {by_util}"));
+    }
+}
+
 /// A local group of load 2268 per capacity beside an overloaded one of 2048, domain 2158: both
 /// differences are −110, which 5.5 does not see; as unsigned numbers they are huge.
 #[test]

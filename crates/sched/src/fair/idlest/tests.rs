@@ -1,7 +1,6 @@
 //! Decisions of the slow path, by hand.
 
 use super::*;
-use crate::release::Release;
 use crate::sample::{regular, shared, task, v5_5, v5_7, v6_1, v6_12};
 use crate::task::Task;
 use vruntime_machine::Arch;
@@ -145,6 +144,8 @@ fn a_weaker_type_is_idler() {
         let sh = lab(&k, 1, 2, 2, &[(0, 1), (1, 1), (2, 1)]);
         assert_eq!(fork(&sh, 0), (3, "slow path: idle CPU"));
         assert_eq!(fork(&sh, 2), (3, "slow path: idle CPU"));
+    }
+    for k in [v5_7(), v6_1(), v6_12()] {
         // And an overloaded group is the last: CPU 2 of the fully busy one, as loaded as 3.
         let sh = lab(&k, 1, 2, 2, &[(0, 2), (1, 2), (2, 1), (3, 1)]);
         assert_eq!(fork(&sh, 0), (2, "slow path: least loaded CPU"));
@@ -152,15 +153,29 @@ fn a_weaker_type_is_idler() {
 }
 
 /// LLCs {0,1} {2,3} {4,5}: the local one is fully busy, the others have an idle CPU each and use
-/// 1024 and 500.
+/// 1024 and 500, then 499 and 500. Before 5.9 use decides nothing: the next one in the ring.
 #[test]
-fn of_groups_as_idle_the_one_less_used() {
-    for k in [v5_7(), v6_1(), v6_12()] {
+pub(crate) fn of_groups_as_idle_the_one_less_used_from_5_9_on() {
+    for (k, cpu) in [(v5_5(), 3), (v5_7(), 3), (v6_1(), 5), (v6_12(), 5)] {
         let mut sh = lab(&k, 1, 3, 2, &[(0, 1), (1, 1), (2, 1), (4, 1)]);
         sh.loads[4].util_avg = 500;
-        assert_eq!(fork(&sh, 0).0, 5);
+        assert_eq!(fork(&sh, 0).0, cpu, "{}", k.name);
         sh.loads[2].util_avg = 499;
         assert_eq!(fork(&sh, 0).0, 3);
+    }
+}
+
+/// LLCs {0,1} {2,3}, all used fully. In 5.5 both are overloaded, at a load of 0: no difference. And
+/// with tasks on 0, 1 and 2, while sleepers used 800 of 3: 1824 · 125 > 2048 · 100 overloads {2,3},
+/// which later has an idle CPU to spare.
+#[test]
+pub(crate) fn busy_groups_are_alike_in_5_5() {
+    for (k, light, idle) in [(v5_5(), 0, 0), (v5_7(), 2, 3)] {
+        let sh = lab(&k, 1, 2, 2, &[(0, 2), (1, 2), (2, 1), (3, 1)]);
+        assert_eq!(fork(&sh, 0).0, light);
+        let mut sh = lab(&k, 1, 2, 2, &[(0, 1), (1, 1), (2, 1)]);
+        sh.loads[3].util_avg = 800;
+        assert_eq!(fork(&sh, 0).0, idle);
     }
 }
 

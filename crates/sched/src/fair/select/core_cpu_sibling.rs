@@ -58,6 +58,9 @@ fn select_idle_core<S: PlacementView>(
             for thread in core.iter() {
                 effects.nr_scanned += 1;
                 whole &= s.idle_cpu(thread);
+                if !whole && s.k().core_test_stops_early {
+                    break;
+                }
             }
             if whole && s.k().rule_on(&IDLE_CORE) {
                 return Some(c);

@@ -391,7 +391,7 @@ pub(crate) fn a_sched_idle_sleeper_gets_less_credit_from_6_1_on() {
         let p = lab.spawn(Cpu(0), 0, TgId(0));
         lab.hook(Cpu(0), |s, cx| {
             s.set_policy(cx, p, Policy::Idle, 0);
-            s.dequeue_task(cx, Cpu(0), p, DequeueFlags { sleep: true, special: false });
+            s.dequeue_task(cx, Cpu(0), p, DequeueFlags { sleep: true, ..DequeueFlags::default() });
         });
         let t = &mut lab.sh.tasks[p.ix()];
         (t.on_rq, t.state) = (false, TaskState::Interruptible);
@@ -417,7 +417,7 @@ pub(crate) fn in_6_3_rc_a_move_makes_a_sleeper_of_who_ran_ahead() {
         let p = lab.spawn(Cpu(0), 0, TgId(0));
         let min = |lab: &Lab, c: Cpu| lab.linux.fair.cfs[c.ix()].min_vruntime;
         lab.hook(Cpu(0), |s, cx| {
-            s.dequeue_task(cx, Cpu(0), p, DequeueFlags { sleep: true, special: false });
+            s.dequeue_task(cx, Cpu(0), p, DequeueFlags { sleep: true, ..DequeueFlags::default() });
         });
         lab.se_mut(p).vruntime = min(&lab, Cpu(0)).plus(3 * MS as i64);
         let t = &mut lab.sh.tasks[p.ix()];
@@ -449,6 +449,39 @@ fn vruntime_is_relative_between_queues() {
     lab.move_queued(waits, Cpu(1));
     assert_eq!(distance(&lab, 1), before);
     assert_ne!(lab.linux.fair.cfs[0].min_vruntime, lab.linux.fair.cfs[1].min_vruntime);
+}
+
+/// A has run 10 ms more than B, which waits and is all that keeps the queue's reference point back.
+/// Off the queue for a change of affinity, policy or nice value B keeps its lead; for a change of
+/// policy and nice value the point follows A, and B comes back level with it.
+#[test]
+fn who_comes_back_at_once_keeps_its_lead() {
+    for k in [sample::v5_7(), sample::v6_1(), sample::v6_5()] {
+        for (to, keeps) in [
+            (None, true),
+            (Some((Policy::Batch, 0)), true),
+            (Some((Policy::Normal, 5)), true),
+            (Some((Policy::Batch, 5)), false),
+        ] {
+            let mut lab = Lab::new(k.clone(), "uma-8");
+            let (a, b) = (lab.spawn(Cpu(0), 0, TgId(0)), lab.spawn(Cpu(0), 0, TgId(0)));
+            let runs = lab.schedule(Cpu(0));
+            let waits = if runs == a { b } else { a };
+            lab.se_mut(runs).vruntime = lab.se(waits).vruntime;
+            lab.pass(10 * MS);
+            lab.tick(Cpu(0));
+            let lead = |lab: &Lab| lab.se(runs).vruntime.since(lab.se(waits).vruntime);
+            assert_eq!(lead(&lab), 10 * MS as i64);
+            lab.hook(Cpu(0), |s, cx| match to {
+                Some((policy, nice)) => s.set_policy(cx, waits, policy, nice),
+                None => {
+                    let t = cx.sh.task(waits);
+                    s.set_affinity(cx, waits, t.affinity, t.nr_cpus_allowed);
+                }
+            });
+            assert_eq!(lead(&lab), if keeps { 10 * MS as i64 } else { 0 }, "{} {to:?}", k.name);
+        }
+    }
 }
 
 /// Yield leaves vruntime alone and lets the second run, but only within the granularity.

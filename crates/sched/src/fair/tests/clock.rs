@@ -12,7 +12,12 @@ fn schedule_leaves_the_clock_of_a_wakeup_that_preempts() {
             let (a, b) = (lab.spawn(Cpu(0), 0, TgId(0)), lab.spawn(Cpu(0), 0, TgId(0)));
             let (a, b) = if lab.schedule(Cpu(0)) == a { (a, b) } else { (b, a) };
             lab.hook(Cpu(0), |s, cx| {
-                s.dequeue_task(cx, Cpu(0), b, DequeueFlags { sleep: true, special: false })
+                s.dequeue_task(
+                    cx,
+                    Cpu(0),
+                    b,
+                    DequeueFlags { sleep: true, ..DequeueFlags::default() },
+                )
             });
             lab.sh.tasks[b.ix()].on_rq = false;
             lab.sh.rqs[0].skip_clock_update = false;

@@ -431,7 +431,7 @@ fn the_dead_and_the_owed_leave_at_once() {
     let p = lab.schedule(Cpu(0));
     lab.pass(MS);
     let gone = lab.hook(Cpu(0), |s, cx| {
-        s.dequeue_task(cx, Cpu(0), p, DequeueFlags { sleep: true, special: true })
+        s.dequeue_task(cx, Cpu(0), p, DequeueFlags { sleep: true, special: true, save: false })
     });
     assert!(gone);
 }

@@ -389,11 +389,16 @@ pub(crate) fn the_first_sleep_makes_an_estimate_and_a_migration_none() {
     }
 }
 
-/// The last nice 0 task of a CPU sleeps and leaves one of SCHED_IDLE: the CPU balances at once.
+/// The last nice 0 task of a CPU sleeps and leaves one of SCHED_IDLE: from 5.6 on the CPU balances
+/// at once.
 #[test]
 pub(crate) fn a_cpu_left_with_idle_tasks_balances_soon() {
-    for (policy, soon) in [(Policy::Idle, true), (Policy::Normal, false)] {
-        let mut lab = Lab::new(sample::v6_1(), "uma-8");
+    for (release, policy, soon) in [
+        (sample::v6_1(), Policy::Idle, true),
+        (sample::v6_1(), Policy::Normal, false),
+        (sample::v5_5(), Policy::Idle, false),
+    ] {
+        let mut lab = Lab::new(release, "uma-8");
         let both = [0, 0].map(|nice| lab.spawn(Cpu(0), nice, TgId(0)));
         let runs = lab.schedule(Cpu(0));
         let other = both.into_iter().find(|p| *p != runs).unwrap();
@@ -422,6 +427,25 @@ pub(crate) fn the_estimate_before_or_after_the_last_stretch() {
         let after = lab.se(p).avg.util_avg;
         assert!(after > before + 50, "{before} {after}");
         assert_eq!(lab.sh.tasks[p.ix()].util_est_ewma, if first { before } else { after });
+    }
+}
+
+/// The task of a group within a group sleeps. As its load decays, the outer group's queue is aged
+/// with it, and so finds itself up to date when its turn comes: 5.x leaves its part of the sum.
+#[test]
+pub(crate) fn the_sum_of_the_outer_group_follows_from_5_13_on() {
+    for (release, follows) in [(sample::v5_7(), false), (sample::v6_1(), true)] {
+        let (mut lab, outer) = group_lab(release);
+        let inner = lab.hook(Cpu(0), |s, cx| s.task_group_new(cx, outer));
+        lab.spawn(Cpu(0), 0, inner);
+        lab.schedule(Cpu(0));
+        run(&mut lab, &[Cpu(0)], 50);
+        lab.sleep(Cpu(0));
+        lab.pass(100 * MS);
+        lab.hook(Cpu(0), |s, cx| s.fair.update_blocked_averages(cx, Cpu(0)));
+        let q = &lab.linux.fair.cfs[lab.linux.fair.queue_of(outer, Cpu(0)).ix()];
+        assert!(q.avg.load_avg > 0);
+        assert_eq!(q.tg_load_avg_contrib == q.avg.load_avg, follows);
     }
 }
 

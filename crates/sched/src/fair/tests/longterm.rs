@@ -55,7 +55,7 @@ fn a_wakeup_takes_it_off_the_queue() {
         let mut lab = Lab::new(release, "uma-8");
         let [a, b, c] = [(); 3].map(|()| lab.spawn(Cpu(0), 0, TgId(0)));
         lab.hook(Cpu(0), |s, cx| {
-            s.dequeue_task(cx, Cpu(0), c, DequeueFlags { sleep: true, special: false })
+            s.dequeue_task(cx, Cpu(0), c, DequeueFlags { sleep: true, ..DequeueFlags::default() })
         });
         lab.sh.tasks[c.ix()].on_rq = false;
         assert_eq!(lab.schedule(Cpu(0)), a);
@@ -114,5 +114,37 @@ pub(crate) fn the_longest_slice_bounds_a_lag() {
         b.fair.restore_curr(other);
         b.fair.update_entity_lag(late);
         assert_eq!(b.fair.ses[late.ix()].vlag, kept * MS as i64);
+    }
+}
+
+/// A runs, B waits in the same group. A change of A's affinity takes it off its queue and puts it
+/// back: 6.18.2 protects it anew. In 6.18.44 its protection was overwritten by its lag; that of the
+/// group, which stays queued for B, holds.
+#[test]
+pub(crate) fn a_change_of_the_running_task_ends_its_protection() {
+    for (release, protected) in [(sample::v6_18(), true), (sample::v6_18_44(), false)] {
+        let mut lab = Lab::new(release, "uma-8");
+        let g = lab.hook(Cpu(0), |s, cx| s.task_group_new(cx, TgId(0)));
+        lab.spawn(Cpu(0), 0, TgId(0));
+        for _ in 0..2 {
+            lab.spawn(Cpu(0), 0, g);
+        }
+        let mut a = lab.schedule(Cpu(0));
+        while lab.sh.task(a).tg != g || lab.ran(a) < 20 * MS {
+            lab.pass(4 * MS);
+            lab.tick(Cpu(0));
+            a = lab.schedule(Cpu(0));
+        }
+        lab.pass(MS / 10);
+        let is = |lab: &Lab| {
+            let se = lab.sh.task(a).se;
+            [se, lab.se(a).parent].map(|se| lab.linux.fair.is_protected(se))
+        };
+        assert_eq!(is(&lab), [true, true]);
+        lab.hook(Cpu(0), |s, cx| {
+            let t = cx.sh.task(a);
+            s.set_affinity(cx, a, t.affinity, t.nr_cpus_allowed);
+        });
+        assert_eq!(is(&lab), [protected, true]);
     }
 }

@@ -181,7 +181,7 @@ impl Lab {
         let p = self.curr(cpu);
         self.sh.tasks[p.ix()].state = TaskState::Interruptible;
         let gone = self.hook(cpu, |s, cx| {
-            s.dequeue_task(cx, cpu, p, DequeueFlags { sleep: true, special: false })
+            s.dequeue_task(cx, cpu, p, DequeueFlags { sleep: true, ..DequeueFlags::default() })
         });
         if gone {
             self.sh.tasks[p.ix()].on_rq = false;

@@ -155,7 +155,7 @@ fn a_waiting_entity_is_reweighted_by_placement() {
 pub(crate) fn the_running_entity_is_weighed_twice() {
     let (mut lab, a, _) = pair();
     let se = lab.sh.tasks[a.ix()].se;
-    lab.hook(Cpu(0), |s, cx| s.fair.set_next_entity(cx, se));
+    lab.hook(Cpu(0), |s, cx| s.fair.set_next_entity(cx, se, true));
     reweight(&mut lab, a);
     let e = lab.se(a);
     assert_eq!((e.vruntime, e.deadline), (VTime(7_666_667), VTime(9_166_667)));

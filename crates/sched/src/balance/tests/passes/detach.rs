@@ -149,6 +149,33 @@ pub(crate) fn tasks_in_delayed_dequeue_are_passed_over() {
     }
 }
 
+/// CPU 0 runs a task that is 20 ms past the mean and not protected: who comes takes its place,
+/// though it be in delayed dequeue.
+#[test]
+fn who_arrives_in_delayed_dequeue_preempts_too() {
+    for delayed in [false, true] {
+        let mut lab = Lab::new(&Release { ni_random: false, ..v6_12() }, 1, 4, 1, 0);
+        let ids = lab.tasks(2, 4);
+        let own = lab.tasks(0, 1)[0];
+        // 1024 of load may move, a task has 1023.
+        lab.fair.cfs[0].avg.load_avg = 0;
+        let own = lab.sh.task(own).se;
+        let e = &mut lab.fair.ses[own.ix()];
+        e.vruntime = e.vruntime.plus(20_000_000);
+        (e.deadline, e.vlag) = (e.vruntime.plus(3_000_000), 0);
+        if delayed {
+            let se = lab.sh.task(ids[1]).se;
+            lab.fair.ses[se.ix()].sched_delayed = true;
+            lab.fair.cfs[2].h_nr_runnable -= 1;
+        }
+        lab.resched.clear();
+        lab.periodic(0);
+        assert_eq!(lab.moved(), [format!("{} 2→0 periodic balance while busy, MC", ids[1])]);
+        let asked: Vec<_> = lab.resched.iter().map(|(c, why)| (c.0, why.name)).collect();
+        assert_eq!(asked, [(0, crate::fair::eevdf::WOULD_PICK.name)], "delayed: {delayed}");
+    }
+}
+
 /// A push counts as one by load, whatever the pass before counted on that CPU: here a newidle pull
 /// by tasks.
 #[test]

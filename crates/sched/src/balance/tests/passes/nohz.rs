@@ -1,7 +1,7 @@
 //! Balancing on behalf of CPUs without a tick: who is kicked, when, and for what.
 
 use super::*;
-use crate::sample::v6_5;
+use crate::sample::{v5_7, v6_5};
 use crate::scheduler::TickWork;
 
 fn tick(lab: &mut Lab, cpu: u16) -> TickWork {
@@ -364,4 +364,80 @@ fn an_aborted_visit_is_made_up_for() {
     // That was a visit for the averages: the next comes 8 jiffies later.
     stop_tick(&mut lab, 1);
     assert_eq!([tick_at(&mut lab, 259), tick_at(&mut lab, 260)], [None, Some(Cpu(1))]);
+}
+
+/// CPU 1 has been idle again since it was passed over, and 2 was kicked. In 5.x the turns are 1's,
+/// 3's and that of 2 itself, which comes though it is not due: the waiting task goes to 1. Later
+/// the turn of 3 comes first.
+#[test]
+pub(crate) fn in_5_x_the_kicked_cpu_comes_apart() {
+    for (k, to, own) in [(v5_7(), 1, 1), (v6_1(), 3, 0)] {
+        let mut lab = Lab::new(&Release { ni_random: false, ..k }, 1, 4, 1, 0);
+        lab.tasks(0, 2);
+        (1..4).for_each(|c| stop_tick(&mut lab, c));
+        lab.sh.loads[1].nr_running = 1;
+        assert_eq!(tick(&mut lab, 0).kick_ilb, Some(Cpu(2)));
+        lab.sh.loads[1].nr_running = 0;
+        lab.sh.rqs[2].next_balance = 10_000;
+        lab.balance(2, BalanceKind::Nohz);
+        assert_eq!(lab.moved()[0].split(' ').nth(1), Some(&*format!("0→{to}")));
+        assert_eq!(lab.lb(2, 0, IdleType::Idle).count, own);
+    }
+}
+
+/// CPU 1 is kicked; it is due at 255, 2 and 3 are at 260. In 5.x its own time does not count.
+#[test]
+fn in_5_x_the_next_kick_is_due_with_the_others() {
+    for (k, early) in [(v5_7(), false), (v6_1(), true)] {
+        let mut lab = Lab::new(&Release { ni_random: false, ..k }, 1, 4, 1, 0);
+        lab.tasks(0, 2);
+        (1..4).for_each(|c| stop_tick(&mut lab, c));
+        for c in 1..4 {
+            lab.sh.rqs[c].next_balance = if c == 1 { 255 } else { 260 };
+            // The domain itself is due a jiffy later.
+            lab.state(c as u16, 0).last_balance = 250;
+        }
+        assert_eq!(tick(&mut lab, 0).kick_ilb, Some(Cpu(1)));
+        lab.balance(1, BalanceKind::Nohz);
+        let at = |lab: &mut Lab, jiffy: u64| {
+            lab.now = Ns::from_ms(4 * jiffy);
+            tick(lab, 0).kick_ilb.is_some()
+        };
+        assert_eq!(at(&mut lab, 256), early);
+        assert!(early || at(&mut lab, 260));
+    }
+}
+
+/// A CPU that stops its tick is noted at the next tick of a busy one; not in 5.x.
+#[test]
+fn in_5_x_nobody_is_kicked_for_a_stopped_tick() {
+    for (k, kicked) in [(v5_7(), None), (v6_1(), Some(Cpu(1)))] {
+        let mut lab = Lab::new(&Release { ni_random: false, ..k }, 1, 4, 1, 0);
+        lab.tasks(0, 1);
+        (1..3).for_each(|c| stop_tick(&mut lab, c));
+        assert_eq!(tick(&mut lab, 0).kick_ilb, Some(Cpu(1)));
+        lab.sh.rqs[1..3].iter_mut().for_each(|rq| rq.next_balance = 10_000);
+        lab.balance(1, BalanceKind::Nohz);
+        stop_tick(&mut lab, 3);
+        lab.now += Ns::from_ms(4);
+        assert_eq!(tick(&mut lab, 0).kick_ilb, kicked);
+    }
+}
+
+/// CPU 2 was looked after; 27 ms later, before its time has come again, 0 searches the domain. 5.x
+/// ages what it looks at.
+#[test]
+pub(crate) fn in_5_x_a_newidle_pass_ages_tickless_cpus() {
+    for (k, ages) in [(v5_7(), true), (v6_1(), false)] {
+        let mut lab = Lab::new(&Release { ni_random: false, ..k }, 1, 4, 1, 0);
+        stop_tick(&mut lab, 2);
+        sleepers_left(&mut lab, 1024 * 46718);
+        lab.sh.rqs[0].avg_idle = Ns(500_000);
+        for ms in [32, 26] {
+            lab.now += Ns(ms << 20);
+            lab.sh.domains.overload = true;
+            assert_eq!(lab.newidle(0), "done 0");
+        }
+        assert_eq!(lab.sh.loads[2].load_avg < 511, ages);
+    }
 }

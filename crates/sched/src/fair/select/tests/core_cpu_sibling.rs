@@ -45,6 +45,15 @@ pub(crate) fn core_then_cpu_then_sibling() {
     check_in(&v6_1(), f, 2, "idle SMT sibling of prev");
 }
 
+/// Of four cores the first threads are busy: 5.7 looks at those, 5.5 at all eight. Then 2 to 5.
+#[test]
+pub(crate) fn a_busy_thread_ends_the_test_of_a_core_from_5_7_on() {
+    for (k, looks) in [(v5_5(), 8 + 4), (v5_7(), 4 + 4)] {
+        let d = run(&k, "smt=2 this=2 prev=2 idle=5,7 idle_cores").d;
+        assert_eq!(d.effects.nr_scanned, looks, "{}", k.name);
+    }
+}
+
 #[test]
 pub(crate) fn sched_idle_cpus_are_second_choice_in_5_5() {
     let f = "this=1 prev=1 sched_idle=2 idle=3";
