@@ -251,17 +251,23 @@ fn machine_files() {
     };
     change("page_kib = 4", "page_kib = \"4\"", &["m.toml:6:", "page_kib", "a whole number"]);
     change("sockets = 1", "sockets = -1", &["m.toml:16:", "sockets", "a whole number"]);
-    change("page_kib = 4", "page_kib = 3", &["page_kib", "a power of two"]);
-    change("numbering", "node_distance = [[4000000000]]\nnumbering", &["node_distance", "255"]);
+    change("page_kib = 4", "page_kib = 3", &["m.toml:6: page_kib", "a power of two"]);
+    let far = "node_distance = [[4000000000]]\nnumbering";
+    change("numbering", far, &["m.toml:19: node_distance", "255"]);
+    let no_slit = "node_distance = [[20]]\nnumbering";
+    change("numbering", no_slit, &["m.toml:19: node_distance", "10 for a node itself"]);
     change("name = \"C1\"", "name = \"POLL\"", &["idle", "POLL"]);
-    change("target_residency_ns = 200000", "target_residency_ns = 1", &["idle.C6", "residency"]);
+    let soon = "target_residency_ns = 1";
+    change("target_residency_ns = 200000", soon, &["m.toml:39: idle.C6", "residency"]);
+    let names = &["m.toml:5: arch: found no name", "expected `x86` or `powerpc`"];
+    change("arch = \"x86\"", "arch = 1", names);
     change("name = \"uma-2\"", "name = \"\"", &["name"]);
     change("name = \"uma-2\"", "name = \"\\u001b[31m\"", &["name", "control character"]);
     change("name = \"C1\"", "name = \"C\\n1\"", &["idle", "control character"]);
     let huge = "mhz = 18446744073709551615";
     change("mhz = 3600", huge, &["m.toml:7: mhz: ", "from 0 to 4294967295"]);
     let wide = "threads_per_core = 8\ncores_per_node";
-    change("cores_per_node", wide, &["m.toml: smt_speed", "8 busy threads"]);
+    change("cores_per_node", wide, &["m.toml:9: smt_speed", "8 busy threads"]);
     check(good.split_once("[[idle]]").unwrap().0, &["`[[idle]]`", "exit_latency"]);
     check("<topology></topology>", &["<topology> without a version", "lstopo"]);
     let (head, rest) = good.split_once("[topology.regular]").unwrap();
@@ -279,6 +285,32 @@ fn machine_files() {
     check(&forms(&no_cpus), &["no CPUs in node 0", "leave out"]);
     let endless = run("/dev/zero", "v6.1", PIPE);
     fails(&endless, 3, &["/dev/zero", "MiB"]);
+}
+
+/// Is a mistake in a cost table said of the table?
+#[test]
+fn inherited_tables() {
+    let dir = tempfile::tempdir().unwrap();
+    let (path, costs) = (dir.path().join("m.toml"), dir.path().join("costs"));
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../machines");
+    std::fs::create_dir(&costs).unwrap();
+    std::fs::copy(root.join("uma-2.toml"), &path).unwrap();
+    let good = std::fs::read_to_string(root.join("costs/x86-server.toml")).unwrap();
+    let line = |of: &str| good.lines().position(|l| l.starts_with(of)).unwrap() + 1;
+    let change = |from: &str, to: &str, words: &[&str]| {
+        assert!(good.contains(from), "{from}");
+        std::fs::write(costs.join("x86-server.toml"), good.replacen(from, to, 1)).unwrap();
+        fails(&run(path.to_str().unwrap(), "v6.1", PIPE), 3, words);
+    };
+    let fork = format!("costs/x86-server.toml:{}: ", line("fork = "));
+    change("fork = { low", "fork = { lo", &[&fork, "`lo`, nearest is `low`"]);
+    change("fork = { low", "frok = { low", &[&fork, "`frok`, nearest is `fork`"]);
+    change("fork = { low = ", "fork = { low = 9", &[&fork, "costs.fork: found low 9", "≤"]);
+    let costs_at = format!("costs/x86-server.toml:{}: ", line("[costs]"));
+    change("\nfork = ", "\n# fork = ", &[&costs_at, "missing field `fork`"]);
+    let schema = "schema = \"costs/1\"";
+    let cycle = &["x86-server.toml:", "a cycle, x86-server → x86-server"];
+    change(schema, &format!("{schema}\ninherit = \"x86-server\""), cycle);
 }
 
 /// A negative number is a wrong value, not an unknown option.
