@@ -75,6 +75,9 @@ fn kernel_expressions() {
     kernel("v6.1++hz=100", &["after `+`"]);
     kernel("v6.1-", &["after `-`"]);
     kernel("v6.1+hz=100,hz=250", &["hz", "twice"]);
+    kernel("v6.12-hz=1000", &["`-hz=1000`: `-` switches off", "`+hz=1000`"]);
+    kernel("v6.13", &["`v6.13`, nearest is `v6.12`"]);
+    kernel("./my-dir/k-sis_util", &["`./my-dir/k`"]);
     kernel("v6.1+name=mine", &["name", "no feature or tunable"]);
     kernel("v6.1+foo", &["`foo`", "vruntime list features"]);
     kernel("five", &["`five`", "v6.1", "v6.12", ".toml"]);
@@ -199,6 +202,7 @@ fn options() {
 #[test]
 fn workloads() {
     workload("hackbench -x", &["unknown option `-x`; usage"]);
+    workload("hackbench -g=5", &["-g: expected a whole number", "behind a space", "`=5`"]);
     workload("taskset -c 1-0 spin 1 1", &["taskset", "CPUs such as", "`1-0`"]);
     workload("taskset -c 0-2 spin 1 1", &["CPU 2 does not exist", "0-1"]);
     workload("taskset zz spin 1 1", &["taskset", "`zz`"]);
