@@ -358,6 +358,8 @@ fn a_study_sets_published_and_modelled_figures_side_by_side() {
     let text = small_study();
     std::fs::write(&path, &text).unwrap();
     let file = path.to_str().unwrap();
+    let v = json(&["study", file, "--json", "-q", "--quick"], "vruntime/study/1");
+    let quick = v["rows"][0].clone();
     let v = json(&["study", file, "--json", "-q", "--uncertainty", "2"], "vruntime/study/1");
     let row = &v["rows"][0];
     assert_eq!((&row["id"], &row["metric"]), (&"c.time".into(), &"time".into()));
@@ -366,6 +368,8 @@ fn a_study_sets_published_and_modelled_figures_side_by_side() {
         assert!(row[key].is_number(), "{key}: {row}");
     }
     assert_eq!(row["stable"][1], 2);
+    // What the draws keep is the effect of as little as is simulated of them.
+    assert_eq!(row["stable_effect"], quick["effect_modelled"]);
     assert!(v["score"]["stable"].is_number());
     assert_eq!((&v["score"]["rows"], &v["score"]["fitted_parameters"]), (&1.into(), &0.into()));
     let v = json(&["study", file, "--json", "-q", "--quick"], "vruntime/study/1");
