@@ -85,7 +85,7 @@ fn note_policies(kernels: &[KernelChoice], workload: &dyn Workload, nr_cpus: usi
 fn short_window(window: Ns, nr_cpus: u64) -> Option<String> {
     (window < Ns::from_ms(nr_cpus)).then(|| {
         format!(
-            "--window {} is shorter than the {nr_cpus} ms after which an idle CPU balances over \
+            "a window of {} is shorter than the {nr_cpus} ms after which an idle CPU balances over \
              all {nr_cpus} CPUs: what that moves is left to chance",
             duration(window.0)
         )
