@@ -180,6 +180,22 @@ fn a_benchmark_that_ends_soon_after_its_warm_up_is_noted_once() {
 }
 
 /// `-q` is for progress.
+/// Forks of a second: the benchmark is not reached, and its figures are zeros.
+#[test]
+fn a_window_that_never_began_is_noted() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("m.toml");
+    let cost = |of: u32| format!("{{ low = {of}, mid = {of}, high = {of}, source = \"x\" }}");
+    let costs = format!("[costs]\nfork = {}\n\n[costs.line_transfer]", cost(100_000_000));
+    let text =
+        include_str!("../../../machines/uma-2.toml").replace("[costs.line_transfer]", &costs);
+    let slow = format!("mhz = 3600\npath_permille = {}", cost(10_000));
+    std::fs::write(&path, text.replace("mhz = 3600", &slow)).unwrap();
+    let (code, _, said) = vruntime(&run(path.to_str().unwrap(), "v6.12", "hackbench -g 200 -l 1"));
+    assert_eq!(code, 0, "{said}");
+    assert!(said.contains("in 1 of 1 runs the measured window never began"), "{said}");
+}
+
 #[test]
 fn warnings_are_not_silenced() {
     let (code, _, error) = vruntime(&run("uma-2", "v6.1+place_lag", PIPE));

@@ -101,7 +101,26 @@ fn note_windows<'a>(batch: &Batch, runs: impl Iterator<Item = &'a RunRecord> + C
     {
         eprintln!("vruntime: note: {note}");
     }
-    note_tails(batch.sampling, runs);
+    note_tails(batch.sampling, runs.clone());
+    if let Sampling::Window { .. } = batch.sampling {
+        note_unbegun(runs);
+    }
+}
+
+/// What to know of runs whose benchmark did not start in the time there is.
+fn note_unbegun<'a>(runs: impl Iterator<Item = &'a RunRecord>) {
+    let (mut all, mut unbegun) = (0, 0);
+    for r in runs {
+        all += 1;
+        unbegun += usize::from(r.window.0 == r.window.1 && !r.complete);
+    }
+    if unbegun > 0 {
+        let limit = duration(FULL_LIMIT.0);
+        eprintln!(
+            "vruntime: note: in {unbegun} of {all} runs the measured window never began: the \
+             benchmark did not start within {limit}; counts of these are 0"
+        );
+    }
 }
 
 /// What to know of runs whose counts are of the benchmark's last moments, because it ended within a
