@@ -64,6 +64,18 @@ fn policies_that_a_scheduler_does_not_heed_are_noted() {
 }
 
 #[test]
+fn groups_of_another_size_are_noted() {
+    let said = |queue: &str| vruntime(&run("uma-8", &format!("v6.12+ttwu_queue={queue}"), PIPE)).2;
+    assert!(
+        said("3").contains("groups of 2 or 3 of the 8 CPUs of an LLC, not of 3"),
+        "{}",
+        said("3")
+    );
+    assert!(said("5").contains("groups of 4 of the 8 CPUs"), "{}", said("5"));
+    assert!(!said("4").contains("groups of") && !said("llc").contains("groups of"));
+}
+
+#[test]
 fn kernel_expressions() {
     kernel("v6.1+hz=0", &["hz = `0`", "from 24 to 10000"]);
     kernel("v6.1+hz=4294967295", &["from 24 to 10000"]);
@@ -220,7 +232,11 @@ fn workloads() {
     workload("hackbench -x", &["unknown option `-x`; usage"]);
     workload("hackbench -g=5", &["-g: expected a whole number", "behind a space", "`=5`"]);
     workload("taskset -c 1-0 spin 1 1", &["taskset", "CPUs such as", "`1-0`"]);
-    workload("taskset -c 0-2 spin 1 1", &["CPU 2 does not exist", "0-1"]);
+    workload("taskset -c 2-3 spin 1 1", &["CPU 2 does not exist", "0-1"]);
+    // As `sched_setaffinity` does, which fails only if nothing is left.
+    let (code, _, said) = vruntime(&run("uma-2", "v6.1", "taskset -c 1-3 spin 1 1"));
+    assert_eq!(code, 0, "{said}");
+    assert!(said.contains("note: the machine has CPUs 0-1: taskset does without 2-3"), "{said}");
     workload("taskset zz spin 1 1", &["taskset", "`zz`"]);
     workload("taskset 0x10 spin 1 1", &["CPU 4 does not exist", "0-1"]);
     workload("nice -n 5", &["`nice -n 5`: expected a benchmark", "hackbench"]);
