@@ -78,6 +78,31 @@ fn names() -> String {
     KERNELS.iter().map(|&(name, _)| name).collect::<Vec<_>>().join(", ")
 }
 
+/// The kernel whose version is nearest to that of `name`, or whose name is if it is no version.
+fn nearest_kernel(name: &str) -> Option<&'static str> {
+    let all = || KERNELS.iter().map(|&(name, _)| name);
+    let distance = |other: &str| {
+        let ([a, fine], [b, of]) = (numbers(name)?, numbers(other)?);
+        Some((a.abs_diff(b), fine.abs_diff(of)))
+    };
+    all()
+        .filter_map(|k| Some((distance(k)?, k)))
+        .min()
+        .map(|(_, k)| k)
+        .or(nearest_name(name, all()))
+}
+
+/// A version as releases from the first on, some twenty each major number, and the point release.
+fn numbers(name: &str) -> Option<[u64; 2]> {
+    let numbers = name.strip_prefix('v').unwrap_or(name).split('.').map(|n| n.parse::<u32>().ok());
+    let numbers: Option<Vec<u32>> = numbers.collect();
+    match numbers?[..] {
+        [major, minor] => Some([20 * u64::from(major) + u64::from(minor), 0]),
+        [major, minor, point] => Some([20 * u64::from(major) + u64::from(minor), u64::from(point)]),
+        _ => None,
+    }
+}
+
 /// The kernels inside the program: name and TOML text, in the order of names and numbers.
 pub fn builtin_kernels() -> &'static [(&'static str, &'static str)] {
     KERNELS
@@ -98,7 +123,7 @@ pub fn kernel(expression: &str) -> Result<KernelChoice, FileError> {
     let Some((name, text)) = KERNELS.iter().find(|(name, _)| *name == base) else {
         return Err(FileError::Usage(format!(
             "no kernel named `{base}`{}; there are: {}; a file ends in .toml",
-            hint(nearest_name(base, KERNELS.iter().map(|&(n, _)| n))),
+            hint(nearest_kernel(base)),
             names()
         )));
     };
@@ -201,7 +226,7 @@ fn field_names() -> impl Iterator<Item = &'static str> {
 }
 
 /// Base kernel and the rest of an expression. A path ends with its `.toml`, a name with the first
-/// separator, unless a longer kernel name fits.
+/// separator (behind a `/`, which no name has), unless a longer kernel name fits.
 pub(crate) fn split_base(expression: &str) -> (&str, &str) {
     let ends = |rest: &str| rest.is_empty() || rest.starts_with(['+', '-', ',']);
     let paths = expression.match_indices(".toml").map(|(at, end)| at + end.len());
@@ -210,7 +235,9 @@ pub(crate) fn split_base(expression: &str) -> (&str, &str) {
     }
     let fits = |name: &&str| expression.strip_prefix(name).is_some_and(ends);
     let known = KERNELS.iter().map(|&(name, _)| name).filter(fits).map(str::len).max();
-    let first = expression.find(['+', '-', ',']).unwrap_or(expression.len());
+    let file = expression.rfind('/').map_or(0, |at| at + 1);
+    let first = expression[file..].find(['+', '-', ',']).map(|at| file + at);
+    let first = first.unwrap_or(expression.len());
     expression.split_at(known.unwrap_or(first))
 }
 
@@ -231,6 +258,12 @@ fn split_overrides(text: &str) -> Result<Vec<(&str, &str)>, String> {
             rest = after;
             continue;
         };
+        if off {
+            let set = &after[..after.find(['+', ',']).unwrap_or(after.len())];
+            return Err(format!(
+                "`-{name}{set}`: `-` switches off; expected `-{name}`, or `+{name}{set}`"
+            ));
+        }
         let value_end = value
             .char_indices()
             .position(|(i, c)| match c {
@@ -309,6 +342,8 @@ mod tests {
         assert!(split_overrides("+,+").is_err());
         assert!(split_overrides("+hz,").is_err());
         assert_eq!(split_overrides("+hz=-5"), Ok(vec![("hz", "-5")]));
+        let e = split_overrides("+sis_util-hz=1000,wa_idle").unwrap_err();
+        assert_eq!(e, "`-hz=1000`: `-` switches off; expected `-hz`, or `+hz=1000`");
     }
 
     /// What a feature is of, its description says first.
@@ -347,7 +382,24 @@ mod tests {
         assert_eq!(split_base("k.tomlé"), ("k.tomlé", ""));
         assert_eq!(split_base("k.tomlXhz=1000"), ("k.tomlXhz=1000", ""));
         assert_eq!(split_base("v0.0-x"), ("v0.0", "-x"));
+        assert_eq!(split_base("./a-b/my-x+hz=1"), ("./a-b/my", "-x+hz=1"));
+        assert_eq!(split_base("./a-b/k.tml"), ("./a-b/k.tml", ""));
         assert_eq!(split_base("v0.0"), ("v0.0", ""));
+    }
+
+    #[test]
+    fn the_nearest_release_is_nearest_by_number() {
+        for (asked, near) in [
+            ("v6.13", "v6.12"),
+            ("6.12", "v6.12"),
+            ("v6.17", "v6.18"),
+            ("v6.18.43", "v6.18.44"),
+            ("v5.19", "v6.1"),
+            ("v7.0", "v6.18"),
+            ("vv6.5", "v6.5"),
+        ] {
+            assert_eq!(nearest_kernel(asked), Some(near), "{asked}");
+        }
     }
 
     #[test]

@@ -10,6 +10,7 @@ mod archive;
 mod hwloc;
 mod lscpu;
 mod shape;
+mod sources;
 mod sysfs;
 
 pub use shape::FROM_A_TABLE;
@@ -18,11 +19,14 @@ pub use sysfs::sysfs_machine;
 use crate::error::FileError;
 use crate::text_file::{self, key_before, line_of, line_that_sets, unknown_key};
 use serde::Deserialize;
+use sources::{Text, blame, place_of};
 use std::fmt::Display;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use toml::{Table, Value};
-use vruntime_machine::{Arch, CostSpec, MachineSpec, SCHEMA, SpecError, hint, nearest_name};
+use vruntime_machine::{
+    Arch, CostSpec, MachineSpec, Numbering, SCHEMA, SpecError, hint, nearest_name,
+};
 
 include!(concat!(env!("OUT_DIR"), "/machines.rs"));
 
@@ -112,10 +116,12 @@ pub fn load_machine_str(text: &str, origin: &str) -> Result<MachineSpec, FileErr
 
 fn load(text: &str, origin: &str, costs_dir: Option<&Path>) -> Result<MachineSpec, FileError> {
     let mut table = parse(text, origin)?;
-    inherit(&mut table, origin, costs_dir, 0)?;
+    let this = Text { origin: origin.into(), name: String::new(), text: text.into() };
+    let mut sources = vec![this];
+    inherit(&mut table, &mut sources, costs_dir)?;
     let spec = MachineSpec::deserialize(Value::Table(table))
-        .map_err(|e| explain(text, origin, &e.to_string()))?;
-    let wrong = |e: SpecError| FileError::content(origin, None, e);
+        .map_err(|e| explain(&sources, &e.to_string()))?;
+    let wrong = |e: SpecError| blame(&sources, &e.at.clone(), false, e);
     if spec.schema != SCHEMA {
         let found = format!("`{}`", spec.schema);
         return Err(wrong(SpecError::new("schema", found, SCHEMA)));
@@ -126,49 +132,54 @@ fn load(text: &str, origin: &str, costs_dir: Option<&Path>) -> Result<MachineSpe
     Ok(spec)
 }
 
-/// Fills in what `table` inherits and drops its `inherit` key.
+/// Fills in what `table`, the last of `sources`, inherits and drops its `inherit` key. Cost tables
+/// join `sources`.
 fn inherit(
     table: &mut Table,
-    origin: &str,
+    sources: &mut Vec<Text>,
     costs_dir: Option<&Path>,
-    depth: usize,
 ) -> Result<(), FileError> {
-    let name = match table.remove("inherit") {
-        None => return Ok(()),
-        Some(Value::String(name)) => name,
-        Some(other) => {
-            let message = format!("inherit = {other}: expected the name of a cost table");
-            return Err(FileError::content(origin, None, message));
-        }
+    let Some(value) = table.remove("inherit") else { return Ok(()) };
+    let heir = &sources[sources.len() - 1..];
+    let wrong = |message: String| Err(blame(heir, "inherit", false, message));
+    let Value::String(name) = value else {
+        return wrong(format!("inherit = {value}: expected the name of a cost table"));
     };
-    if depth == MAX_INHERIT {
-        let message = format!("inherit = \"{name}\": more than {MAX_INHERIT} tables in a chain");
-        return Err(FileError::content(origin, None, message));
+    if let Some(first) = sources.iter().position(|source| source.name == name) {
+        let cycle: Vec<&str> = sources[first..].iter().map(|source| &source.name[..]).collect();
+        let cycle = cycle.join(" → ");
+        return wrong(format!("inherit = \"{name}\": a cycle, {cycle} → {name}"));
     }
-    let mut base = cost_table(&name, origin, costs_dir)?;
-    inherit(&mut base, &name, costs_dir, depth + 1)?;
+    if sources.len() > MAX_INHERIT {
+        return wrong(format!("inherit = \"{name}\": more than {MAX_INHERIT} tables in a chain"));
+    }
+    let (mut base, source) = cost_table(&name, heir, costs_dir)?;
+    sources.push(source);
+    inherit(&mut base, sources, costs_dir)?;
     merge(&mut base, std::mem::take(table));
     *table = base;
     Ok(())
 }
 
-/// The cost table `name` without its `schema` key.
-fn cost_table(name: &str, origin: &str, dir: Option<&Path>) -> Result<Table, FileError> {
+/// The cost table `name`, without its `schema` key, that `heir` inherits.
+fn cost_table(name: &str, heir: &[Text], dir: Option<&Path>) -> Result<(Table, Text), FileError> {
     let beside = dir.map(|d| d.join(format!("{name}.toml"))).filter(|p| p.is_file());
-    let (text, at) = match (&beside, lookup(COSTS, name)) {
+    let (text, origin) = match (&beside, lookup(COSTS, name)) {
         (Some(path), _) => (text_file::read(path)?, path.display().to_string()),
         (None, Some(text)) => (text.to_string(), format!("costs/{name}")),
         (None, None) => {
             let message = format!("no cost table named `{name}`{}", hint(nearest(COSTS, name)));
-            return Err(FileError::content(origin, None, message));
+            return Err(blame(heir, "inherit", false, message));
         }
     };
-    let mut table = parse(&text, &at)?;
+    let mut table = parse(&text, &origin)?;
+    let source = Text { origin, name: name.into(), text };
     match table.remove("schema") {
-        Some(Value::String(s)) if s == COSTS_SCHEMA => Ok(table),
+        Some(Value::String(s)) if s == COSTS_SCHEMA => Ok((table, source)),
         found => {
             let found = found.map_or("nothing".into(), |v| v.to_string());
-            Err(FileError::content(&at, None, SpecError::new("schema", found, COSTS_SCHEMA)))
+            let wrong = SpecError::new("schema", found, COSTS_SCHEMA);
+            Err(blame(&[source], "schema", false, wrong))
         }
     }
 }
@@ -197,47 +208,48 @@ fn parse(text: &str, origin: &str) -> Result<Table, FileError> {
     })
 }
 
-/// Makes serde's message short, adds the line of the offending key and the nearest valid one.
-fn explain(text: &str, origin: &str, message: &str) -> FileError {
-    let mut line = None;
-    let mut short = message.trim().to_string();
+/// Makes serde's message short, adds file and line of the offending key and the nearest valid one.
+fn explain(sources: &[Text], message: &str) -> FileError {
+    let (what, path) = message.trim().split_once("\nin `").unwrap_or((message.trim(), ""));
+    let path = path.trim_end_matches('`');
     if let Some((key, valid)) = unknown_key(message) {
-        line = line_that_sets(text, key);
         let near = nearest_name(key, valid).or(CostSpec::nearest(key));
-        short = format!("unknown key `{key}`{}", hint(near));
+        let short = format!("unknown key `{key}`{}", hint(near));
+        // In a list it stands in one of its tables.
+        let sets = |t: &Text| Some((t.origin.clone(), line_that_sets(&t.text, key)?));
+        let place = place_of(sources, &format!("{path}.{key}"))
+            .map(|(origin, line)| (origin.to_owned(), line))
+            .or_else(|| sources.iter().find_map(sets));
+        let (origin, line) = place.unzip();
+        let origin = origin.unwrap_or(sources[0].origin.clone());
+        return FileError::content(&origin, line, short);
     }
-    if short == "missing field `idle`" {
-        short = "missing `[[idle]]`, the list of idle states, shallow to deep: each has a name, \
-                 table_latency_ns, target_residency_ns, polling and exit_latency"
-            .into();
+    if what == "missing field `idle`" {
+        let short = "missing `[[idle]]`, the list of idle states, shallow to deep: each has a \
+                     name, table_latency_ns, target_residency_ns, polling and exit_latency";
+        return FileError::content(&sources[0].origin, None, short);
     }
-    if let Some((what, path)) = short.clone().split_once("\nin `") {
-        let path = path.trim_end_matches('`');
-        line = line.or_else(|| line_of_key(text, path));
-        let what = what.replace("expected u32", &format!("expected {WHOLE}"));
-        short = format!("{path}: {what}");
-    }
-    FileError::content(origin, line, short)
+    let what = match what.strip_suffix(NO_NAME) {
+        Some(_) => format!("found no name in quotes, expected {}", names_of(path)),
+        None => what.replace("expected u32", &format!("expected {WHOLE}")),
+    };
+    let missing = what.starts_with("missing field");
+    let short = if path.is_empty() { what } else { format!("{path}: {what}") };
+    blame(sources, path, missing, short)
 }
 
-/// The line in which the key `a.b.c` is set, or the nearest of its tables: `None` if the text has
-/// neither (it is inherited).
-fn line_of_key(text: &str, path: &str) -> Option<usize> {
-    let keys: Vec<&str> = path.split('.').collect();
-    let mut table = "";
-    let mut best = None;
-    for (i, line) in text.lines().enumerate() {
-        if let Some(header) = line.strip_prefix('[') {
-            table = header.trim_matches(['[', ']']).split('.').next().unwrap_or("");
-        }
-        let Some((key, _)) = line.split_once('=') else { continue };
-        let Some(depth) = keys.iter().position(|k| *k == key.trim()) else { continue };
-        let inside = if depth == 0 { table.is_empty() } else { table == keys[0] };
-        if inside && best.is_none_or(|(deepest, _)| depth > deepest) {
-            best = Some((depth, i + 1));
-        }
-    }
-    best.map(|(_, line)| line)
+/// What serde says of anything but text where one of a few names is expected.
+const NO_NAME: &str = "unit variant, expected string only";
+
+/// The names that the key `path` may have as value.
+fn names_of(path: &str) -> String {
+    let none = || Value::String(String::new());
+    let said = match path {
+        "arch" => Arch::deserialize(none()).err(),
+        _ => Numbering::deserialize(none()).err(),
+    };
+    let said = said.map_or(String::new(), |e| e.to_string());
+    said.split_once("expected ").map_or("one", |(_, names)| names.trim()).to_owned()
 }
 
 /// The architecture that `uname -m` calls `name`.

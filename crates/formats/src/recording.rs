@@ -15,10 +15,30 @@ use crate::topology_text::{DumpedTopology, parse_topology};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use vruntime_base::CpuMask;
-use vruntime_machine::{TopologyMasks, parse_cpulist};
+use vruntime_machine::{TopologyMasks, hint, nearest_name, parse_cpulist};
 
 /// Cells that every row has.
 pub const NEEDED: &[&str] = &["ts_ns", "cpu", "curr_pid", "rq_cpu", "rq_nr_running", "p_pid"];
+
+/// The least that a cell may be: a clock has run since the boot, and a queue holds no less than
+/// nothing.
+const LEAST: &[(&str, i64)] = &[("ts_ns", 1), ("rq_nr_running", 0)];
+
+/// Events of a recording.
+const EVENTS: &[&str] = &[
+    "switch",
+    "waking",
+    "select_rq",
+    "migrate",
+    "wakeup",
+    "wakeup_new",
+    "need_resched",
+    "psi_change",
+    "memstall_enter",
+    "memstall_leave",
+];
+/// Unknown events that are named.
+const UNKNOWN_MAX: usize = 10;
 
 /// Columns of every recording: a decision that lacked one would be taken from zeros. Others are not
 /// known where they are missing.
@@ -209,14 +229,18 @@ impl Recording {
         let mut diagnostics = Vec::new();
         let state = need_text(dir, "state.csv")?;
         diagnostics.extend(state.diagnostics.iter().cloned());
-        let table = Table::parse(&state, "event", NEEDED, &mut diagnostics)?;
+        let table = Table::parse(&state, "event", NEEDED, LEAST, &mut diagnostics)?;
         if let Some(missing) = COLUMNS.iter().find(|n| !table.has(n)) {
             let expected = format!("a column {missing}");
             return Err(FormatError::syntax(&state.path, 1, "no such column", expected));
         }
         if table.is_empty() {
-            return Err(FormatError::syntax(&state.path, 2, "no event", "at least one row"));
+            return Err(match diagnostics.first() {
+                Some(first) => FormatError::NothingLeft { first: first.to_string() },
+                None => FormatError::syntax(&state.path, 2, "no event", "at least one row"),
+            });
         }
+        unknown_events(&table, &state.path, &mut diagnostics)?;
         let stacks = read_text(dir, "state-stacks.txt")?;
         let stacks = stacks.map(|t| {
             diagnostics.extend(t.diagnostics.iter().cloned());
@@ -235,6 +259,35 @@ impl Recording {
     pub fn name(&self) -> String {
         self.dir.file_name().map_or_else(String::new, |n| n.to_string_lossy().into_owned())
     }
+}
+
+/// Notes events that no recording has; an error if there is no other.
+fn unknown_events(
+    table: &Table,
+    path: &Path,
+    diagnostics: &mut Vec<Diagnostic>,
+) -> Result<(), FormatError> {
+    let unknown: Vec<_> = table.words().filter(|(word, ..)| !EVENTS.contains(word)).collect();
+    let rows: usize = unknown.iter().map(|(.., rows)| rows).sum();
+    if rows == table.len() {
+        let (word, line, _) = unknown[0];
+        let found = format!("event `{word}`, and no other that is known");
+        return Err(FormatError::syntax(
+            path,
+            line,
+            found,
+            format!("one of {}", EVENTS.join(", ")),
+        ));
+    }
+    let mut note = |line, text| diagnostics.push(Diagnostic { path: path.to_owned(), line, text });
+    for (word, line, rows) in unknown.iter().take(UNKNOWN_MAX) {
+        let near = hint(nearest_name(word, EVENTS.iter().copied()));
+        note(*line, format!("no event is named `{word}`{near}; rows with it, not read: {rows}"));
+    }
+    if unknown.len() > UNKNOWN_MAX {
+        note(0, format!("{} names that no event has; rows with them: {rows}", unknown.len()));
+    }
+    Ok(())
 }
 
 /// `isolcpus=[flag,…]list`, unless its flags leave the scheduling domains out. A list that cannot

@@ -273,6 +273,11 @@ impl Study {
     pub fn of_draws(&self) -> &Effort {
         self.draw.as_ref().unwrap_or(&self.quick)
     }
+    /// Every effort has so many seeds.
+    pub fn set_seeds(&mut self, seeds: u64) {
+        let efforts = [&mut self.full, &mut self.quick, &mut self.explain];
+        efforts.into_iter().chain(&mut self.draw).for_each(|effort| effort.seeds = seeds);
+    }
     /// What is wrong with the table that has this `id`, or with a key (`table.key`), with its line.
     pub fn wrong(&self, id: &str, what: impl std::fmt::Display) -> FileError {
         let key = id.rsplit('.').next().unwrap_or(id);

@@ -10,6 +10,8 @@ use crate::text::Text;
 /// Cells that are empty.
 pub const EMPTY: i64 = i64::MIN;
 const MOST_DIAGNOSTICS: usize = 20;
+/// More words than there are kinds of events; what has more has something else in that column.
+const MOST_WORDS: usize = 300;
 
 /// Position of a column in a [`Table`]; a column that the file does not have reads as [`EMPTY`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -27,10 +29,12 @@ pub struct Table {
 
 impl Table {
     /// Reads `t`. `word` names the column that holds a word; it and all of `needed` must exist.
+    /// A row with less than `least` in one of these columns is left out.
     pub fn parse(
         t: &Text,
         word: &str,
         needed: &[&str],
+        least: &[(&str, i64)],
         diagnostics: &mut Vec<Diagnostic>,
     ) -> Result<Table, FormatError> {
         let mut reader = csv::ReaderBuilder::new().flexible(true).from_reader(t.text.as_bytes());
@@ -46,8 +50,9 @@ impl Table {
             }
         }
         let word_at = names.iter().position(|x| x == word).unwrap_or(0);
-        let least = needed.iter().filter_map(|n| names.iter().position(|x| x == n)).max();
-        let least = least.unwrap_or(0).max(word_at) + 1;
+        let at = |n: &&str| names.iter().position(|x| x == n);
+        let narrowest = needed.iter().filter_map(at).max().unwrap_or(0).max(word_at) + 1;
+        let bounds: Vec<_> = least.iter().filter_map(|(n, v)| Some((at(n)?, *v))).collect();
         let lines = 1 + t.text.lines().count() as u64;
         let cut = (!t.text.ends_with('\n')).then_some(lines - 1);
         let mut table = Table { names, ..Table::default() };
@@ -66,8 +71,11 @@ impl Table {
             if Some(line) == cut {
                 let text = "the line has no end (the file was cut); left out".to_owned();
                 note(diagnostics, t, line, text, &mut left_out);
-            } else if let Err(text) = table.push(&record, word_at, least, line) {
+            } else if let Err(text) = table.push(&record, word_at, narrowest, &bounds, line) {
                 note(diagnostics, t, line, text, &mut left_out);
+            } else if table.words.len() > MOST_WORDS {
+                let found = format!("more than {MOST_WORDS} words as {word}");
+                return Err(FormatError::syntax(&t.path, line, found, "names of events"));
             }
         }
         if left_out > MOST_DIAGNOSTICS {
@@ -84,13 +92,14 @@ impl Table {
         &mut self,
         r: &csv::StringRecord,
         word_at: usize,
-        least: usize,
+        narrowest: usize,
+        bounds: &[(usize, i64)],
         line: u64,
     ) -> Result<(), String> {
         let width = self.names.len();
-        if r.len() < least || r.len() > width {
+        if r.len() < narrowest || r.len() > width {
             let n = r.len();
-            return Err(format!("{n} cells; expected {least} to {width}; line left out"));
+            return Err(format!("{n} cells; expected {narrowest} to {width}; line left out"));
         }
         let start = self.cells.len();
         for (i, cell) in r.iter().enumerate() {
@@ -103,6 +112,12 @@ impl Table {
             self.cells.push(v);
         }
         self.cells.resize(start + width, EMPTY);
+        let outside = |(i, v): &&(usize, i64)| self.cells[start + i] < *v;
+        if let Some(&(i, least)) = bounds.iter().find(outside) {
+            self.cells.truncate(start);
+            let (name, cell) = (&self.names[i], r.get(i).unwrap_or(""));
+            return Err(format!("{name} is \"{cell}\"; expected {least} or more; line left out"));
+        }
         let w = r.get(word_at).unwrap_or("");
         let w = match self.words.iter().position(|x| x == w) {
             Some(i) => i,
@@ -140,6 +155,16 @@ impl Table {
     pub fn word(&self, row: usize) -> &str {
         &self.words[self.word_of_row[row] as usize]
     }
+    /// Each word with the line that has it first and the number of rows that have it.
+    pub fn words(&self) -> impl Iterator<Item = (&str, u64, usize)> {
+        let mut of = vec![(0, 0); self.words.len()];
+        for (&w, &line) in self.word_of_row.iter().zip(&self.lines) {
+            let (first, rows) = &mut of[usize::from(w)];
+            *rows += 1;
+            *first = if *rows == 1 { line } else { *first };
+        }
+        self.words.iter().zip(of).map(|(w, (first, rows))| (&w[..], first, rows))
+    }
     /// The line in the file, from 1.
     pub fn line(&self, row: usize) -> u64 {
         self.lines[row]
@@ -171,7 +196,7 @@ mod tests {
     fn damaged_lines_are_left_out_and_named() {
         let t = text("t,event,v\n1,switch,18446744073709551615\n2\n3,wakeup,x\n4,wakeup\n5,wak");
         let mut d = vec![];
-        let table = Table::parse(&t, "event", &["t"], &mut d).unwrap();
+        let table = Table::parse(&t, "event", &["t"], &[], &mut d).unwrap();
         assert_eq!(table.len(), 2);
         assert_eq!(table.get(0, table.column("v")), -1);
         assert_eq!(table.get(1, table.column("v")), EMPTY);
@@ -190,7 +215,35 @@ mod tests {
 
     #[test]
     fn a_missing_column_is_an_error() {
-        let e = Table::parse(&text("a,event\n"), "event", &["t"], &mut vec![]).unwrap_err();
+        let e = Table::parse(&text("a,event\n"), "event", &["t"], &[], &mut vec![]).unwrap_err();
         assert_eq!(e.to_string(), "x.csv:1: found columns a,event; expected a column t");
+    }
+
+    /// They had numbers of 16 bits, and each was looked for among all before.
+    #[test]
+    fn a_column_of_ever_new_words_is_refused() {
+        let rows: String = (0..=MOST_WORDS).map(|i| format!("{i},w{i}\n")).collect();
+        let all = text(&("t,event\n".to_owned() + &rows));
+        let e = Table::parse(&all, "event", &["t"], &[], &mut vec![]).unwrap_err();
+        let said = "x.csv:302: found more than 300 words as event; expected names of events";
+        assert_eq!(e.to_string(), said);
+    }
+
+    #[test]
+    fn what_is_below_its_least_value_is_left_out() {
+        let t = text("t,event,n\n0,switch,1\n1,switch,-1\n1,switch,0\n,switch,0\n");
+        let mut d = vec![];
+        let table = Table::parse(&t, "event", &["t"], &[("t", 1), ("n", 0)], &mut d).unwrap();
+        assert_eq!((table.len(), table.line(0)), (1, 4));
+        assert_eq!(table.words().collect::<Vec<_>>(), [("switch", 4, 1)]);
+        let said: Vec<String> = d.iter().map(|d| d.to_string()).collect();
+        assert_eq!(
+            said,
+            [
+                "x.csv:2: t is \"0\"; expected 1 or more; line left out",
+                "x.csv:3: n is \"-1\"; expected 0 or more; line left out",
+                "x.csv:5: t is \"\"; expected 1 or more; line left out"
+            ]
+        );
     }
 }

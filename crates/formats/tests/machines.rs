@@ -214,10 +214,16 @@ fn mistakes_are_named() {
     let (_, text) = builtin().iter().find(|(n, _)| *n == "milan-2s").unwrap();
     let says = |text: &str| load_machine_str(text, "x.toml").unwrap_err().to_string();
     let wrong = text.replace("inherit = \"x86-server\"", "inherit = \"x86-servers\"");
-    assert_eq!(says(&wrong), "x.toml: no cost table named `x86-servers`, nearest is `x86-server`");
+    assert_eq!(
+        says(&wrong),
+        "x.toml:4: no cost table named `x86-servers`, nearest is `x86-server`"
+    );
     let wrong = text.replace("cores_per_llc = 8", "cores_per_llc = 7");
-    let expected = "x.toml: topology.regular.cores_per_llc: found 7, expected a divisor of \
-                    cores_per_node = 64 (nearest: 8)";
+    let line = text.lines().position(|l| l.starts_with("cores_per_llc")).unwrap() + 1;
+    let expected = format!(
+        "x.toml:{line}: topology.regular.cores_per_llc: found 7, expected a divisor of \
+         cores_per_node = 64 (nearest: 8)"
+    );
     assert_eq!(says(&wrong), expected);
     let wrong = text.replace("\nmhz = ", "\nmgz = ");
     assert_eq!(says(&wrong), "x.toml:7: unknown key `mgz`, nearest is `mhz`");

@@ -249,11 +249,13 @@ impl Sim {
         how: crate::program::RootTask,
     ) -> Result<(), SetupError> {
         let nr_cpus = self.cpus.len();
-        let allowed = how.cpus.unwrap_or(CpuMask::first_n(nr_cpus));
-        if let Some(cpu) = allowed.next(nr_cpus) {
-            return Err(SetupError::Pin { cpu, nr_cpus });
-        }
-        let cpu = allowed.first().ok_or(SetupError::NoCpu)?;
+        let has = CpuMask::first_n(nr_cpus);
+        let asked = how.cpus.unwrap_or(has);
+        // `sched_setaffinity` fails only if none of them is there.
+        let allowed = asked.and(&has);
+        let none =
+            || asked.first().map_or(SetupError::NoCpu, |cpu| SetupError::Pin { cpu, nr_cpus });
+        let cpu = allowed.first().ok_or_else(none)?;
         let p = TaskId::from_ix(self.tasks.len());
         let mut t = Task::new(cpu, nr_cpus);
         t.policy = how.policy;

@@ -240,6 +240,13 @@ impl Builder {
     pub fn bound_to(&self) -> &CpuMask {
         &self.bound_to
     }
+    /// CPUs that the machine has not, of those that tasks are to run on from the start: the kernel
+    /// takes the others alone.
+    pub fn absent(&self) -> CpuMask {
+        let has = CpuMask::first_n(self.nr_cpus);
+        let asked = self.roots.iter().filter_map(|(_, _, how)| how.cpus);
+        asked.fold(CpuMask::EMPTY, |all, cpus| all.or(&cpus.minus(&has)))
+    }
     /// Some task is not to run under SCHED_NORMAL at nice 0.
     pub fn asks_for_policies(&self) -> bool {
         let asks = |how: &RootTask| how.policy != Policy::Normal || how.nice != 0;

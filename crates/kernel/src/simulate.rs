@@ -195,7 +195,7 @@ impl Sim {
         }
         s.window = Some(Snapshot {
             at,
-            count: s.counters(),
+            count: s.counters(at),
             switches: s.switches.clone(),
             placements: s.placements.clone(),
             migrations: s.migrations.clone(),
@@ -302,7 +302,7 @@ impl Sim {
             complete: s.mark_stop.is_some(),
             time,
             groups,
-            counters: s.counters().since(&w.count),
+            counters: s.counters(end).since(&w.count),
             switches: s.switches.since(&w.switches).by_name(),
             placements: s.placements.since(&w.placements).by_name(),
             migrations: s.migrations.since(&w.migrations).by_name(),

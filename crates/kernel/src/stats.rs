@@ -33,6 +33,8 @@ pub(crate) struct Stats {
     pub latencies: Vec<Latency>,
     /// Until when the task clock has counted the current task of each CPU.
     pub counted_until: Vec<Ns>,
+    /// Until when it has counted one of the workload's on each CPU.
+    pub tasks_until: Vec<Ns>,
     /// How long the current task of each CPU has been on it, in ns, up to there.
     pub running_for: Vec<u64>,
     /// Switches of each CPU: the counter of its cost jitter.
@@ -100,6 +102,7 @@ impl Stats {
                 .collect(),
             latencies: vec![Latency::default(); b.nr_latencies as usize],
             counted_until: vec![Ns::ZERO; nr_cpus],
+            tasks_until: vec![Ns::ZERO; nr_cpus],
             running_for: vec![0; nr_cpus],
             switches_of: vec![0; nr_cpus],
             events: 0,
@@ -126,13 +129,16 @@ impl Stats {
             .rotate_left(29);
     }
 
-    /// The counters over all CPUs.
-    pub(crate) fn counters(&self) -> Counters {
+    /// The counters over all CPUs, at `at`: a task whose switch is planned and lies ahead has not
+    /// run until then.
+    pub(crate) fn counters(&self, at: Ns) -> Counters {
+        let ahead = self.tasks_until.iter().map(|until| until.saturating_sub(at).0);
         let sum = |f: fn(&CpuStats) -> u64| self.cpus.iter().map(f).sum();
         Counters {
             wakeups_local: sum(|c| c.ttwu_local),
             sched_count: sum(|c| c.sched_count),
             sched_goidle: sum(|c| c.sched_goidle),
+            task_clock_ns: self.count.task_clock_ns - ahead.sum::<u64>(),
             ..self.count.clone()
         }
     }
@@ -159,6 +165,7 @@ impl Stats {
         self.running_for[c.ix()] += ran;
         if p.ix() >= 2 * nr_cpus {
             self.count.task_clock_ns += ran;
+            self.tasks_until[c.ix()] = at.max(*until);
         }
         *until = at.max(*until);
     }
@@ -205,6 +212,18 @@ impl Stats {
 mod tests {
     use super::*;
     use vruntime_base::EventKind;
+
+    /// A window that ends in a switch has its task's time up to there, the next window the rest.
+    #[test]
+    fn a_task_has_not_run_ahead_of_the_clock() {
+        let mut s = Stats::new(1, &Builder::default(), 0);
+        let clock = |s: &Stats, at| s.counters(Ns(at)).task_clock_ns;
+        s.task_clock(Cpu(0), TaskId(2), Ns(150));
+        assert_eq!([100, 140, 150, 170].map(|at| clock(&s, at)), [100, 140, 150, 150]);
+        // Idle from then on.
+        s.task_clock(Cpu(0), TaskId(0), Ns(300));
+        assert_eq!(clock(&s, 200), 150);
+    }
 
     #[test]
     fn events_ahead_of_the_clock_wait_for_their_turn() {

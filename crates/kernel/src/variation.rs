@@ -57,7 +57,8 @@ knockouts! {
     ColdCache "cold_cache" "refilling cold caches, after a move or of what was pushed out",
     Scan "scan" "looking for an idle CPU: examining CPUs, and the first line of their queues",
     Smt "smt" "the slow-down by a busy sibling",
-    TtwuPending "ttwu_pending" "seeing that a CPU has wakees on its list (ttwu_pending=nowhere)",
+    TtwuPending "ttwu_pending" "seeing that a CPU has wakees on its list: the idle tests of \
+        placement, newidle's bail-out, should_we_balance (ttwu_pending=nowhere)",
     StaleRq "stale_rq" "seeing what a run queue was while it is being changed (nr_running, curr)",
     ScanLimit "scan_limit" "the limit of idle scans by utilisation (sis_util=off)",
 }

@@ -96,7 +96,8 @@ pub struct TopologyMasks {
     pub package: Vec<CpuMask>,
     /// Nodes with CPUs: the number Linux shows, and the CPUs.
     pub nodes: Vec<(u32, CpuMask)>,
-    /// `node_distance[i][j]` between `nodes[i]` and `nodes[j]`, as in the ACPI SLIT (local 10).
+    /// `node_distance[i][j]` between `nodes[i]` and `nodes[j]`, as in the ACPI SLIT (local 10,
+    /// others above).
     pub node_distance: Vec<Vec<u32>>,
 }
 
@@ -314,6 +315,11 @@ fn nodes(list: &[(u32, CpuMask)], n: usize) -> Result<(Level, Vec<u32>), SpecErr
     Ok((Level { of, sets }, list.iter().map(|&(number, _)| number).collect()))
 }
 
+/// A CPU's distance to its own node, in ACPI's table.
+const LOCAL_DISTANCE: u32 = 10;
+
+/// Distances row by row. A kernel takes no table that has others in its diagonal, or none above
+/// that elsewhere (`slit_valid`).
 fn flatten(matrix: &[Vec<u32>], n: usize) -> Result<Vec<u32>, SpecError> {
     let at = "node_distance";
     if matrix.len() != n || matrix.iter().any(|row| row.len() != n) {
@@ -327,9 +333,10 @@ fn flatten(matrix: &[Vec<u32>], n: usize) -> Result<Vec<u32>, SpecError> {
                 let found = format!("{d} in row {i}, column {j}");
                 return Err(SpecError::new(at, found, "at most 255, as in ACPI's table"));
             }
-            if (i != j && d <= row[i]) || d == 0 {
+            if (d == LOCAL_DISTANCE) != (i == j) || d < LOCAL_DISTANCE {
                 let found = format!("{d} in row {i}, column {j}");
-                return Err(SpecError::new(at, found, "more than the local distance of the row"));
+                let expected = "10 for a node itself and more for others, as in ACPI's table";
+                return Err(SpecError::new(at, found, expected));
             }
         }
     }

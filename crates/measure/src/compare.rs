@@ -6,6 +6,7 @@ use crate::metrics::{Better, Counting, Metric, drift_pct, metrics, window};
 use crate::stats::{correlation, mean, sd};
 use serde::Serialize;
 use std::collections::BTreeMap;
+use vruntime_base::Ns;
 use vruntime_kernel::record::RunRecord;
 
 /// One metric over all kernels. Vectors have one entry per kernel; the first is the base, which
@@ -133,15 +134,18 @@ pub fn compare(kernels: &[(String, Vec<RunRecord>)], sig: Sig) -> Comparison {
 
     let base = runs.first().copied().unwrap_or_default();
     let first = base.first();
-    let window_ns: u128 = base.iter().map(|r| u128::from(window(r).0)).sum();
+    let each = |of: &dyn Fn(&RunRecord) -> Ns| {
+        let sum: u128 = all().map(|r| u128::from(of(r).0)).sum();
+        (sum / all().count().max(1) as u128) as u64
+    };
     Comparison {
         schema: "vruntime/compare/1",
         machine: first.map(|r| r.machine.clone()).unwrap_or_default(),
         workload: first.map(|r| r.workload.clone()).unwrap_or_default(),
         kernels: kernels.iter().map(|k| k.0.clone()).collect(),
         seeds: base.iter().map(|r| r.seed).collect(),
-        warmup_ns: first.map_or(0, |r| r.window.0.saturating_sub(r.started).0),
-        window_ns: (window_ns / base.len().max(1) as u128) as u64,
+        warmup_ns: each(&|r| r.window.0.saturating_sub(r.started)),
+        window_ns: each(&window),
         extrapolated: all().any(|r| r.time.is_some() && !r.complete),
         complete: all().all(|r| r.complete),
         ends: runs.iter().map(|rs| Ends::of(rs)).collect(),

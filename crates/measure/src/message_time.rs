@@ -257,6 +257,7 @@ mod tests {
             scored: true,
             derived: false,
             stable: None,
+            stable_effect: None,
         };
         let (time, share) = (figure("time", 4.0, 2.0), figure("rq_spin", 25.0, 12.0));
         let table = message_time(&runs, &runs, &[&time, &share], 10.0);

@@ -174,8 +174,12 @@ pub struct StudyRow {
     pub scored: bool,
     /// Computed from published figures.
     pub derived: bool,
-    /// Of the cost tables drawn, how many keep the modelled effect; null if none were.
+    /// Of the cost tables drawn, how many keep the effect of the one in the middle; null if none
+    /// were.
     pub stable: Option<(usize, usize)>,
+    /// The effect that they keep: with the costs in the middle, as much simulated as with the
+    /// drawn ones.
+    pub stable_effect: Option<Effect>,
 }
 
 impl StudyRow {
@@ -302,6 +306,7 @@ mod tests {
             scored: true,
             derived: false,
             stable: None,
+            stable_effect: None,
         };
         r.model(vec![modelled.0], vec![modelled.1], 2.5);
         r

@@ -252,11 +252,6 @@ fn percent(x: Option<f64>) -> String {
 
 /// `agrees`, or what the model says instead.
 fn effect(r: &StudyRow) -> String {
-    let word = |e: Effect| match e {
-        Effect::Improves => "improves",
-        Effect::Worsens => "worsens",
-        Effect::Neutral => "neutral",
-    };
     match r.effect_modelled {
         Some(e) if e == r.effect_published => format!("{}: agrees", word(e)),
         Some(e) => format!("{}, model: {}", word(r.effect_published), word(e)),
@@ -264,8 +259,23 @@ fn effect(r: &StudyRow) -> String {
     }
 }
 
+fn word(e: Effect) -> &'static str {
+    match e {
+        Effect::Improves => "improves",
+        Effect::Worsens => "worsens",
+        Effect::Neutral => "neutral",
+    }
+}
+
+/// How many draws keep the effect, and which if it is another one as they are simulated.
 fn stable(r: &StudyRow) -> String {
-    r.stable.map_or(String::new(), |(kept, of)| format!(" ({kept} of {of} draws)"))
+    let Some((kept, of)) = r.stable else { return String::new() };
+    let other = match r.stable_effect {
+        other if other == r.effect_modelled => String::new(),
+        Some(other) => format!(", of {} as they are simulated", word(other)),
+        None => ", of no known effect as they are simulated".into(),
+    };
+    format!(" ({kept} of {of} draws{other})")
 }
 
 fn score_line(s: &Score) -> String {

@@ -274,9 +274,9 @@ release! {
     /// EEVDF: a group entity takes the shortest slice below it.
     group_min_slice: bool,
 
-    /// Wakeups go through the wake list across these groups: `llc`, `l2`, `8` (groups of eight
-    /// CPUs of an LLC), `mod192` (by CPU number), `all` (every remote wakeup), `none` (the waker
-    /// always takes the lock).
+    /// Wakeups go through the wake list across these groups: `llc`, `l2`, `8` (as few groups as
+    /// there can be of at most eight CPUs of an LLC), `mod192` (by CPU number), `all` (every
+    /// remote wakeup), `none` (the waker always takes the lock).
     ttwu_queue: TtwuQueue,
     /// Which wakeups within a group do so as well: `never`, `on-cpu`, `nothing-running`.
     ttwu_queue_within: TtwuQueueWithin,

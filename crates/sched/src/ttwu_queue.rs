@@ -32,7 +32,7 @@ pub enum TtwuQueue {
     Llc,
     /// Level 2 caches.
     L2,
-    /// Groups of this many CPUs of an LLC.
+    /// As few groups as there can be of at most so many CPUs of an LLC, in turn.
     Threads(u32),
     /// Groups of CPUs with the same number modulo this, wherever they are.
     Modulo(u32),
@@ -75,8 +75,8 @@ impl FromStr for TtwuQueue {
         let modulo = word.strip_prefix("mod").and_then(positive).map(TtwuQueue::Modulo);
         modulo.or_else(|| positive(word).map(TtwuQueue::Threads)).ok_or_else(|| {
             format!(
-                "`{word}`, expected llc (on), l2, none (off), all, a number of CPUs of an LLC \
-                 (8), or groups by CPU number (mod192)"
+                "`{word}`, expected llc (on), l2, none (off), all, 8 (groups of at most so many \
+                 CPUs of an LLC), or mod192 (groups by CPU number)"
             )
         })
     }

@@ -196,6 +196,7 @@ impl Lab<'_> {
                 scored: r.scored,
                 derived: r.derived,
                 stable: None,
+                stable_effect: None,
             };
             let band = self.study.neutral_pct.get(&r.metric).copied().unwrap_or(0.0);
             row.model(values(false), values(true), band);
@@ -238,18 +239,25 @@ impl Lab<'_> {
         self.study.message_time.iter().filter_map(of).collect()
     }
 
-    /// Draws cost tables and counts in how many each effect stays.
+    /// Draws cost tables and counts in how many each effect stays what it is with the costs in the
+    /// middle, when as much is simulated.
     pub fn uncertainty(&self, rows: &mut [StudyRow], draws: u64) -> Result<(), Failure> {
+        let effort = self.study.of_draws();
+        let middle = match *effort == self.effort {
+            true => rows.to_vec(),
+            false => self.rows(&self.run(&self.keys(), effort, &Variation::default())?, effort),
+        };
         for n in 1..=draws {
             let variation = Variation { draw: Some(n), ..Variation::default() };
-            let effort = self.study.of_draws();
             let drawn = self.run(&self.keys(), effort, &variation)?;
             if interrupt::seen() {
                 break;
             }
-            for (row, drawn) in rows.iter_mut().zip(self.rows(&drawn, effort)) {
+            let drawn = self.rows(&drawn, effort);
+            for ((row, middle), drawn) in rows.iter_mut().zip(&middle).zip(drawn) {
                 let (kept, of) = row.stable.unwrap_or_default();
-                row.stable = Some((kept + usize::from(row.keeps_effect(&drawn)), of + 1));
+                row.stable = Some((kept + usize::from(middle.keeps_effect(&drawn)), of + 1));
+                row.stable_effect = middle.effect_modelled;
             }
         }
         Ok(())

@@ -23,6 +23,7 @@ use vruntime_machine::{Topology, node_reclaim_distance};
 use vruntime_report::check::{CheckReport, RecordingCheck, Source};
 use vruntime_sched::domains::{Domains, SdFlags};
 use vruntime_sched::fair::select::idle_sibling;
+use vruntime_sched::limits;
 use vruntime_sched::release::Release;
 
 /// Events on CPUs that the machine has not, in 1/1000, from which on it is the wrong machine.
@@ -263,7 +264,13 @@ impl Found {
             release: setting.expression,
             kinds: found.kinds,
             disagreements: found.disagreements,
-            assumptions: assumptions(&self.meta, release, affinity, plain.is_some()),
+            assumptions: assumptions(
+                &self.meta,
+                release,
+                topology.nr_cpus(),
+                affinity,
+                plain.is_some(),
+            ),
             diagnostics: self.diagnostics,
             sources,
         })
@@ -437,8 +444,12 @@ fn expression_of(path: &Path, meta: &Meta, nr_cpus: usize) -> Result<String, For
     let base = kernel(&series)
         .map_err(|e| FormatError::syntax(path, 0, e.to_string(), "a kernel of this series"))?;
     let mut expression = series;
-    let hz = meta.hz.filter(|&hz| u64::from(hz) * base.release.tick_ns() != 1_000_000_000);
-    expression.extend(hz.map(|hz| format!("+hz={hz}")));
+    let other = |&hz: &u32| u64::from(hz) * base.release.tick_ns() != 1_000_000_000;
+    if let Some(hz) = meta.hz.filter(other)
+        && usable(&base.release, "hz", &hz.to_string(), nr_cpus).is_some_and(|u| u.is_ok())
+    {
+        expression += &format!("+hz={hz}");
+    }
     for f in &meta.features {
         let (name, on) = feature(f);
         if field(&base.release, &name).is_some_and(|v| v != on.to_string()) {
@@ -446,15 +457,33 @@ fn expression_of(path: &Path, meta: &Meta, nr_cpus: usize) -> Result<String, For
         }
     }
     for (name, value) in &meta.tunables {
-        let Ok(shown) = value.parse::<u64>() else { continue };
-        let scaled = ["base_slice_ns", "latency_ns", "min_granularity_ns", "wakeup_granularity_ns"]
-            .contains(&name.as_str());
-        let value = if scaled { shown / base.release.scaling(nr_cpus) } else { shown };
+        let Some(Ok(value)) = usable(&base.release, name, value, nr_cpus) else { continue };
         if field(&base.release, name).is_some_and(|v| v != value.to_string()) {
             expression += &format!("+{name}={value}");
         }
     }
     Ok(expression)
+}
+
+/// What a recorded tunable sets the number `name` of `r` to, or why it cannot: `None` if `r` has no
+/// such number.
+fn usable(r: &Release, name: &str, shown: &str, nr_cpus: usize) -> Option<Result<u64, String>> {
+    let mut all = serde_json::to_value(r).ok()?;
+    all.get(name)?.as_u64()?;
+    let Ok(value) = shown.parse::<u64>() else { return Some(Err("no number".into())) };
+    let scaled = ["base_slice_ns", "latency_ns", "min_granularity_ns", "wakeup_granularity_ns"];
+    let times = if scaled.contains(&name) { r.scaling(nr_cpus) } else { 1 };
+    all[name] = (value / times).into();
+    let Ok(with) = serde_json::from_value::<Release>(all) else {
+        return Some(Err("too large a number".into()));
+    };
+    Some(match limits::check(&with) {
+        Err(e) if e.name == name => {
+            let (least, most) = (e.least * times, e.most * times);
+            Err(format!("expected {least} to {most}"))
+        }
+        _ => Ok(value / times),
+    })
 }
 
 /// The switch that a feature is called in a release, and whether it is on.
@@ -469,7 +498,13 @@ fn field(r: &Release, name: &str) -> Option<String> {
     Some(all.get(name)?.to_string())
 }
 
-fn assumptions(meta: &Meta, release: &Release, affinity: bool, plain: bool) -> Vec<String> {
+fn assumptions(
+    meta: &Meta,
+    release: &Release,
+    nr_cpus: usize,
+    affinity: bool,
+    plain: bool,
+) -> Vec<String> {
     let mut v = vec![];
     if plain {
         let text = "a plain trace tells neither policies nor groups; fair tasks are taken to be";
@@ -484,10 +519,11 @@ fn assumptions(meta: &Meta, release: &Release, affinity: bool, plain: bool) -> V
         let first = &meta.features[0];
         v.push(format!("features.txt names none of the release's ({first}, …); its own are used"));
     }
-    for (name, value) in &meta.tunables {
-        let is_number = |v: &String| v.parse::<u64>().is_ok();
-        if field(release, name).as_ref().is_some_and(is_number) && !is_number(value) {
-            v.push(format!("{name} is `{value}`, no number; the release's is used"));
+    let hz = meta.hz.map(|hz| ("hz".to_owned(), hz.to_string()));
+    let tunables = meta.tunables.iter().map(|(name, value)| (name.clone(), value.clone()));
+    for (name, value) in tunables.chain(hz) {
+        if let Some(Err(why)) = usable(release, &name, &value, nr_cpus) {
+            v.push(format!("{name} is `{value}`, {why}; the release's is used"));
         }
     }
     if let (Some(first), Some(last)) = (meta.cpu_numbers.first(), meta.cpu_numbers.last()) {

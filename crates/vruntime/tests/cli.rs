@@ -358,6 +358,8 @@ fn a_study_sets_published_and_modelled_figures_side_by_side() {
     let text = small_study();
     std::fs::write(&path, &text).unwrap();
     let file = path.to_str().unwrap();
+    let v = json(&["study", file, "--json", "-q", "--quick"], "vruntime/study/1");
+    let quick = v["rows"][0].clone();
     let v = json(&["study", file, "--json", "-q", "--uncertainty", "2"], "vruntime/study/1");
     let row = &v["rows"][0];
     assert_eq!((&row["id"], &row["metric"]), (&"c.time".into(), &"time".into()));
@@ -366,6 +368,8 @@ fn a_study_sets_published_and_modelled_figures_side_by_side() {
         assert!(row[key].is_number(), "{key}: {row}");
     }
     assert_eq!(row["stable"][1], 2);
+    // What the draws keep is the effect of as little as is simulated of them.
+    assert_eq!(row["stable_effect"], quick["effect_modelled"]);
     assert!(v["score"]["stable"].is_number());
     assert_eq!((&v["score"]["rows"], &v["score"]["fitted_parameters"]), (&1.into(), &0.into()));
     let v = json(&["study", file, "--json", "-q", "--quick"], "vruntime/study/1");
@@ -408,7 +412,8 @@ fn a_study_sets_published_and_modelled_figures_side_by_side() {
     let many = text.replace("loops_divided_by = 2,", "loops_divided_by = 201,");
     std::fs::write(&path, many).unwrap();
     fails(&["study", file, "-q", "--quick"], 3, &["`c`", "= 201: expected at most its loops, 200"]);
-    std::fs::write(&path, text.replace("metric = \"time\"", "metric = \"idle\"")).unwrap();
+    let idle = text.replace("metric = \"time\"", "metric = \"idle\"");
+    std::fs::write(&path, idle.replace("{ time = 2.5", "{ idle = 2.5")).unwrap();
     fails(&["study", file, "-q", "--fit"], 3, &["no scored row of `time`"]);
     std::fs::write(&path, &text).unwrap();
     let fit = stdout(&["study", file, "-q", "--fit"]);
@@ -435,6 +440,7 @@ fn a_study_sets_published_and_modelled_figures_side_by_side() {
         ("-g 2", "--groops 2", ["`q`", "--groups"]),
         ("metric = \"time\"", "metric = \"tim\"", ["`c.time`", "`time`"]),
         ("{ time = 2.5", "{ tyme = 2.5", ["`neutral_pct`", "`time`"]),
+        ("{ time = 2.5", "{ idle = 2.5", ["`c.time`", "[neutral_pct] has no `time`"]),
         ("messages_per_second", "messages_a_second", ["`q`", "`messages_per_second`"]),
         ("old+ttwu_queue=l2", "old+scheduler=rrr", ["my", "no scheduler `rrr`, nearest is `rr`"]),
         ("hackbench -g", "taskset -c 77 hackbench -g", ["my", "CPU 77 does not exist"]),
@@ -455,6 +461,7 @@ fn a_study_sets_published_and_modelled_figures_side_by_side() {
         (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     assert_eq!(output.status.code(), Some(3), "{error}");
     assert!(out.contains("improves") && error.contains("`q`"), "{out}{error}");
+    assert!(error.contains("uma-8: a window of 4.00 ms is shorter than the 8 ms"), "{error}");
     fails(&["study", file, "--fit", "--explain"], 2, &["--explain"]);
     fails(
         &[
@@ -506,9 +513,13 @@ fn answers_of_a_study_are_of_its_machines_and_seeds() {
     std::fs::write(&path, two).unwrap();
     let study = ["study", path.to_str().unwrap(), "-q", "--json", "--explain"];
     let v = json(&study, "vruntime/study/1");
-    assert_ne!(v["answers"][0]["before"], v["answers"][1]["before"]);
+    let of = |i: usize| &v["answers"][i];
+    assert_ne!(of(0)["answer"]["before"], of(1)["answer"]["before"]);
+    assert_eq!((&of(0)["id"], &of(1)["text"]), (&"q".into(), &"And here?".into()));
+    assert!(of(0)["error"].is_null() && of(0)["command"].is_string(), "{v}");
     let v = json(&[&study[..], &["--seeds", "2", "--quick"]].concat(), "vruntime/study/1");
     for answer in v["answers"].as_array().unwrap() {
+        let answer = &answer["answer"];
         assert_eq!(answer["seeds"], serde_json::json!([1, 2]));
         assert_eq!(answer["workload"], "hackbench --process -g 2 -f 3 -l 50 -s 100");
     }

@@ -64,6 +64,18 @@ fn policies_that_a_scheduler_does_not_heed_are_noted() {
 }
 
 #[test]
+fn groups_of_another_size_are_noted() {
+    let said = |queue: &str| vruntime(&run("uma-8", &format!("v6.12+ttwu_queue={queue}"), PIPE)).2;
+    assert!(
+        said("3").contains("groups of 2 or 3 of the 8 CPUs of an LLC, not of 3"),
+        "{}",
+        said("3")
+    );
+    assert!(said("5").contains("groups of 4 of the 8 CPUs"), "{}", said("5"));
+    assert!(!said("4").contains("groups of") && !said("llc").contains("groups of"));
+}
+
+#[test]
 fn kernel_expressions() {
     kernel("v6.1+hz=0", &["hz = `0`", "from 24 to 10000"]);
     kernel("v6.1+hz=4294967295", &["from 24 to 10000"]);
@@ -75,6 +87,9 @@ fn kernel_expressions() {
     kernel("v6.1++hz=100", &["after `+`"]);
     kernel("v6.1-", &["after `-`"]);
     kernel("v6.1+hz=100,hz=250", &["hz", "twice"]);
+    kernel("v6.12-hz=1000", &["`-hz=1000`: `-` switches off", "`+hz=1000`"]);
+    kernel("v6.13", &["`v6.13`, nearest is `v6.12`"]);
+    kernel("./my-dir/k-sis_util", &["`./my-dir/k`"]);
     kernel("v6.1+name=mine", &["name", "no feature or tunable"]);
     kernel("v6.1+foo", &["`foo`", "vruntime list features"]);
     kernel("five", &["`five`", "v6.1", "v6.12", ".toml"]);
@@ -177,6 +192,22 @@ fn a_benchmark_that_ends_soon_after_its_warm_up_is_noted_once() {
 }
 
 /// `-q` is for progress.
+/// Forks of a second: the benchmark is not reached, and its figures are zeros.
+#[test]
+fn a_window_that_never_began_is_noted() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("m.toml");
+    let cost = |of: u32| format!("{{ low = {of}, mid = {of}, high = {of}, source = \"x\" }}");
+    let costs = format!("[costs]\nfork = {}\n\n[costs.line_transfer]", cost(100_000_000));
+    let text =
+        include_str!("../../../machines/uma-2.toml").replace("[costs.line_transfer]", &costs);
+    let slow = format!("mhz = 3600\npath_permille = {}", cost(10_000));
+    std::fs::write(&path, text.replace("mhz = 3600", &slow)).unwrap();
+    let (code, _, said) = vruntime(&run(path.to_str().unwrap(), "v6.12", "hackbench -g 200 -l 1"));
+    assert_eq!(code, 0, "{said}");
+    assert!(said.contains("in 1 of 1 runs the measured window never began"), "{said}");
+}
+
 #[test]
 fn warnings_are_not_silenced() {
     let (code, _, error) = vruntime(&run("uma-2", "v6.1+place_lag", PIPE));
@@ -199,8 +230,13 @@ fn options() {
 #[test]
 fn workloads() {
     workload("hackbench -x", &["unknown option `-x`; usage"]);
+    workload("hackbench -g=5", &["-g: expected a whole number", "behind a space", "`=5`"]);
     workload("taskset -c 1-0 spin 1 1", &["taskset", "CPUs such as", "`1-0`"]);
-    workload("taskset -c 0-2 spin 1 1", &["CPU 2 does not exist", "0-1"]);
+    workload("taskset -c 2-3 spin 1 1", &["CPU 2 does not exist", "0-1"]);
+    // As `sched_setaffinity` does, which fails only if nothing is left.
+    let (code, _, said) = vruntime(&run("uma-2", "v6.1", "taskset -c 1-3 spin 1 1"));
+    assert_eq!(code, 0, "{said}");
+    assert!(said.contains("note: the machine has CPUs 0-1: taskset does without 2-3"), "{said}");
     workload("taskset zz spin 1 1", &["taskset", "`zz`"]);
     workload("taskset 0x10 spin 1 1", &["CPU 4 does not exist", "0-1"]);
     workload("nice -n 5", &["`nice -n 5`: expected a benchmark", "hackbench"]);
@@ -251,17 +287,23 @@ fn machine_files() {
     };
     change("page_kib = 4", "page_kib = \"4\"", &["m.toml:6:", "page_kib", "a whole number"]);
     change("sockets = 1", "sockets = -1", &["m.toml:16:", "sockets", "a whole number"]);
-    change("page_kib = 4", "page_kib = 3", &["page_kib", "a power of two"]);
-    change("numbering", "node_distance = [[4000000000]]\nnumbering", &["node_distance", "255"]);
+    change("page_kib = 4", "page_kib = 3", &["m.toml:6: page_kib", "a power of two"]);
+    let far = "node_distance = [[4000000000]]\nnumbering";
+    change("numbering", far, &["m.toml:19: node_distance", "255"]);
+    let no_slit = "node_distance = [[20]]\nnumbering";
+    change("numbering", no_slit, &["m.toml:19: node_distance", "10 for a node itself"]);
     change("name = \"C1\"", "name = \"POLL\"", &["idle", "POLL"]);
-    change("target_residency_ns = 200000", "target_residency_ns = 1", &["idle.C6", "residency"]);
+    let soon = "target_residency_ns = 1";
+    change("target_residency_ns = 200000", soon, &["m.toml:39: idle.C6", "residency"]);
+    let names = &["m.toml:5: arch: found no name", "expected `x86` or `powerpc`"];
+    change("arch = \"x86\"", "arch = 1", names);
     change("name = \"uma-2\"", "name = \"\"", &["name"]);
     change("name = \"uma-2\"", "name = \"\\u001b[31m\"", &["name", "control character"]);
     change("name = \"C1\"", "name = \"C\\n1\"", &["idle", "control character"]);
     let huge = "mhz = 18446744073709551615";
     change("mhz = 3600", huge, &["m.toml:7: mhz: ", "from 0 to 4294967295"]);
     let wide = "threads_per_core = 8\ncores_per_node";
-    change("cores_per_node", wide, &["m.toml: smt_speed", "8 busy threads"]);
+    change("cores_per_node", wide, &["m.toml:9: smt_speed", "8 busy threads"]);
     check(good.split_once("[[idle]]").unwrap().0, &["`[[idle]]`", "exit_latency"]);
     check("<topology></topology>", &["<topology> without a version", "lstopo"]);
     let (head, rest) = good.split_once("[topology.regular]").unwrap();
@@ -279,6 +321,32 @@ fn machine_files() {
     check(&forms(&no_cpus), &["no CPUs in node 0", "leave out"]);
     let endless = run("/dev/zero", "v6.1", PIPE);
     fails(&endless, 3, &["/dev/zero", "MiB"]);
+}
+
+/// Is a mistake in a cost table said of the table?
+#[test]
+fn inherited_tables() {
+    let dir = tempfile::tempdir().unwrap();
+    let (path, costs) = (dir.path().join("m.toml"), dir.path().join("costs"));
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../machines");
+    std::fs::create_dir(&costs).unwrap();
+    std::fs::copy(root.join("uma-2.toml"), &path).unwrap();
+    let good = std::fs::read_to_string(root.join("costs/x86-server.toml")).unwrap();
+    let line = |of: &str| good.lines().position(|l| l.starts_with(of)).unwrap() + 1;
+    let change = |from: &str, to: &str, words: &[&str]| {
+        assert!(good.contains(from), "{from}");
+        std::fs::write(costs.join("x86-server.toml"), good.replacen(from, to, 1)).unwrap();
+        fails(&run(path.to_str().unwrap(), "v6.1", PIPE), 3, words);
+    };
+    let fork = format!("costs/x86-server.toml:{}: ", line("fork = "));
+    change("fork = { low", "fork = { lo", &[&fork, "`lo`, nearest is `low`"]);
+    change("fork = { low", "frok = { low", &[&fork, "`frok`, nearest is `fork`"]);
+    change("fork = { low = ", "fork = { low = 9", &[&fork, "costs.fork: found low 9", "≤"]);
+    let costs_at = format!("costs/x86-server.toml:{}: ", line("[costs]"));
+    change("\nfork = ", "\n# fork = ", &[&costs_at, "missing field `fork`"]);
+    let schema = "schema = \"costs/1\"";
+    let cycle = &["x86-server.toml:", "a cycle, x86-server → x86-server"];
+    change(schema, &format!("{schema}\ninherit = \"x86-server\""), cycle);
 }
 
 /// A negative number is a wrong value, not an unknown option.

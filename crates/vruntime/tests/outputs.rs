@@ -119,6 +119,21 @@ fn figures_of_all_kernels_go_into_one_pipe() {
     }
 }
 
+/// Accounting alone makes no trace that anything reads.
+#[test]
+fn a_trace_of_accounting_alone_is_not_converted() {
+    let dir = tempfile::tempdir().unwrap();
+    let (from, to) = (dir.path().join("r.txt"), dir.path().join("r.dat"));
+    let line = "a-7 ( 7) [000] d..2. 1.000100: sched_stat_runtime: comm=a pid=7 runtime=897 [ns]\n";
+    fs::write(&from, line).unwrap();
+    let mut convert = Command::new(env!("CARGO_BIN_EXE_vruntime"));
+    let output = convert.args(["trace", "convert"]).args([&from, &to]).output().unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(3), "{said}");
+    assert!(said.contains("no scheduling event can be read"), "{said}");
+    assert!(!to.exists());
+}
+
 /// What `trace convert` says is what the files hold.
 #[test]
 fn a_conversion_counts_what_it_has_written() {

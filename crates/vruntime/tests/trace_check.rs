@@ -272,6 +272,60 @@ fn a_wrong_file_beside_a_recording_is_told() {
     }
 }
 
+/// A number that the release cannot have is one that cannot be used, as a word is.
+#[test]
+fn a_tunable_out_of_range_is_told_as_it_is_written() {
+    let dir = folder(V6_12, "range", &["topology.txt.xz", "state.csv.xz"]);
+    fs::write(dir.join("README.md"), "Kernel: 6.12.1, HZ=99999\n").unwrap();
+    let tunables = "base_slice_ns: 18446744073709551615\nnr_migrate: 4294967296\n";
+    fs::write(dir.join("sched-tunables.txt"), tunables).unwrap();
+    let text = trace_check(&[dir], Given::default()).unwrap().text();
+    for told in [
+        "base_slice_ns is `18446744073709551615`, expected 4000 to 4000000000; the release's",
+        "nr_migrate is `4294967296`, too large a number; the release's is used",
+        "hz is `99999`, expected 24 to 10000; the release's is used",
+    ] {
+        assert!(text.contains(told), "{told}: {text}");
+    }
+}
+
+/// What no kernel writes is left out, row by row; of nothing but that there is no report.
+#[test]
+fn rows_that_cannot_be_are_told() {
+    let report = |name: &str, from: &str, to: &str, rows: usize| {
+        let dir = edited(V6_12, name, |state| {
+            let edit = |(i, l): (usize, &str)| {
+                let part = i > 0 && i <= rows;
+                if part { l.replacen(from, to, 1) } else { l.to_owned() }
+            };
+            state.lines().enumerate().map(|l| edit(l) + "\n").collect()
+        });
+        trace_check(&[dir], Given::default()).map(|r| r.text()).map_err(|e| e.to_string())
+    };
+    let text = report("unknown-some", ",switch,", ",zork,", 100).unwrap();
+    assert!(text.contains("state.csv:2: no event is named `zork`"), "{text}");
+    let some = edited(V6_12, "unknown-all", |state| {
+        let with = |l: &str| {
+            let mut cells: Vec<&str> = l.split(',').collect();
+            cells[2] = if cells[2] == "event" { "event" } else { "zork" };
+            cells.join(",") + "\n"
+        };
+        state.lines().map(with).collect()
+    });
+    let e = trace_check(&[some], Given::default()).unwrap_err().to_string();
+    assert!(e.contains("state.csv:2: found event `zork`, and no other that is known"), "{e}");
+    assert!(e.contains("expected one of switch, waking"), "{e}");
+    let zero = edited(V6_12, "zero", |state| {
+        let zero = |l: &str| match l.split_once(',') {
+            Some(("ts_ns", _)) | None => l.to_owned() + "\n",
+            Some((_, rest)) => format!("0,{rest}\n"),
+        };
+        state.lines().map(zero).collect()
+    });
+    let e = trace_check(&[zero], Given::default()).unwrap_err().to_string();
+    assert!(e.contains("state.csv:2: ts_ns is \"0\"; expected 1 or more"), "{e}");
+}
+
 /// Where the rows tell what a choice could see, next to nothing is left to infer: what is idle, the
 /// scan's limit and the loads are read, and used.
 #[test]

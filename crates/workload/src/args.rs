@@ -1,7 +1,8 @@
 //! Reads options and checks values.
 //!
 //! As the real tools' parsers (getopt_long and perf's) do, a long option may be cut short as long
-//! as it stays unambiguous: `--loop` for `--loops`.
+//! as it stays unambiguous: `--loop` for `--loops`. The value of a short one is the next word or
+//! stands right behind it; `-g=5` has the value `=5` there.
 
 use crate::error::{WorkloadError, nearest};
 use lexopt::{Arg, Parser, ValueExt};
@@ -15,6 +16,8 @@ pub(crate) struct Args {
     /// Options of the real tool that the model does not have.
     others: &'static [&'static str],
     parser: Parser,
+    /// The last option was a short one.
+    short: bool,
 }
 
 impl Args {
@@ -24,7 +27,9 @@ impl Args {
         known: &'static [&'static str],
         words: &[String],
     ) -> Args {
-        Args { program, synopsis, known, others: &[], parser: Parser::from_args(words) }
+        let mut parser = Parser::from_args(words);
+        parser.set_short_equals(false);
+        Args { program, synopsis, known, others: &[], parser, short: false }
     }
 
     /// The real tool has these, too.
@@ -34,7 +39,9 @@ impl Args {
 
     /// The next option as `-g` or `--groups`, or a plain word; `None` at the end.
     pub(crate) fn next(&mut self) -> Result<Option<String>, WorkloadError> {
-        match self.parser.next() {
+        let next = self.parser.next();
+        self.short = matches!(next, Ok(Some(Arg::Short(_))));
+        match next {
             Ok(None) => Ok(None),
             Ok(Some(Arg::Short(c))) => Ok(Some(format!("-{c}"))),
             Ok(Some(Arg::Long(l))) => {
@@ -70,6 +77,11 @@ impl Args {
     /// The value of `option`, which is to be `expected`.
     pub(crate) fn text(&mut self, option: &str, expected: &str) -> Result<String, WorkloadError> {
         match self.parser.value() {
+            Ok(v) if self.short && v.as_encoded_bytes().starts_with(b"=") => {
+                let found = v.to_string_lossy();
+                let expected = format!("{expected} behind a space; `=` follows long options");
+                Err(self.bad(option, &expected, &format!("`{found}`")))
+            }
             Ok(v) => v.string().map_err(|_| self.bad(option, expected, "no text")),
             Err(_) => Err(self.bad(option, expected, "nothing")),
         }

@@ -5,6 +5,7 @@
 //! so in its sources; a calibration replaces it.
 
 use super::inherit;
+use super::sources::Text;
 use crate::error::FileError;
 use serde::Deserialize;
 use std::path::Path;
@@ -76,7 +77,8 @@ impl Shape {
         let table = if arch == Arch::Powerpc { "power10" } else { "x86-server" };
         let mut inherited = Table::new();
         inherited.insert("inherit".into(), Value::String(table.into()));
-        inherit(&mut inherited, origin, None, 0)?;
+        let heir = Text { origin: origin.into(), name: String::new(), text: String::new() };
+        inherit(&mut inherited, &mut vec![heir], None)?;
         let Inherited { path_permille, mut smt_speed, costs } =
             Inherited::deserialize(Value::Table(inherited))
                 .map_err(|e| FileError::content(&format!("costs/{table}"), None, e))?;

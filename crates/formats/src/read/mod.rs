@@ -39,7 +39,7 @@ use input::Input;
 pub use input::is_perf_directory;
 use std::io;
 use std::path::{Path, PathBuf};
-use vruntime_base::Timeline;
+use vruntime_base::{EventKind, Timeline};
 
 /// A recording as read.
 #[derive(Clone, Debug, Default)]
@@ -135,8 +135,6 @@ pub fn open_in_full(path: &Path) -> Result<Recorded, FormatError> {
 }
 
 /// As [`open`]; a timeline says, too, when tasks were accounted ([`EventKind::Runtime`]).
-///
-/// [`EventKind::Runtime`]: vruntime_base::EventKind::Runtime
 pub fn open_with_runtimes(path: &Path) -> Result<Recorded, FormatError> {
     read(path, Glimpses::Runtimes)
 }
@@ -189,12 +187,17 @@ impl Recorded {
     /// An error if damage has left no event of it.
     pub fn readable(self) -> Result<Recorded, FormatError> {
         match self.diagnostics.first() {
-            Some(first) if self.timeline.is_empty() => {
+            Some(first) if !has_events(&self.timeline) => {
                 Err(FormatError::NothingLeft { first: first.to_string() })
             }
             _ => Ok(self),
         }
     }
+}
+
+/// Accounting alone says nothing of who ran where.
+fn has_events(timeline: &Timeline) -> bool {
+    timeline.iter().any(|e| e.kind != EventKind::Runtime)
 }
 
 fn from(mut input: Input, name: &Path, glimpses: Glimpses) -> Result<Recorded, FormatError> {
@@ -235,7 +238,7 @@ fn parse(input: &mut Input, glimpses: Glimpses) -> Result<(Recorded, Notes), Str
             if let Some((at, e)) = failure {
                 notes.at(*at, e);
             }
-            if recorded.timeline.is_empty() {
+            if !has_events(&recorded.timeline) {
                 notes.at(0, "no event of the scheduler in it");
             }
             Ok((recorded, notes))

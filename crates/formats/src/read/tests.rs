@@ -84,8 +84,8 @@ fn sample(format: TraceFormat) -> Vec<u8> {
     sample_with(format, Lost::default())
 }
 
-fn sample_with(format: TraceFormat, lost: Lost) -> Vec<u8> {
-    let origin = Origin {
+fn origin(lost: Lost) -> Origin {
+    Origin {
         release: Some("6.1.0-x".into()),
         hostname: Some("h".into()),
         arch: Some("x86_64".into()),
@@ -93,10 +93,13 @@ fn sample_with(format: TraceFormat, lost: Lost) -> Vec<u8> {
         topology: None,
         command: vec!["c".into()],
         lost,
-    };
+    }
+}
+
+fn sample_with(format: TraceFormat, lost: Lost) -> Vec<u8> {
     let mut out = std::io::Cursor::new(vec![]);
     let timeline = parse(TEXT).unwrap().0.timeline;
-    write_trace(format, &timeline, &origin, &mut out).unwrap();
+    write_trace(format, &timeline, &origin(lost), &mut out).unwrap();
     out.into_inner()
 }
 
@@ -386,4 +389,23 @@ fn a_foreign_byte_order_is_the_same_trace() {
     assert_eq!(notes, Vec::<String>::new());
     assert_eq!((turned.nr_cpus, turned.release.as_deref()), (Some(2), Some("6.1.0-x")));
     assert_eq!(format!("{:?}", turned.timeline), format!("{:?}", ours.timeline));
+}
+
+/// The ring buffer has 59 bits for the time between two events of a page.
+#[test]
+fn events_18_years_apart_keep_their_times() {
+    let switches = [0, (1 << 59) - 1, 1 << 60].map(|time: u64| {
+        let (s, ns) = (1 + time / 1_000_000_000, time % 1_000_000_000);
+        format!(
+            "<idle>-0 [000] {s}.{ns:09}: sched_switch: prev_comm=swapper/0 prev_pid=0 \
+             prev_prio=120 prev_state=R ==> next_comm=x next_pid=9 next_prio=120\n"
+        )
+    });
+    let timeline = parse(switches.concat().as_bytes()).unwrap().0.timeline;
+    let mut out = std::io::Cursor::new(vec![]);
+    write_trace(TraceFormat::TraceDat, &timeline, &origin(Lost::default()), &mut out).unwrap();
+    let (r, notes) = parse(&out.into_inner()).unwrap();
+    assert_eq!(notes, Vec::<String>::new());
+    assert_eq!(r.timeline.len(), 3);
+    assert_eq!(shown(&r.timeline), shown(&timeline));
 }

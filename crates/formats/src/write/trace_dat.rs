@@ -16,6 +16,8 @@ use vruntime_base::Timeline;
 /// Bits of the time since the event before; longer ones take an event of their own.
 const DELTA_BITS: u32 = 27;
 const TIME_EXTEND: u32 = 30;
+/// Bits of the longest time since the event before; what comes after more begins a page.
+const LONGEST_BITS: u32 = DELTA_BITS + 32;
 
 /// Writes the file.
 pub(super) fn write(
@@ -88,7 +90,7 @@ fn pack(
         event.clear();
         hit.encode(&mut event);
         let page = &mut pages[hit.cpu.ix()];
-        if !page.fits(event.len()) {
+        if !page.fits(hit.time, event.len()) {
             full(hit.cpu.ix(), page.finish())?;
             *page = Page { bytes: std::mem::take(&mut page.bytes), ..Page::default() };
             page.bytes.clear();
@@ -110,9 +112,10 @@ struct Page {
 }
 
 impl Page {
-    fn fits(&self, event: usize) -> bool {
+    fn fits(&self, time: u64, event: usize) -> bool {
+        let near = self.bytes.is_empty() || (time - self.last) >> LONGEST_BITS == 0;
         // With the longest header: an extended time, and the length in a word of its own.
-        self.bytes.len().max(PAGE_HEADER) + 8 + 8 + event.next_multiple_of(4) <= PAGE
+        near && self.bytes.len().max(PAGE_HEADER) + 8 + 8 + event.next_multiple_of(4) <= PAGE
     }
 
     fn push(&mut self, time: u64, event: &[u8]) {

@@ -23,7 +23,7 @@ fn a_clear_difference() {
     assert_eq!((switches.delta_pct[1], switches.significant[1]), (Some(0.0), false));
     assert!(c.correlation["time"][1].unwrap() > 0.99);
     assert!(c.complete && !c.extrapolated && c.whole());
-    assert_eq!((c.messages, c.window_ns), (vec![6000, 6000], 4_100_000_000));
+    assert_eq!((c.messages, c.window_ns), (vec![6000, 6000], 3_601_666_666));
 }
 
 #[test]

@@ -22,8 +22,10 @@ use vruntime_base::Ns;
 use vruntime_formats::kernel_file::{KernelChoice, kernel};
 use vruntime_kernel::program::{Builder, Workload};
 use vruntime_kernel::record::{FULL_LIMIT, RunRecord, Sampling, Variation};
+use vruntime_machine::{LlcId, Topology};
 use vruntime_report::numbers::duration;
 use vruntime_sched::registry::SCHEDULERS;
+use vruntime_sched::release::{Release, TtwuQueue};
 
 /// The workload that a command line names.
 pub(crate) fn workload(command: &str) -> Result<Arc<dyn Workload>, Failure> {
@@ -47,6 +49,12 @@ fn batch(s: &Simulation, kernels: &[String], seeds: Vec<u64>) -> Result<Batch, F
     }
     let workload = workload(&s.workload)?;
     note_policies(&kernels, workload.as_ref(), nr_cpus);
+    note_absent(workload.as_ref(), nr_cpus);
+    if let Ok(topology) = machine.build_topology() {
+        kernels.iter().filter_map(|k| uneven_groups(&k.release, &topology)).for_each(|note| {
+            eprintln!("vruntime: note: {note}");
+        });
+    }
     Ok(Batch {
         machine: Arc::new(machine),
         kernels,
@@ -64,6 +72,32 @@ fn batch(s: &Simulation, kernels: &[String], seeds: Vec<u64>) -> Result<Batch, F
         schedstat: false,
         quiet: s.workers.quiet,
     })
+}
+
+/// What to know of a `taskset` for more CPUs than there are.
+fn note_absent(workload: &dyn Workload, nr_cpus: usize) {
+    let absent = Builder::of(workload, nr_cpus).absent();
+    if !absent.is_empty() {
+        eprintln!(
+            "vruntime: note: the machine has CPUs 0-{}: taskset does without {absent}",
+            nr_cpus - 1
+        );
+    }
+}
+
+/// What to know of groups of another size than `ttwu_queue` says, as it does not divide an LLC.
+fn uneven_groups(k: &Release, topology: &Topology) -> Option<String> {
+    let TtwuQueue::Threads(n) = k.ttwu_queue else { return None };
+    let llcs = (0..topology.nr_llcs()).map(LlcId::from_ix);
+    let mut of = llcs.map(|l| topology.llc_cpus(l).weight());
+    let llc = of.find(|cpus| !cpus.is_multiple_of(n as usize))?;
+    let groups = llc.div_ceil(n as usize);
+    let sizes = match (llc / groups, llc.div_ceil(groups)) {
+        (least, most) if least == most => most.to_string(),
+        (least, most) => format!("{least} or {most}"),
+    };
+    let name = &k.name;
+    Some(format!("kernel `{name}`: groups of {sizes} of the {llc} CPUs of an LLC, not of {n}"))
 }
 
 /// What to know of a scheduler that does not do what `nice`, `chrt` or the benchmark asks for.
@@ -85,7 +119,7 @@ fn note_policies(kernels: &[KernelChoice], workload: &dyn Workload, nr_cpus: usi
 fn short_window(window: Ns, nr_cpus: u64) -> Option<String> {
     (window < Ns::from_ms(nr_cpus)).then(|| {
         format!(
-            "--window {} is shorter than the {nr_cpus} ms after which an idle CPU balances over \
+            "a window of {} is shorter than the {nr_cpus} ms after which an idle CPU balances over \
              all {nr_cpus} CPUs: what that moves is left to chance",
             duration(window.0)
         )
@@ -101,7 +135,26 @@ fn note_windows<'a>(batch: &Batch, runs: impl Iterator<Item = &'a RunRecord> + C
     {
         eprintln!("vruntime: note: {note}");
     }
-    note_tails(batch.sampling, runs);
+    note_tails(batch.sampling, runs.clone());
+    if let Sampling::Window { .. } = batch.sampling {
+        note_unbegun(runs);
+    }
+}
+
+/// What to know of runs whose benchmark did not start in the time there is.
+fn note_unbegun<'a>(runs: impl Iterator<Item = &'a RunRecord>) {
+    let (mut all, mut unbegun) = (0, 0);
+    for r in runs {
+        all += 1;
+        unbegun += usize::from(r.window.0 == r.window.1 && !r.complete);
+    }
+    if unbegun > 0 {
+        let limit = duration(FULL_LIMIT.0);
+        eprintln!(
+            "vruntime: note: in {unbegun} of {all} runs the measured window never began: the \
+             benchmark did not start within {limit}; counts of these are 0"
+        );
+    }
 }
 
 /// What to know of runs whose counts are of the benchmark's last moments, because it ended within a

@@ -6,8 +6,9 @@ use crate::cli::{Json, StudyArgs};
 use crate::failure::{DONE, Done, Failure, INPUT};
 use crate::interrupt;
 use crate::lab::{Lab, Part, part, window};
-use serde_json::json;
+use serde_json::{Value, json};
 use std::sync::Arc;
+use vruntime_base::Ns;
 use vruntime_formats::kernel_file::kernel;
 use vruntime_formats::study_file::{
     Case, Effort, Fit, FittedCosts, Span, Study, StudyQuestion, TimeFrom, study as read_study,
@@ -32,9 +33,7 @@ pub fn study(args: &StudyArgs) -> Result<Done, Failure> {
         only(&mut study, text)?;
     }
     if let Some(seeds) = args.seeds {
-        for effort in [&mut study.full, &mut study.quick, &mut study.explain] {
-            effort.seeds = seeds;
-        }
+        study.set_seeds(seeds);
     }
     if args.quick {
         (study.full, study.explain) = (study.quick, study.quick);
@@ -77,6 +76,10 @@ fn check(study: &Study, args: &StudyArgs) -> Result<(), Failure> {
             let near = hint(nearest_name(metric, METRICS.iter().copied()));
             return Err(wrong(id, format!("no metric `{metric}`{near}")));
         }
+    }
+    if let Some(r) = study.rows.iter().find(|r| !study.neutral_pct.contains_key(&r.metric)) {
+        let what = format!("[neutral_pct] has no `{}`: expected up to which % is none", r.metric);
+        return Err(wrong(&r.id, what));
     }
     for (name, expression) in &study.kernels {
         kernel(expression).map_err(|e| wrong(&format!("kernels.{name}"), e.to_string()))?;
@@ -125,17 +128,22 @@ fn report(lab: &Lab, args: &StudyArgs) -> Result<Done, Failure> {
     if let Span::Window { warmup_ms, window_ms, .. } = lab.effort.span() {
         super::note_tails(window(warmup_ms, window_ms), records.values().flatten());
     }
+    note_windows(lab, args);
     let mut rows = lab.rows(&records, &lab.effort);
-    let (mut answers, mut known) = (Vec::new(), Known::new());
+    let (mut answers, mut told, mut known) = (Vec::new(), Vec::new(), Known::new());
     let mut unanswered = DONE;
     if args.explain {
         for q in &lab.study.questions {
             match answer(lab, args, q, &mut known) {
-                Ok(answer) => answers.push(answer),
+                Ok(answer) => {
+                    told.push(told_json(q, Some(&answer.1), Ok(&answer.2))?);
+                    answers.push(answer);
+                }
                 Err(Failure::Interrupted) => break,
                 Err(e) => {
                     // The figures are there, and other questions may have answers.
                     eprintln!("vruntime: study `{}`, `{}`: {e}", lab.study.name, q.id);
+                    told.push(told_json(q, None, Err(e.to_string()))?);
                     unanswered = INPUT;
                 }
             }
@@ -167,7 +175,7 @@ fn report(lab: &Lab, args: &StudyArgs) -> Result<Done, Failure> {
             "rows": super::to_json(&rows)?,
             "message_time": super::to_json(&message_times)?,
             "score": super::to_json(&score)?,
-            "answers": super::to_json(&answers.iter().map(|a| &a.2).collect::<Vec<_>>())?,
+            "answers": told,
             "interrupted": interrupted,
         });
         return Ok(Done::json(&report).but(unanswered).interrupted(interrupted));
@@ -200,6 +208,27 @@ fn report(lab: &Lab, args: &StudyArgs) -> Result<Done, Failure> {
     };
     let text = if args.page { study_page(&report) } else { study_text(&report) };
     Ok(Done::new(text).but(unanswered).interrupted(interrupted))
+}
+
+/// Notes each machine that is looked at for too short a time.
+fn note_windows(lab: &Lab, args: &StudyArgs) {
+    let of_draws = args.uncertainty.map(|_| *lab.study.of_draws());
+    let of_answers = args.explain.then_some(lab.study.explain);
+    let efforts = [Some(lab.effort), of_draws, of_answers];
+    let mut spans: Vec<u64> = Vec::new();
+    for effort in efforts.into_iter().flatten() {
+        if let Span::Window { window_ms, .. } = effort.span() {
+            spans.push(window_ms);
+        }
+    }
+    spans.sort_unstable();
+    spans.dedup();
+    for (name, machine) in &lab.machines {
+        let Ok(topology) = machine.build_topology() else { continue };
+        let nr_cpus = topology.nr_cpus() as u64;
+        let notes = spans.iter().filter_map(|&ms| super::short_window(Ns::from_ms(ms), nr_cpus));
+        notes.for_each(|note| eprintln!("vruntime: note: {name}: {note}"));
+    }
 }
 
 /// Workload, machine and kernels, those that the study names by their names.
@@ -302,9 +331,10 @@ fn answer(
     let own_time = q.metric == "time" && part.has_own_time();
     let command = if own_time || lab.study.fit_of(&case.machine).is_some() {
         // `explain` has another machine of that name, or another time.
+        let quick = if args.quick { " --quick" } else { "" };
         let seeds = args.seeds.map_or(String::new(), |n| format!(" --seeds {n}"));
-        let study = shell_words::quote(&args.name);
-        format!("vruntime study {study} --case {} --explain{seeds}", shell_words::quote(&case.id))
+        let [study, case] = [&args.name, &case.id].map(|word| shell_words::quote(word));
+        format!("vruntime study {study} --case {case}{quick} --explain{seeds}")
     } else {
         format!(
             "vruntime explain -m {} -k '{}' -k '{}' -w '{}' --metric {} --try {} --split {} \
@@ -325,6 +355,20 @@ fn answer(
         )
     };
     Ok((q.text.clone(), command, e))
+}
+
+/// A question with its answer, or why it has none.
+fn told_json(
+    q: &StudyQuestion,
+    command: Option<&str>,
+    answer: Result<&Explanation, String>,
+) -> Result<Value, Failure> {
+    let (answer, error) = match answer {
+        Ok(answer) => (super::to_json(answer)?, None),
+        Err(e) => (Value::Null, Some(e)),
+    };
+    let (id, text) = (&q.id, &q.text);
+    Ok(json!({"id": id, "text": text, "command": command, "answer": answer, "error": error}))
 }
 
 /// How a benchmark is simulated, and how often.
