@@ -15,7 +15,7 @@ use crate::shadow::state::buddies::Buddies;
 use crate::shadow::state::queues::{LOST, Queues, Seen, span};
 use vruntime_sched::release::{FairKind, Release};
 
-/// CFS, from a plain trace.
+/// What a check answered is not known, or when a task was moved.
 const BUDDIES: &str = "whether a preemption check marked buddies";
 
 /// Counts and disagreements of picks.

@@ -70,12 +70,14 @@ pub struct CpuState {
     pub need_resched: NeedResched,
     /// When TIF_NEED_RESCHED_LAZY of the running task was set, if it was since the last switch.
     pub lazy: Option<u64>,
-    /// CFS: those that are marked.
+    /// Those that are marked.
     pub buddies: Buddies,
-    /// CFS, from a plain trace: marked if a preemption check asked, which no event tells.
+    /// Those that may be: if a preemption check asked, which no event of a plain trace tells.
     pub perhaps: Buddies,
     /// Moves to this CPU that the balancer makes in one go: last row, and order of the next one.
     batch: (u64, u64),
+    /// Who of the last such go is marked: acting CPU and source.
+    pub(super) marked_by: Option<(Cpu, i64)>,
     /// By group: last `min_vruntime` of its queue here and when it was seen.
     min_vruntime: BTreeMap<i64, (u64, u64)>,
     nr: Option<i64>,
@@ -288,6 +290,9 @@ impl Queues {
         // The balancer attaches what it detached last first (D1).
         let (last, order) = self.cpus[to].batch;
         let goes_on = order > 0 && r.ts.saturating_sub(last) < BATCH_NS;
+        if !goes_on {
+            self.cpus[to].marked_by = None;
+        }
         let order = if goes_on { order - 1 } else { self.seq + 1000 };
         self.seq = self.seq.max(order) + 1;
         self.cpus[to].batch = (r.ts, order);
