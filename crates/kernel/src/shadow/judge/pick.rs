@@ -18,6 +18,9 @@ use vruntime_sched::release::{FairKind, Release};
 /// What a check answered is not known, or when a task was moved.
 const BUDDIES: &str = "whether a preemption check marked buddies";
 
+/// A yield that kept its task leaves no row.
+const SKIP: &str = "whether a task that yields has yielded without a switch";
+
 /// Counts and disagreements of picks.
 pub struct Picks<'a> {
     k: &'a Release,
@@ -77,6 +80,10 @@ impl<'a> Picks<'a> {
                 && k.truth(Unknown { name: BUDDIES, of: 0 }, None, true)
             {
                 l.buddies = s.perhaps.or(l.buddies);
+            }
+            let skips = (0..=s.skips.len() as i64).collect::<Vec<_>>();
+            if let i @ 1.. = k.ask(Unknown { name: SKIP, of: 0 }, &skips) {
+                l.buddies.skip = s.skips[i as usize - 1];
             }
             l.protected = stays && Decider::protected(self.k, &r.p, r.p.vruntime);
             self.decider.pick(&l).unwrap_or((0, "nothing"))

@@ -4,11 +4,19 @@
 //! *What.* CFS marks a wakee that preempts, and whom that preempts if the queue is long. By
 //! NEXT_BUDDY each task that is put to the check is marked, whatever that answers: in EEVDF always,
 //! in CFS if the queue is long; not a new one, nor one in delayed dequeue or SCHED_IDLE.
+//! *Yields.* Who yields in CFS is passed over until it is really picked: where the pick that
+//! follows keeps it, the mark stays, and no row tells. Of a task that yields at some time it is
+//! therefore not known, when it is switched from and can run on, whether it is marked. Where a plain
+//! trace lies beside the state it may be only if it was accounted meanwhile, outside of an interrupt.
+//! The same holds of one that is to be rescheduled when it returns from an earlier yield: it is
+//! switched from again in the same call.
 
-use super::queues::Queues;
-use crate::shadow::rows::trace::{Row, RowKind, Side, Trace};
+use super::queues::{CpuState, NeedResched, Queues};
+use crate::shadow::rows::trace::{Row, RowKind, Side, Trace, fair_policy};
+use std::collections::BTreeSet;
 use vruntime_base::Cpu;
 use vruntime_sched::release::{FairKind, Release};
+use vruntime_sched::task::Policy;
 
 /// From so many tasks on the queue of CFS is long.
 const CROWDED: i64 = 8;
@@ -37,20 +45,53 @@ impl Buddies {
     }
 }
 
+impl CpuState {
+    /// `pid` was picked or has left.
+    pub(super) fn unmark(&mut self, pid: i64) {
+        self.buddies = self.buddies.without(pid);
+        self.perhaps = self.perhaps.without(pid);
+        self.skips.iter_mut().for_each(|s| *s = s.filter(|&s| s != pid));
+        self.skips.dedup();
+        if self.skips.iter().all(|s| *s == self.buddies.skip) {
+            self.skips.clear();
+        }
+    }
+}
+
+/// Who is seen to yield.
+pub(super) fn yielders(t: &Trace) -> BTreeSet<i64> {
+    t.rows.iter().filter(|r| t.yields(r)).map(|r| r.p.pid).collect()
+}
+
 impl Queues {
     /// Takes in, before the pick of the switch `r`, what a call of `sched_yield` has marked.
     pub fn yielded(&mut self, t: &Trace, r: &Row, k: &Release) {
-        if k.fair == FairKind::Cfs && t.yields(r) {
-            let s = &mut self.cpus[r.cpu.ix()];
+        if k.fair != FairKind::Cfs {
+            return;
+        }
+        let s = &mut self.cpus[r.cpu.ix()];
+        let pending = !t.rebuilt && s.need_resched != NeedResched::No;
+        if t.yields(r) && !pending {
             s.buddies = Buddies { skip: Some(r.p.pid), ..s.buddies.without(r.p.pid) };
+            s.skips.clear();
+            return;
+        }
+        let stays = r.p.is_fair() && r.p.on_rq && self.yielders.contains(&r.p.pid);
+        if !stays || (s.buddies.skip == Some(r.p.pid) && s.skips.is_empty()) {
+            return;
+        }
+        // SCHED_BATCH is not accounted.
+        let told = (fair_policy(r.p.policy) != Policy::Batch)
+            .then(|| t.alive.accounted_itself(r.cpu, r.p.pid, s.since, r.ts));
+        if told.flatten() != Some(false) && !s.skips.contains(&Some(r.p.pid)) {
+            s.skips.push(Some(r.p.pid));
         }
     }
 
     /// `pid` should have been picked and was not. It may have lost a mark in a way that no event of
     /// a plain trace shows: its allowed CPUs or its nice value were changed while it waited.
     pub fn passed_over(&mut self, c: Cpu, pid: i64) {
-        let s = &mut self.cpus[c.ix()];
-        s.buddies = s.buddies.without(pid);
+        self.cpus[c.ix()].unmark(pid);
     }
 
     /// Takes in what the kernel's own preemption check did (the `resched_curr` rows `asked` of
@@ -133,7 +174,6 @@ impl Queues {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::shadow::state::queues::CpuState;
     use vruntime_formats::kernel_file::kernel;
 
     /// 2 wakes up on CPU 0, where 1 runs, `nr` are queued and the check asked or not.
@@ -189,6 +229,38 @@ mod tests {
         };
         assert_eq!(skips(switch(1, 2, Some(0))), (Some(1), Some(1)));
         assert_eq!(skips(switch(2, 1, None)), (Some(1), None));
+        // It was to be rescheduled before it was back from the call.
+        q.cpus[0].need_resched = NeedResched::SetAt(9);
+        q.yielded(&t, &switch(1, 2, Some(0)), &k);
+        assert_eq!(q.cpus[0].buddies.skip, None);
+    }
+
+    /// 1 yields and is preempted later: a yield that kept it may have marked it, until it is picked.
+    #[test]
+    fn who_yields_at_some_time_may_be_skipped_whenever_it_is_preempted() {
+        let side = |pid| Side { pid, prio: 120, on_rq: true, cfs_nr: 3, ..Side::default() };
+        let switch = |ts, from, to, stack| {
+            let n = Some(side(to));
+            Row { p: side(from), n, stack, ..Row::new(ts, Cpu(0), RowKind::Switch) }
+        };
+        let all = [(1, 2, Some(0)), (2, 1, None), (1, 2, None), (2, 3, None), (3, 1, None)];
+        let rows = all.iter().zip(9..).map(|(&(a, b, s), ts)| switch(ts, a, b, s)).collect();
+        let stacks = vec![vec!["schedule".to_owned(), "__do_sys_sched_yield".to_owned()]];
+        let t = Trace { rows, stacks, nr_cpus: 1, ..Trace::default() };
+        let k = kernel("v6.1").unwrap().release;
+        let mut q = Queues::new(&t);
+        let mut skips = vec![];
+        for r in &t.rows {
+            q.yielded(&t, r, &k);
+            skips.push((q.cpus[0].buddies.skip, q.cpus[0].skips.clone()));
+            q.apply(&t, r);
+        }
+        let maybe = (None, vec![Some(1)]);
+        assert_eq!(
+            skips,
+            [(Some(1), vec![]), (Some(1), vec![]), maybe.clone(), maybe.clone(), maybe]
+        );
+        assert!(q.cpus[0].skips.is_empty());
     }
 
     #[test]

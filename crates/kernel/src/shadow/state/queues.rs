@@ -11,7 +11,7 @@
 //! *Running entity.* Its state at any `clock_task` follows from the last time it was seen:
 //! `exec_start = clock at pick + run time since`.
 
-use super::buddies::Buddies;
+use super::buddies::{Buddies, yielders};
 use super::changes::Changes;
 use super::idle_tasks::IdleTasks;
 use crate::shadow::rebuild::queue_frame::MOST_TASKS;
@@ -74,6 +74,8 @@ pub struct CpuState {
     pub buddies: Buddies,
     /// Those that may be: if a preemption check asked, which no event of a plain trace tells.
     pub perhaps: Buddies,
+    /// Who else may be passed over, or nobody.
+    pub skips: Vec<Option<i64>>,
     /// Moves to this CPU that the balancer makes in one go: last row, and order of the next one.
     batch: (u64, u64),
     /// Who of the last such go is marked: acting CPU and source.
@@ -145,6 +147,8 @@ pub struct Queues {
     on: BTreeMap<i64, usize>,
     pub(super) idle_tasks: IdleTasks,
     changes: Changes,
+    /// CFS: those that yield at some time.
+    pub(super) yielders: BTreeSet<i64>,
     /// Time of the row taken in last.
     now: u64,
     /// By CPU: switches after which rows are missing.
@@ -177,6 +181,7 @@ impl Queues {
             on: BTreeMap::new(),
             idle_tasks: IdleTasks::new(t),
             changes: Changes::new(t),
+            yielders: yielders(t),
             now: 0,
             gaps: gaps(t),
         }
@@ -240,12 +245,11 @@ impl Queues {
         s.since = r.ts;
         s.need_resched = NeedResched::No;
         s.lazy = None;
-        s.buddies = s.buddies.without(n.pid);
         if s.perhaps.next == Some(n.pid) && r.p.on_rq {
             // It preempts: the check had asked.
             s.buddies.last = s.perhaps.last.take().or(s.buddies.last);
         }
-        s.perhaps = s.perhaps.without(n.pid);
+        s.unmark(n.pid);
         // Delayed entities leave inside the pick, without a row: the one that it would pick first
         // by its deadline, then the next. Not the one that the row shows queued.
         if n.pid == 0 || n.tg == 0 {
@@ -265,6 +269,7 @@ impl Queues {
     fn forget(&mut self, c: usize) {
         let s = &mut self.cpus[c];
         (s.buddies, s.perhaps) = (Buddies::default(), Buddies::default());
+        s.skips.clear();
         for pid in std::mem::take(&mut s.queued).into_keys() {
             self.on.remove(&pid);
         }
@@ -373,8 +378,7 @@ impl Queues {
         if let Some(c) = self.on.remove(&pid) {
             let s = &mut self.cpus[c];
             s.queued.remove(&pid);
-            s.buddies = s.buddies.without(pid);
-            s.perhaps = s.perhaps.without(pid);
+            s.unmark(pid);
         }
     }
 
