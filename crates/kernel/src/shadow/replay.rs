@@ -221,6 +221,7 @@ impl<'a> Replay<'a> {
     fn note(&mut self, i: usize, r: &Row) {
         self.idlest.note(i, &self.queues);
         self.queues.apply(self.f.trace, r);
+        self.queues.attached(self.f.trace, r, self.f.release);
         self.migrations.note(i, &self.queues);
         self.placements.note_cpu(i, r);
         self.placements.note_util(r, &self.queues);

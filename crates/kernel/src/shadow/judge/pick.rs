@@ -15,8 +15,11 @@ use crate::shadow::state::buddies::Buddies;
 use crate::shadow::state::queues::{LOST, Queues, Seen, span};
 use vruntime_sched::release::{FairKind, Release};
 
-/// CFS, from a plain trace.
+/// What a check answered is not known, or when a task was moved.
 const BUDDIES: &str = "whether a preemption check marked buddies";
+
+/// A yield that kept its task leaves no row.
+const SKIP: &str = "whether a task that yields has yielded without a switch";
 
 /// Counts and disagreements of picks.
 pub struct Picks<'a> {
@@ -54,7 +57,10 @@ impl<'a> Picks<'a> {
         if same.len() < queued.len() {
             return self.missed(&[GROUP]);
         }
-        if (same.iter().filter(|e| !e.maybe).count() as i64) < n.cfs_nr
+        // Who is in delayed dequeue may leave in the pick.
+        let there = same.iter().filter(|e| !e.maybe);
+        let least = there.clone().filter(|e| !e.side.sched_delayed).count() as i64;
+        if !(least..=there.count() as i64).contains(&n.cfs_nr)
             || !same.iter().any(|e| e.side.pid == n.pid)
         {
             return self.missed(&[if n.tg == 0 { CONTENT } else { GROUP }]);
@@ -74,6 +80,10 @@ impl<'a> Picks<'a> {
                 && k.truth(Unknown { name: BUDDIES, of: 0 }, None, true)
             {
                 l.buddies = s.perhaps.or(l.buddies);
+            }
+            let skips = (0..=s.skips.len() as i64).collect::<Vec<_>>();
+            if let i @ 1.. = k.ask(Unknown { name: SKIP, of: 0 }, &skips) {
+                l.buddies.skip = s.skips[i as usize - 1];
             }
             l.protected = stays && Decider::protected(self.k, &r.p, r.p.vruntime);
             self.decider.pick(&l).unwrap_or((0, "nothing"))
@@ -127,5 +137,37 @@ impl<'a> Picks<'a> {
     fn missed<'n>(&mut self, names: impl IntoIterator<Item = &'n &'static str>) -> Option<i64> {
         self.counts.miss(names);
         None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::shadow::rows::trace::{RowKind, Side, Trace};
+    use crate::shadow::state::one_level::OneLevel;
+    use crate::shadow::tests::release;
+    use vruntime_base::Cpu;
+
+    /// 1 gives way to 2 while 3 waits, or is in delayed dequeue: the row counts `nr`.
+    #[test]
+    fn a_queue_that_is_not_what_the_row_counts_is_not_judged() {
+        let determined = |nr, sched_delayed| {
+            let side =
+                |pid| Side { pid, prio: 120, on_rq: true, weight: 1 << 20, ..Side::default() };
+            let n = Side { cfs_nr: nr, ..side(2) };
+            let row = Row { p: side(1), n: Some(n), ..Row::new(9, Cpu(0), RowKind::Switch) };
+            let t = Trace { nr_cpus: 1, ..Trace::default() };
+            let mut q = Queues::new(&t);
+            for p in [side(2), Side { sched_delayed, ..side(3) }] {
+                q.apply(&t, &Row { p, ..Row::new(5, Cpu(0), RowKind::Wakeup) });
+            }
+            let k = release("v6.12");
+            let decider = Decider::new(&k, 1, OneLevel::new(false));
+            let mut picks = Picks::new(&k, &decider);
+            picks.check(&row, &q);
+            picks.counts.determined
+        };
+        assert_eq!([2, 3, 4].map(|nr| determined(nr, false)), [0, 1, 0]);
+        assert_eq!([2, 3, 4].map(|nr| determined(nr, true)), [1, 1, 0]);
     }
 }

@@ -15,6 +15,8 @@ use vruntime_base::Cpu;
 
 /// Events of the same switch lie this near in two recordings of one execution, ns.
 const NEAR_NS: u64 = 1_000_000;
+/// No event is written so much earlier or later in one of them, ns.
+const SAME_NS: u64 = 50_000;
 /// A wakeup takes no longer from its beginning to its event, ns.
 const JUST_BEFORE_NS: u64 = 200_000;
 /// Of a hundred switches so many have to be in both.
@@ -27,6 +29,9 @@ pub struct Alive {
     moments: Vec<Vec<u64>>,
     /// Of them those that accounted its running task, and so brought its averages up to date.
     accounted: Vec<Vec<u64>>,
+    /// Whom they accounted outside of an interrupt, not to be rescheduled: by a wakeup, or as it
+    /// yields.
+    own: Vec<Vec<(u64, i64)>>,
     /// All that carry flags, in the order of the trace.
     flagged: Vec<Vec<Flagged>>,
 }
@@ -65,12 +70,15 @@ impl Alive {
         }
         let n = plain.nr_cpus;
         let (moments, accounted) = (vec![vec![]; n], vec![vec![]; n]);
-        let mut found = Alive { moments, accounted, flagged: flagged(plain) };
+        let own = vec![vec![]; n];
+        let mut found = Alive { moments, accounted, own, flagged: flagged(plain) };
         let rows = plain.rows.iter().filter(|r| r.kind != RowKind::Migrate);
         rows.for_each(|r| found.moments[r.cpu.ix()].push(r.ts));
         for g in plain.glimpses.iter().filter(|g| g.ran.is_none_or(|ran| ran.pid == g.curr_pid)) {
             found.moments[g.cpu.ix()].push(g.ts);
             found.accounted[g.cpu.ix()].extend(g.ran.map(|_| g.ts));
+            let own = g.flags.is_none_or(|f| !f.interrupt && !f.need_resched);
+            found.own[g.cpu.ix()].extend(g.ran.filter(|_| own).map(|ran| (g.ts, ran.pid)));
         }
         found.moments.iter_mut().for_each(|all| all.sort_unstable());
         found
@@ -106,6 +114,16 @@ impl Alive {
         let (at, woken) = wakeups.min_by_key(|(_, x)| x.ts.abs_diff(ts))?;
         let before = all[..from + at].last().filter(|x| x.ts + JUST_BEFORE_NS >= woken.ts)?;
         Some(before.flags.need_resched)
+    }
+
+    /// Whether `pid`, running on `c` from `from` to `to`, was accounted outside of an interrupt while
+    /// it was not to be rescheduled; `None`: not all may be seen.
+    pub fn accounted_itself(&self, c: Cpu, pid: i64, from: u64, to: u64) -> Option<bool> {
+        self.moments.get(c.ix())?.last().filter(|&&last| last >= to)?;
+        let all = self.own.get(c.ix())?;
+        let since = all.partition_point(|x| x.0 + SAME_NS < from);
+        let mut here = all[since..].iter().take_while(|x| x.0 <= to + SAME_NS);
+        Some(here.any(|x| x.1 == pid))
     }
 
     /// When `c` last accounted its running task before `ts`.
@@ -168,6 +186,11 @@ mod tests {
         let alive = Alive::new(&plain(100));
         assert_eq!(alive.moments, [vec![100, 100 + 5 * NEAR_NS], vec![110]]);
         assert_eq!(alive.accounted, [vec![], vec![110]]);
+        let itself = |pid, to| alive.accounted_itself(Cpu(1), pid, 100, to);
+        assert_eq!(
+            [itself(1, 110), itself(9, 110), itself(1, 200)],
+            [Some(true), Some(false), None]
+        );
         assert_eq!((alive.before(Cpu(0), 200), alive.before(Cpu(1), 200)), (Some(100), None));
     }
 

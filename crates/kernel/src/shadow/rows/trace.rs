@@ -451,8 +451,10 @@ impl Trace {
         r.kind == RowKind::NeedResched && self.shows_new_flags(r) && r.b == TIF_NEED_RESCHED_LAZY
     }
     /// Some function in the row's chain is `name` (compiler suffixes such as `.part.0` ignored).
+    /// What an interrupt has interrupted comes after its entry and does not count.
     pub fn has_frame(&self, r: &Row, name: &str) -> bool {
-        self.stack(r).iter().any(|f| f.split('.').next() == Some(name))
+        let mut own = self.stack(r).iter().take_while(|f| !f.starts_with("asm_"));
+        own.any(|f| f.split('.').next() == Some(name))
     }
     /// The row was recorded in an interrupt (hard or soft), going by its call chain.
     pub fn in_interrupt(&self, r: &Row) -> bool {
@@ -490,7 +492,21 @@ impl Trace {
 
 #[cfg(test)]
 mod tests {
-    use super::Named;
+    use super::*;
+
+    /// A softirq of the timer's interrupt balances, in the middle of a wakeup.
+    #[test]
+    fn what_an_interrupt_interrupts_is_not_its_own() {
+        let balances = ["set_task_cpu", "load_balance", "handle_softirqs"];
+        let entry = ["sysvec_apic_timer_interrupt", "asm_sysvec_apic_timer_interrupt"];
+        let wakes = ["_raw_spin_unlock_irqrestore", "try_to_wake_up", "wake_up_q"];
+        let chain = |all: &[&[&str]]| all.concat().iter().map(|f| (*f).to_owned()).collect();
+        let stacks = vec![chain(&[&balances, &entry, &wakes]), chain(&[&wakes])];
+        let t = Trace { stacks, ..Trace::default() };
+        let row = |i| Row { stack: Some(i), ..Row::new(1, Cpu(0), RowKind::Migrate) };
+        assert_eq!([0, 1].map(|i| t.in_wakeup(&row(i))), [false, true]);
+        assert_eq!([0, 1].map(|i| t.has_frame(&row(i), "load_balance")), [true, false]);
+    }
 
     #[test]
     fn names_of_kernel_threads_say_where_they_may_run() {

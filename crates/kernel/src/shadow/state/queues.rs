@@ -11,7 +11,7 @@
 //! *Running entity.* Its state at any `clock_task` follows from the last time it was seen:
 //! `exec_start = clock at pick + run time since`.
 
-use super::buddies::Buddies;
+use super::buddies::{Buddies, yielders};
 use super::changes::Changes;
 use super::idle_tasks::IdleTasks;
 use crate::shadow::rebuild::queue_frame::MOST_TASKS;
@@ -70,12 +70,16 @@ pub struct CpuState {
     pub need_resched: NeedResched,
     /// When TIF_NEED_RESCHED_LAZY of the running task was set, if it was since the last switch.
     pub lazy: Option<u64>,
-    /// CFS: those that are marked.
+    /// Those that are marked.
     pub buddies: Buddies,
-    /// CFS, from a plain trace: marked if a preemption check asked, which no event tells.
+    /// Those that may be: if a preemption check asked, which no event of a plain trace tells.
     pub perhaps: Buddies,
+    /// Who else may be passed over, or nobody.
+    pub skips: Vec<Option<i64>>,
     /// Moves to this CPU that the balancer makes in one go: last row, and order of the next one.
     batch: (u64, u64),
+    /// Who of the last such go is marked: acting CPU and source.
+    pub(super) marked_by: Option<(Cpu, i64)>,
     /// By group: last `min_vruntime` of its queue here and when it was seen.
     min_vruntime: BTreeMap<i64, (u64, u64)>,
     nr: Option<i64>,
@@ -143,6 +147,8 @@ pub struct Queues {
     on: BTreeMap<i64, usize>,
     pub(super) idle_tasks: IdleTasks,
     changes: Changes,
+    /// CFS: those that yield at some time.
+    pub(super) yielders: BTreeSet<i64>,
     /// Time of the row taken in last.
     now: u64,
     /// By CPU: switches after which rows are missing.
@@ -175,6 +181,7 @@ impl Queues {
             on: BTreeMap::new(),
             idle_tasks: IdleTasks::new(t),
             changes: Changes::new(t),
+            yielders: yielders(t),
             now: 0,
             gaps: gaps(t),
         }
@@ -238,12 +245,11 @@ impl Queues {
         s.since = r.ts;
         s.need_resched = NeedResched::No;
         s.lazy = None;
-        s.buddies = s.buddies.without(n.pid);
         if s.perhaps.next == Some(n.pid) && r.p.on_rq {
             // It preempts: the check had asked.
             s.buddies.last = s.perhaps.last.take().or(s.buddies.last);
         }
-        s.perhaps = s.perhaps.without(n.pid);
+        s.unmark(n.pid);
         // Delayed entities leave inside the pick, without a row: the one that it would pick first
         // by its deadline, then the next. Not the one that the row shows queued.
         if n.pid == 0 || n.tg == 0 {
@@ -263,6 +269,7 @@ impl Queues {
     fn forget(&mut self, c: usize) {
         let s = &mut self.cpus[c];
         (s.buddies, s.perhaps) = (Buddies::default(), Buddies::default());
+        s.skips.clear();
         for pid in std::mem::take(&mut s.queued).into_keys() {
             self.on.remove(&pid);
         }
@@ -288,6 +295,9 @@ impl Queues {
         // The balancer attaches what it detached last first (D1).
         let (last, order) = self.cpus[to].batch;
         let goes_on = order > 0 && r.ts.saturating_sub(last) < BATCH_NS;
+        if !goes_on {
+            self.cpus[to].marked_by = None;
+        }
         let order = if goes_on { order - 1 } else { self.seq + 1000 };
         self.seq = self.seq.max(order) + 1;
         self.cpus[to].batch = (r.ts, order);
@@ -368,8 +378,7 @@ impl Queues {
         if let Some(c) = self.on.remove(&pid) {
             let s = &mut self.cpus[c];
             s.queued.remove(&pid);
-            s.buddies = s.buddies.without(pid);
-            s.perhaps = s.perhaps.without(pid);
+            s.unmark(pid);
         }
     }
 
