@@ -116,7 +116,7 @@ impl Alive {
         Some(before.flags.need_resched)
     }
 
-    /// Whether `pid`, running on `c` from `from` to `to`, was accounted outside of an interrupt while
+    /// Whether `pid`, on `c` from `from` to `to`, was accounted outside of an interrupt while
     /// it was not to be rescheduled; `None`: not all may be seen.
     pub fn accounted_itself(&self, c: Cpu, pid: i64, from: u64, to: u64) -> Option<bool> {
         self.moments.get(c.ix())?.last().filter(|&&last| last >= to)?;
