@@ -29,7 +29,7 @@ pub struct Table {
 
 impl Table {
     /// Reads `t`. `word` names the column that holds a word; it and all of `needed` must exist.
-    /// A row with less than `least` in one of these columns is left out.
+    /// A row with less than `least` in one of these columns is left out; an empty cell is 0 there.
     pub fn parse(
         t: &Text,
         word: &str,
@@ -112,7 +112,8 @@ impl Table {
             self.cells.push(v);
         }
         self.cells.resize(start + width, EMPTY);
-        let outside = |(i, v): &&(usize, i64)| self.cells[start + i] < *v;
+        let value = |i: usize| Some(self.cells[start + i]).filter(|&v| v != EMPTY).unwrap_or(0);
+        let outside = |(i, v): &&(usize, i64)| value(*i) < *v;
         if let Some(&(i, least)) = bounds.iter().find(outside) {
             self.cells.truncate(start);
             let (name, cell) = (&self.names[i], r.get(i).unwrap_or(""));
@@ -231,11 +232,11 @@ mod tests {
 
     #[test]
     fn what_is_below_its_least_value_is_left_out() {
-        let t = text("t,event,n\n0,switch,1\n1,switch,-1\n1,switch,0\n,switch,0\n");
+        let t = text("t,event,n\n0,switch,1\n1,switch,-1\n1,switch,0\n,switch,0\n7,switch\n");
         let mut d = vec![];
         let table = Table::parse(&t, "event", &["t"], &[("t", 1), ("n", 0)], &mut d).unwrap();
-        assert_eq!((table.len(), table.line(0)), (1, 4));
-        assert_eq!(table.words().collect::<Vec<_>>(), [("switch", 4, 1)]);
+        assert_eq!((table.len(), table.line(0), table.line(1)), (2, 4, 6));
+        assert_eq!(table.words().collect::<Vec<_>>(), [("switch", 4, 2)]);
         let said: Vec<String> = d.iter().map(|d| d.to_string()).collect();
         assert_eq!(
             said,
