@@ -6,10 +6,10 @@
 //! in CFS if the queue is long; not a new one, nor one in delayed dequeue or SCHED_IDLE.
 //! *Yields.* Who yields in CFS is passed over until it is really picked: where the pick that
 //! follows keeps it, the mark stays, and no row tells. Of a task that yields at some time it is
-//! therefore not known, when it is switched from and can run on, whether it is marked. Where a plain
-//! trace lies beside the state it may be only if it was accounted meanwhile, outside of an interrupt.
-//! The same holds of one that is to be rescheduled when it returns from an earlier yield: it is
-//! switched from again in the same call.
+//! therefore not known, when it is switched from and can run on, whether it is marked. Where a
+//! plain trace lies beside the state it may be only if it was accounted meanwhile, outside of an
+//! interrupt. The same holds of one that is to be rescheduled when it returns from an earlier
+//! yield: it is switched from again in the same call.
 
 use super::queues::{CpuState, NeedResched, Queues};
 use crate::shadow::rows::trace::{Row, RowKind, Side, Trace, fair_policy};
@@ -46,6 +46,14 @@ impl Buddies {
 }
 
 impl CpuState {
+    /// Whether `pid` is preferred at the next pick.
+    pub fn is_buddy(&self, pid: i64) -> Option<bool> {
+        let marks = |b: &Buddies| [b.next, b.last].contains(&Some(pid));
+        let sure = marks(&self.buddies) && self.perhaps == Buddies::default();
+        let none = !marks(&self.buddies) && !marks(&self.perhaps);
+        (sure || none).then_some(sure)
+    }
+
     /// `pid` was picked or has left.
     pub(super) fn unmark(&mut self, pid: i64) {
         self.buddies = self.buddies.without(pid);
@@ -235,7 +243,7 @@ mod tests {
         assert_eq!(q.cpus[0].buddies.skip, None);
     }
 
-    /// 1 yields and is preempted later: a yield that kept it may have marked it, until it is picked.
+    /// 1 yields and is preempted later: a yield that kept it may have marked it until it is picked.
     #[test]
     fn who_yields_at_some_time_may_be_skipped_whenever_it_is_preempted() {
         let side = |pid| Side { pid, prio: 120, on_rq: true, cfs_nr: 3, ..Side::default() };
