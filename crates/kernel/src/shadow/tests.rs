@@ -168,7 +168,11 @@ fn who_is_moved_by_a_stopper_may_become_the_next_buddy() {
         let mut rows = vec![
             at(1, 0, RowKind::Waking, side(2, 100)),
             at(1, 0, RowKind::NeedResched, side(9, 90)),
-            switch(2, Side { on_rq: false, ..side(9, 90) }, side(1, 97)),
+            switch(
+                2,
+                Side { on_rq: false, ..side(9, 90) },
+                Side { cfs_min_vruntime: 1, ..side(1, 97) },
+            ),
             at(3, 0, RowKind::Wakeup, side(2, 100)),
             Row { a: 1, b: 0, stack: Some(0), ..at(4, 1, RowKind::Migrate, side(3, 101)) },
         ];

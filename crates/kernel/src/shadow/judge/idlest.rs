@@ -19,7 +19,7 @@ use super::placement::Facts;
 use super::result::{Disagreement, KindResult};
 use crate::shadow::question::choice::{Choice, OwnPart};
 use crate::shadow::question::known::names::CAPACITY;
-use crate::shadow::question::known::{Asker, explore};
+use crate::shadow::question::known::{Asker, explore_until_tipped};
 use crate::shadow::question::moment::{CpuThen, Ground};
 use crate::shadow::rows::neighbours::previous_rows;
 use crate::shadow::rows::trace::{Row, RowKind, Trace, WF_FORK};
@@ -134,7 +134,7 @@ impl<'a> Idlest<'a> {
         let ground = &mut self.ground;
         type Run = Result<Placement, &'static str>;
         let same = |a: &Run, b: &Run| a.map(|x| x.cpu) == b.map(|x| x.cpu);
-        let o = explore(|k: &mut Asker| ground.place(k, &choice), same);
+        let o = explore_until_tipped(|k: &mut Asker| ground.place(k, &choice), same);
         let missing = o.all.iter().find_map(|x| x.0.err());
         match o.guess {
             Ok(ours) if o.determined && missing.is_none() => {

@@ -459,7 +459,7 @@ impl<'a> Migrations<'a> {
             let m = &s.queued[p];
             let own = b.rows.iter().map(|&i| &t.rows[i]).find(|r| r.p.pid == *p);
             let mut task = self.task_then(m, own, r, clock);
-            task.curr = s.curr == Some(*p);
+            (task.curr, task.buddy) = (s.curr == Some(*p), s.is_buddy(*p));
             if !placed {
                 task.vruntime = (0, task.slice);
             }
@@ -542,15 +542,14 @@ impl<'a> Migrations<'a> {
             vruntime: (m.vruntime.0, m.side.deadline),
             slice: m.side.slice,
             delayed: m.side.sched_delayed,
-            curr: false,
             bound,
             allowed,
             age,
-            h_load: (0, 0),
             util: match m.side.util_more {
                 0 => (m.side.util_avg.max(m.side.util_est), m.side.util_avg.max(m.side.util_est)),
                 more => (m.side.util_avg, m.side.util_avg + more),
             },
+            ..TaskThen::unseen()
         }
     }
 

@@ -17,7 +17,7 @@ use crate::shadow::question::levels::{
 };
 use crate::shadow::rows::trace::{Row, RowKind, Side, Trace};
 use crate::shadow::state::queues::{LOST, NeedResched, Queues};
-use vruntime_sched::release::{FairKind, Release};
+use vruntime_sched::release::{FairKind, Release, RtLimit};
 
 /// Accounting the running task asks too, and a plain trace does not tell which of both did.
 const ACCOUNTING: &str = "whether the check asked, or the accounting before it";
@@ -137,6 +137,11 @@ impl<'a> Preempts<'a> {
                 return self.record(r, kernel, by, false, String::new);
             }
             if wakee.is_fair() {
+                let alone = s.queued.values().all(|m| m.maybe || m.side.pid == wakee.pid);
+                if plain && alone && self.k.rt_limit == RtLimit::FairServer {
+                    // The first fair task starts the server, which may ask.
+                    return self.counts.miss(&[ANSWER]);
+                }
                 let by = (false, "wakee of a lower class");
                 return self.record(r, kernel, by, false, String::new);
             }
@@ -353,5 +358,34 @@ mod tests {
         assert_eq!(due, ("wakeup: reschedule is due already".to_owned(), 1));
         let own = woken_after_a_request_of("try_to_wake_up");
         assert_eq!(own, ("wakeup: SCHED_IDLE is running".to_owned(), 1));
+    }
+
+    /// A real-time task runs, 2 waits or nobody does, and 3 is woken, as a plain trace tells it:
+    /// the first fair task starts the deadline server, which may ask.
+    #[test]
+    fn what_a_server_asks_is_not_the_answer_to_a_wakeup() {
+        let judged = |kernel: &str, waits: bool| {
+            let side = |pid, prio| Side { pid, prio, on_rq: true, ..Side::default() };
+            let here = |ts, kind, p| Row { p, ..Row::new(ts, Cpu(0), kind) };
+            let first = here(10, RowKind::Switch, Side::default());
+            let mut rows = vec![Row { n: Some(side(1, 50)), clock_task: Some(10), ..first }];
+            rows.extend(waits.then(|| here(20, RowKind::Wakeup, side(2, 120))));
+            rows.push(Row { asked: Some(true), ..here(30, RowKind::Wakeup, side(3, 120)) });
+            let t = Trace { rows, nr_cpus: 1, plain: true, ..Trace::default() };
+            let k = release(kernel);
+            let decider = Decider::new(&k, 1, OneLevel::new(false));
+            let mut q = Queues::new(&t);
+            let (last, before) = t.rows.split_last().unwrap();
+            before.iter().for_each(|r| q.apply(&t, r));
+            let next = vec![None; t.rows.len()];
+            let mut judge = Preempts::new(&t, &k, &decider, &next, 100);
+            judge.check(before.len(), &[], &q);
+            assert_eq!(last.p.pid, 3);
+            judge.counts.determined
+        };
+        assert_eq!(
+            [judged("v6.12", false), judged("v6.12", true), judged("v6.1", false)],
+            [0, 1, 1]
+        );
     }
 }

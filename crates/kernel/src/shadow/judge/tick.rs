@@ -3,7 +3,8 @@
 //!
 //! *What.* A tick that asks leaves a row from within `task_tick_fair`, which shows the running
 //! entity as it was just accounted. A tick that does not ask leaves none; that it happened is
-//! known only where the same interrupt went on to run expired timers, which a row shows.
+//! known only where the same interrupt went on to run expired timers, which a row shows. What the
+//! interrupt woke before that came after the tick. A tick may ask twice, which is one decision.
 //! Nontrivial: all of them, for a task alone on its queue is not asked about.
 //! Most of what is judged are therefore ticks that asked.
 //! *From a plain trace.* Every tick that accounted a task shows in its events, and mostly, as they
@@ -44,6 +45,12 @@ struct Picked {
     crowded: Option<i64>,
     /// Last tick that was seen.
     tick: u64,
+    /// The task that it asked to give way, and its total time run.
+    asked: (i64, u64),
+    /// Tasks on the queue before the timer's interrupt that the last row is from.
+    before: Option<usize>,
+    /// A timer of that interrupt is about to wake a task.
+    waking: bool,
 }
 
 /// The running task at a tick.
@@ -52,6 +59,11 @@ struct AtTick {
     /// Lowest and highest virtual runtime and total time run.
     vruntime: (u64, u64),
     sum_exec: (u64, u64),
+}
+
+/// The row is from the timer's interrupt, or from what that went on to do.
+fn in_timer(t: &Trace, r: &Row) -> bool {
+    t.stack(r).iter().any(|f| f.contains("sysvec_apic_timer"))
 }
 
 /// Counts and disagreements of tick preemption.
@@ -92,6 +104,10 @@ impl<'a> Ticks<'a> {
         if let Some(clock) = r.clock_task {
             self.picked[c].clock = Some((r.ts, clock));
         }
+        let interrupt = in_timer(self.t, r);
+        let own = &mut self.picked[r.cpu.ix()];
+        let here = q.cpus[r.cpu.ix()].queued.len();
+        own.before = interrupt.then(|| own.before.unwrap_or(here));
         let alone = q.cpus[c].queued.len() < 2;
         let p = &mut self.picked[c];
         match r.kind {
@@ -118,7 +134,12 @@ impl<'a> Ticks<'a> {
         }
         let half_a_tick = self.k.tick_ns() / 2;
         if r.kind == RowKind::NeedResched && self.t.has_frame(r, "task_tick_fair") {
-            self.picked[r.cpu.ix()].tick = r.ts;
+            let own = &mut self.picked[r.cpu.ix()];
+            own.tick = r.ts;
+            let asks = (r.p.pid, r.p.sum_exec);
+            if std::mem::replace(&mut own.asked, asks) == asks {
+                return;
+            }
             if r.rq_cpu == r.cpu && r.p.is_fair() {
                 let exact = |x| (x, x);
                 let now = AtTick {
@@ -130,16 +151,23 @@ impl<'a> Ticks<'a> {
             }
             return;
         }
-        let timers = self.t.has_frame(r, "run_timer_softirq")
-            && self.t.stack(r).iter().any(|f| f.contains("sysvec_apic_timer"));
-        let p = self.picked[r.cpu.ix()];
+        let timers = in_timer(self.t, r) && self.t.has_frame(r, "run_timer_softirq");
+        let own = &mut self.picked[r.cpu.ix()];
+        // The rest of a wakeup is of the tick that its beginning was of.
+        let waking = timers && matches!(r.kind, RowKind::Waking | RowKind::SelectRq);
+        let goes_on = std::mem::replace(&mut own.waking, waking);
+        let p = *own;
+        if timers && goes_on {
+            own.waking = r.kind != RowKind::Wakeup;
+            return;
+        }
         if !timers || r.ts.saturating_sub(p.tick) < half_a_tick {
             return;
         }
         self.picked[r.cpu.ix()].tick = r.ts;
         let s = &q.cpus[r.cpu.ix()];
         let (Some((side, seen)), Some((ts, clock))) = (s.running, p.clock) else { return };
-        if !side.is_fair() || s.queued.len() < 2 {
+        if !side.is_fair() || s.queued.len() < 2 || p.before.is_some_and(|n| n < 2) {
             return;
         }
         if self.new_flags_only && (s.need_resched != NeedResched::No || s.lazy.is_some()) {
@@ -363,6 +391,64 @@ mod tests {
         }
         let c = ticks.counts;
         (c.determined, c.agree, c.undetermined)
+    }
+
+    /// 1 runs on CPU 0 from 10 us on. Rows: us, kind, task, from which chain. Decisions.
+    fn recorded(rows: &[(u64, RowKind, i64, Option<usize>)]) -> u64 {
+        let stacks = [
+            ["try_to_wake_up", "hrtimer_wakeup", "sysvec_apic_timer_interrupt"],
+            ["try_to_wake_up", "run_timer_softirq", "sysvec_apic_timer_interrupt"],
+            ["resched_curr", "task_tick_fair", "sysvec_apic_timer_interrupt"],
+        ];
+        let side = |pid, ran, cfs_nr| {
+            let busy = Side { pid, prio: 120, on_rq: true, weight: 1 << 20, ..Side::default() };
+            Side { vruntime: ran, sum_exec: ran, cfs_nr, ..busy }
+        };
+        let row = |us: u64, kind, p| {
+            let clock_task = Some(us as i64 * 1000);
+            Row { p, clock_task, ..Row::new(us * 1000, Cpu(0), kind) }
+        };
+        let first = row(10, RowKind::Switch, Side::default());
+        let mut all = vec![Row { n: Some(side(1, 0, 1)), ..first }];
+        all.extend(rows.iter().map(|&(us, kind, pid, stack)| {
+            let ran = if pid == 1 { (us - 10) * 1000 } else { 0 };
+            let on_rq = kind != RowKind::Waking;
+            Row { stack, ..row(us, kind, Side { on_rq, ..side(pid, ran, 2) }) }
+        }));
+        let stacks = stacks.map(|s| s.map(str::to_owned).to_vec()).to_vec();
+        let t = Trace { rows: all, stacks, nr_cpus: 2, ..Trace::default() };
+        let k = crate::shadow::tests::release("v6.1");
+        let decider = Decider::new(&k, 2, crate::shadow::state::one_level::OneLevel::new(false));
+        let (mut ticks, mut queues) = (Ticks::new(&t, &k, &decider), Queues::new(&t));
+        for r in &t.rows {
+            ticks.note(r, &queues);
+            ticks.check(r, &queues);
+            queues.apply(&t, r);
+        }
+        assert_eq!(ticks.counts.agree, ticks.counts.determined);
+        ticks.counts.determined
+    }
+
+    #[test]
+    fn a_tick_is_judged_once_and_by_the_queue_that_it_found() {
+        use RowKind::{NeedResched, Wakeup, Waking};
+        let (hrtimer, softirq, tick) = (Some(0), Some(1), Some(2));
+        let waits = (20, Wakeup, 2, None);
+        // It asks, and asks again at once: the task has not run meanwhile.
+        assert_eq!(recorded(&[waits, (7_000, NeedResched, 1, tick)]), 1);
+        assert_eq!(
+            recorded(&[waits, (7_000, NeedResched, 1, tick), (9_500, NeedResched, 1, tick)]),
+            2
+        );
+        // What the softirq wakes takes long.
+        let wakes = (3_000, Waking, 3, softirq);
+        assert_eq!(recorded(&[waits, wakes]), 1);
+        assert_eq!(recorded(&[waits, wakes, (5_500, NeedResched, 1, softirq)]), 1);
+        assert_eq!(recorded(&[waits, wakes, (5_500, Waking, 4, softirq)]), 1);
+        // The tick came before the timer that woke 2 or 4.
+        let others = |pid| [(2_900, Waking, pid, hrtimer), (2_910, Wakeup, pid, hrtimer)];
+        assert_eq!(recorded(&[&others(2)[..], &[wakes]].concat()), 0);
+        assert_eq!(recorded(&[&[waits], &others(4)[..], &[wakes]].concat()), 1);
     }
 
     #[test]

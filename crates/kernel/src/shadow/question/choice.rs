@@ -5,7 +5,8 @@
 //! *Equation.* Groups are compared by sums and CPUs by single values, as in [`super::moment`]: all
 //! in the middle, all low, all high, and each group and CPU of each domain at one end with all
 //! others at the other. Of idle CPUs the last to go idle is taken: where that is not known, each of
-//! those that can have been is it once, and, as a cache has cores, each two.
+//! those that can have been is it once, and, as a cache has cores, each two of one domain below the
+//! highest: there the choice goes on.
 
 use super::known::names::SCHED_IDLE;
 use super::known::{Asker, Unknown};
@@ -170,11 +171,19 @@ impl Ground {
         let open: Vec<Cpu> = idle.iter().filter(open).copied().collect();
         let threads = self.sh.domains.slots(m.cpu).start;
         let cores = open.len() > 2 && self.sh.domains.at(threads).name == "SMT";
+        // Below the highest domain the choice goes on near the first one.
+        let top =
+            top_domain(&self.sh.domains, m.cpu, m.flag).map(|slot| self.sh.domains.at(slot).span);
+        let below = |c: Cpu| {
+            let spans = self.sh.domains.slots(c).map(|slot| self.sh.domains.at(slot).span);
+            spans.take_while(|&span| Some(span) != top).last()
+        };
         // The guess: as late as they can have.
         let mut sets = vec![open.clone()];
         for (i, &c) in open.iter().enumerate() {
             sets.push(vec![c]);
-            let others = open[i + 1..].iter().filter(|_| cores);
+            let near = below(c).filter(|_| cores).unwrap_or(CpuMask::EMPTY);
+            let others = open[i + 1..].iter().filter(|&&o| near.has(o));
             sets.extend(others.map(|&o| vec![c, o]));
         }
         sets

@@ -160,6 +160,7 @@ pub fn step<V, T: Copy + PartialEq>(
         let tried = explore_from(
             alone,
             MOST_RUNS,
+            true,
             |asker| {
                 std::mem::swap(k(v), asker);
                 let found = outcome(v);
@@ -221,18 +222,27 @@ pub fn explore<T: Clone>(
     explore_up_to(MOST_RUNS, question, same)
 }
 
+/// The same where only the guess and what tips it are asked for: it ends with the first that does.
+pub fn explore_until_tipped<T: Clone>(
+    question: impl FnMut(&mut Asker) -> T,
+    same: impl Fn(&T, &T) -> bool,
+) -> Outcomes<T> {
+    explore_from(Asker::default(), MOST_RUNS, false, question, same)
+}
+
 /// The same with up to `most` runs.
 pub fn explore_up_to<T: Clone>(
     most: usize,
     question: impl FnMut(&mut Asker) -> T,
     same: impl Fn(&T, &T) -> bool,
 ) -> Outcomes<T> {
-    explore_from(Asker::default(), most, question, same)
+    explore_from(Asker::default(), most, true, question, same)
 }
 
 fn explore_from<T: Clone>(
     mut asker: Asker,
     most: usize,
+    all: bool,
     mut question: impl FnMut(&mut Asker) -> T,
     same: impl Fn(&T, &T) -> bool,
 ) -> Outcomes<T> {
@@ -261,6 +271,9 @@ fn explore_from<T: Clone>(
     // More would only tell what the outcomes have in common.
     let most = if out.tipping.is_empty() { most } else { most.min(MOST_RUNS) };
     for n in 1..=most {
+        if !all && !out.tipping.is_empty() {
+            break;
+        }
         if !asker.follow_next() {
             out.determined = out.tipping.is_empty();
             return out;
@@ -336,6 +349,21 @@ mod tests {
         };
         assert_eq!(all_of(10), (true, 1 + 10 + 1023));
         assert_eq!(all_of(30), (false, 1 + 30 + LOOK_AT));
+    }
+
+    /// One value alone tips it: the other nine are tried alone as well, and no more.
+    #[test]
+    fn where_only_what_tips_it_is_asked_for_the_first_ends_it() {
+        let mut runs = 0;
+        let o = explore_until_tipped(
+            |k| {
+                runs += 1;
+                (0..10).filter(|&of| k.truth(Unknown { of, ..A }, None, of == 0)).count() > 0
+            },
+            |x, y| x == y,
+        );
+        assert!(!o.determined && o.tipping.contains("a"));
+        assert_eq!(runs, 1 + 10);
     }
 
     /// Ten values of which one step makes one: apart from the step's own 1,024 runs there are three

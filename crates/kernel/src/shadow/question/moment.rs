@@ -33,6 +33,7 @@ pub(super) const NUMBERS: &str = "load or utilisation of a CPU between updates";
 pub(super) const MARKED: &str = "whether a group is marked imbalanced";
 const FAILED: &str = "nr_balance_failed";
 const HOT: &str = "when a task last ran";
+const BUDDY: &str = "whether a preemption check marked a queued task";
 const UTIL: &str = "utilisation of a queued task";
 const H_LOAD: &str = "h_load of a queued task";
 const AFFINITY: &str = "allowed CPUs of a queued task";
@@ -73,6 +74,8 @@ pub struct TaskThen {
     pub delayed: bool,
     /// It runs.
     pub curr: bool,
+    /// A preemption check has marked it.
+    pub buddy: Option<bool>,
     /// A kernel thread that may use one CPU only.
     pub bound: bool,
     /// CPUs that it is known to be allowed on, or not; others are not known.
@@ -87,7 +90,7 @@ pub struct TaskThen {
 
 impl TaskThen {
     /// One in delayed dequeue of which no more is known.
-    fn unseen() -> TaskThen {
+    pub fn unseen() -> TaskThen {
         TaskThen {
             pid: -1,
             policy: 0,
@@ -96,6 +99,7 @@ impl TaskThen {
             slice: 0,
             delayed: true,
             curr: false,
+            buddy: Some(false),
             bound: false,
             allowed: BTreeMap::new(),
             age: (u64::MAX, u64::MAX),
@@ -486,7 +490,9 @@ fn fill(
     let dst_waits = cx.sh.loads[m.pass.on.ix()].h_nr_queued;
     let release = &cx.sh.release;
     let cost = release.migration_cost_ns;
-    let may_be_hot = |t: &TaskThen| !t.curr && t.age.0 < cost;
+    let by_mark = release.cache_hot_buddy && cx.sh.loads[m.pass.on.ix()].nr_running > 0;
+    let marked = |t: &TaskThen| by_mark && t.buddy != Some(false);
+    let may_be_hot = |t: &TaskThen| !t.curr && (t.age.0 < cost || marked(t));
     let first_counts = release.detach_first_wants_eligible && dst_waits > 0;
     state.nr_balance_failed = 0;
     let failed_counts = !by_task || first_counts || tasks.iter().any(may_be_hot);
@@ -528,6 +534,12 @@ fn fill(
             (lo, hi) if lo == hi || !by_load || m.source_only => hi,
             (lo, hi) => k.ask(Unknown { name: H_LOAD, of: t.pid }, &[hi as i64, lo as i64]) as u64,
         };
+        let u = Unknown { name: BUDDY, of: t.pid };
+        if by_mark && k.truth(u, t.buddy.or(m.source_only.then_some(false)), false) {
+            // There are two marks at the most.
+            let q = &mut fair.cfs[cfs.ix()];
+            (q.last, q.next) = (q.next, se);
+        }
         if t.curr {
             cx.sh.rqs[src.ix()].curr = p;
             e.exec_start = NOW;

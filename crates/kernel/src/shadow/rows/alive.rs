@@ -99,7 +99,13 @@ impl Alive {
         if *ends < ts { None } else { last(&self.moments, c, ts) }
     }
 
-    /// The same where not all may be seen.
+    /// When `c` next executed something after `ts`, where all that it does is seen.
+    pub fn after(&self, c: Cpu, ts: u64) -> Option<u64> {
+        let all = self.moments.get(c.ix())?;
+        all.get(all.partition_point(|&x| x <= ts)).copied()
+    }
+
+    /// When `c` was last seen to execute something before `ts`; not all may be seen.
     pub fn last(&self, c: Cpu, ts: u64) -> Option<u64> {
         last(&self.moments, c, ts)
     }
@@ -116,8 +122,8 @@ impl Alive {
         Some(before.flags.need_resched)
     }
 
-    /// Whether `pid`, on `c` from `from` to `to`, was accounted outside of an interrupt while
-    /// it was not to be rescheduled; `None`: not all may be seen.
+    /// Whether `pid`, running on `c` from `from` to `to`, was accounted outside of an interrupt
+    /// while it was not to be rescheduled; `None`: not all may be seen.
     pub fn accounted_itself(&self, c: Cpu, pid: i64, from: u64, to: u64) -> Option<bool> {
         self.moments.get(c.ix())?.last().filter(|&&last| last >= to)?;
         let all = self.own.get(c.ix())?;

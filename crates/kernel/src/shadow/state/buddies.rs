@@ -8,9 +8,8 @@
 //! follows keeps it, the mark stays, and no row tells. Of a task that yields at some time it is
 //! therefore not known, when it is switched from and can run on, whether it is marked. Where a
 //! plain trace lies beside the state it may be only if it was accounted meanwhile, outside of an
-//! interrupt.
-//! The same holds of one that is to be rescheduled when it returns from an earlier yield: it is
-//! switched from again in the same call.
+//! interrupt. The same holds of one that is to be rescheduled when it returns from an earlier
+//! yield: it is switched from again in the same call.
 
 use super::queues::{CpuState, NeedResched, Queues};
 use crate::shadow::rows::trace::{Row, RowKind, Side, Trace, fair_policy};
@@ -47,6 +46,14 @@ impl Buddies {
 }
 
 impl CpuState {
+    /// Whether `pid` is preferred at the next pick.
+    pub fn is_buddy(&self, pid: i64) -> Option<bool> {
+        let marks = |b: &Buddies| [b.next, b.last].contains(&Some(pid));
+        let sure = marks(&self.buddies) && self.perhaps == Buddies::default();
+        let none = !marks(&self.buddies) && !marks(&self.perhaps);
+        (sure || none).then_some(sure)
+    }
+
     /// `pid` was picked or has left.
     pub(super) fn unmark(&mut self, pid: i64) {
         self.buddies = self.buddies.without(pid);

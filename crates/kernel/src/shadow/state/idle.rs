@@ -6,12 +6,14 @@
 //! *Time.* A row is written a little after (switch) or before (choice of a CPU) the effect that it
 //! tells of. Each effect therefore has a span; a question about a CPU whose state changes inside
 //! the asked window is answered "not known".
+//! *Servers.* A deadline server that another CPU's timer queues is something to run until the CPU
+//! has gone through `schedule`, which leaves no row if the idle task runs on.
 //! *Departures.* D1: kernels that clear `ttwu_pending` before they enqueue (6.1) show the CPU idle
 //! again for a moment that is not recorded; from the choice to the activation row such a CPU is
 //! "not known".
 
 use crate::shadow::rows::neighbours::next_rows;
-use crate::shadow::rows::trace::{RowKind, Trace};
+use crate::shadow::rows::trace::{Row, RowKind, Trace};
 use crate::shadow::rows::wakes::Wakes;
 use vruntime_base::Cpu;
 
@@ -43,6 +45,14 @@ pub struct Idleness {
     ends: Vec<Vec<u64>>,
     /// The first row on the CPU shows its idle task current.
     first: Vec<Option<bool>>,
+}
+
+/// Something is queued on a CPU whose idle task runs, and no wakeup.
+fn queues_server(t: &Trace, r: &Row) -> bool {
+    r.kind == RowKind::NeedResched
+        && r.p.pid == 0
+        && r.nr_running.is_some_and(|n| n > 0)
+        && t.has_frame(r, "dl_task_timer")
 }
 
 impl Idleness {
@@ -138,6 +148,17 @@ impl Idleness {
                 s.claims[c].push(Claim { lo: r.ts, hi, end, wake: None });
             }
         }
+        for (i, r) in t.rows.iter().enumerate().filter(|(_, r)| queues_server(t, r)) {
+            let c = r.rq_cpu;
+            let ends_it = |x: &&Row| x.cpu == c || x.rq_cpu == c && x.nr_running == Some(0);
+            let seen = t.rows[i + 1..].iter().find(ends_it).map_or(u64::MAX, |x| x.ts);
+            let alive = t.alive.after(c, r.ts).map(|ts| ts.min(seen));
+            let (hi, end) = (alive.map_or(seen, |_| r.ts), alive.unwrap_or(seen));
+            let claim = Claim { lo: r.ts.saturating_sub(slack), hi, end, wake: None };
+            let done = end.saturating_add(tail);
+            s.claims[c.ix()].push(claim);
+            s.claims[c.ix()].push(Claim { lo: end, hi: done, end: done, wake: None });
+        }
         for claims in &mut s.claims {
             claims.sort_by_key(|k| k.lo);
             let latest = |max: &mut u64, k: &Claim| {
@@ -194,7 +215,6 @@ impl Idleness {
 mod tests {
     use super::*;
     use crate::shadow::rebuild::rebuild;
-    use crate::shadow::rows::trace::Row;
     use crate::shadow::tests::{release, row, switch, woken};
 
     /// CPU 1 is idle when the balancer brings 2. If that only waits to be taken off by a pick, one
@@ -211,6 +231,28 @@ mod tests {
         };
         assert_eq!(seen(false), [Some(true), None, Some(false)]);
         assert_eq!(seen(true), [Some(true), None, None]);
+    }
+
+    /// CPU 1 is idle when a timer on CPU 0 queues its deadline server at 1,000; at 5,000 CPU 1 is
+    /// seen to go on with its idle task.
+    #[test]
+    fn a_server_that_is_queued_keeps_a_cpu_busy_until_it_has_looked() {
+        let asks = |by: &str| {
+            let row = row(1_000, 0, RowKind::NeedResched, 0, 1);
+            let asks = Row { rq_cpu: Cpu(1), nr_running: Some(1), stack: Some(0), ..row };
+            let later = Row { nr_running: Some(0), ..row_of_1(5_000) };
+            let rows = vec![switch(10, 0, 9, 1, false), switch(20, 1, 8, 0, true), asks, later];
+            let stacks = vec![vec!["resched_curr".to_owned(), by.to_owned()]];
+            let t = Trace { rows, stacks, nr_cpus: 2, ..Trace::default() };
+            let idle = Idleness::new(&t, &Wakes::new(&t), 300, false);
+            [600, 1_010, 4_900, 5_700].map(|at| idle.at(Cpu(1), at, at, None))
+        };
+        assert_eq!(asks("dl_task_timer"), [Some(true), None, None, Some(true)]);
+        assert_eq!(asks("sched_tick"), [Some(true); 4]);
+    }
+
+    fn row_of_1(ts: u64) -> Row {
+        row(ts, 1, RowKind::Waking, 7, 0)
     }
 
     /// CPU 1 is idle. CPU 0 chooses it for 2 and writes the row of the move at 1,000; CPU 1 takes 2

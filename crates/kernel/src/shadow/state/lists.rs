@@ -34,8 +34,8 @@ pub struct Lists {
     unordered: BTreeSet<i64>,
     /// Tasks that one search looks at: the release's `nr_migrate`.
     looked_at: usize,
-    /// Moves to one CPU that are put on together: which, and how many so far.
-    batch: Option<(i64, i64, usize)>,
+    /// By the CPU that moves: what it puts on together, from where to where, and the last one.
+    batch: Vec<Option<(i64, i64, i64)>>,
 }
 
 impl Lists {
@@ -46,7 +46,7 @@ impl Lists {
             ran: BTreeMap::new(),
             unordered: BTreeSet::new(),
             looked_at: looked_at as usize,
-            batch: None,
+            batch: vec![None; nr_cpus],
         }
     }
 
@@ -87,7 +87,8 @@ impl Lists {
             _ => {}
         }
         let goes_on = r.kind == RowKind::Migrate || r.kind == RowKind::NeedResched;
-        self.batch = self.batch.filter(|_| goes_on);
+        let batch = &mut self.batch[r.cpu.ix()];
+        *batch = batch.filter(|_| goes_on);
     }
 
     fn moved(&mut self, t: &Trace, r: &Row) {
@@ -101,14 +102,12 @@ impl Lists {
             return;
         }
         // The last one taken off is put on first.
-        let n = match self.batch {
-            Some((a, b, n)) if (a, b) == (r.src_cpu(), r.dst_cpu()) => n,
-            _ => 0,
-        };
-        self.batch = Some((r.src_cpu(), r.dst_cpu(), n + 1));
+        let ends = (r.src_cpu(), r.dst_cpu());
+        let last = self.batch[r.cpu.ix()].filter(|b| (b.0, b.1) == ends);
+        self.batch[r.cpu.ix()] = Some((ends.0, ends.1, r.p.pid));
         let list = &mut self.cpus[to];
-        let at = list.len().saturating_sub(n);
-        list.insert(at, r.p.pid);
+        let before = last.and_then(|(.., last)| list.iter().position(|&p| p == last));
+        list.insert(before.unwrap_or(list.len()), r.p.pid);
         self.entered(to);
     }
 
@@ -190,6 +189,25 @@ mod tests {
             l.apply(&t, &take);
         }
         assert_eq!(l.cpus[1], [2, 1]);
+    }
+
+    /// The same while CPU 1 chooses a CPU for somebody.
+    #[test]
+    fn what_another_cpu_does_meanwhile_ends_no_go() {
+        let stacks = vec![vec!["set_task_cpu".to_owned(), "load_balance".to_owned()]];
+        let t = Trace { nr_cpus: 2, stacks, ..Trace::default() };
+        let on = |cpu| {
+            let mut l = Lists::new(2, 32);
+            enter(&mut l, &t, &[1, 2]);
+            for pid in [1, 2] {
+                let mut take = row(RowKind::Migrate, pid);
+                (take.a, take.b, take.stack) = (0, 1, Some(0));
+                l.apply(&t, &take);
+                l.apply(&t, &Row { cpu: Cpu(cpu), ..row(RowKind::SelectRq, 9) });
+            }
+            l.cpus[1].clone()
+        };
+        assert_eq!((on(1), on(0)), (vec![2, 1], vec![1, 2]));
     }
 
     fn enter(l: &mut Lists, t: &Trace, pids: &[i64]) {

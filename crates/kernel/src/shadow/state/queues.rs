@@ -80,7 +80,8 @@ pub struct CpuState {
     batch: (u64, u64),
     /// Who of the last such go is marked: acting CPU and source.
     pub(super) marked_by: Option<(Cpu, i64)>,
-    /// By group: last `min_vruntime` of its queue here and when it was seen.
+    /// By group: last `min_vruntime` of its queue here and when it was first seen. A row may show
+    /// it before it is brought up to date.
     min_vruntime: BTreeMap<i64, (u64, u64)>,
     nr: Option<i64>,
     nr_more: i64,
@@ -132,6 +133,14 @@ pub fn span(s: &Side) -> (u64, u64) {
 }
 
 impl CpuState {
+    /// The queue that `side` is on is this far at `ts`.
+    fn shows_min(&mut self, side: &Side, ts: u64) {
+        let shown = (side.cfs_min_vruntime, ts);
+        let seen = self.min_vruntime.entry(side.tg).or_insert(shown);
+        if seen.0 != shown.0 {
+            *seen = shown;
+        }
+    }
     /// See [`Queues::nr_unseen`].
     pub fn nr_unseen(&self) -> u64 {
         self.nr_more.clamp(0, MOST_TASKS) as u64
@@ -195,7 +204,7 @@ impl Queues {
             (self.cpus[rq].nr, self.cpus[rq].nr_more) = (r.nr_running, r.nr_more);
             self.cpus[rq].moved_in = 0;
         }
-        self.cpus[rq].min_vruntime.insert(r.p.tg, (r.p.cfs_min_vruntime, r.ts));
+        self.cpus[rq].shows_min(&r.p, r.ts);
         if r.kind != RowKind::Switch {
             let curr = &mut self.cpus[r.cpu.ix()].curr;
             curr.get_or_insert(r.curr_pid);
@@ -204,6 +213,8 @@ impl Queues {
         if s.curr == Some(r.p.pid) && self.changes.class_follows(r.p.pid, r.ts) {
             (s.class_changes, s.running) = (true, None);
         }
+        // What it lends or had been lent may have made it a real-time task.
+        s.class_changes |= s.curr == Some(r.p.pid) && t.has_frame(r, "rt_mutex_setprio");
         match r.kind {
             RowKind::Switch => self.switch(r),
             RowKind::Wakeup | RowKind::WakeupNew if r.p.is_fair() && r.p.on_rq => {
@@ -234,7 +245,11 @@ impl Queues {
             self.put(c, &n, span(&n), true);
         }
         let s = &mut self.cpus[c];
-        s.min_vruntime.insert(n.tg, (n.cfs_min_vruntime, r.ts));
+        s.shows_min(&n, r.ts);
+        if r.p.pid == 0 {
+            // Until now it has stood still.
+            s.min_vruntime.values_mut().for_each(|seen| seen.1 = r.ts);
+        }
         if r.p.is_rt() || s.class_changes {
             s.rt_used.ends(r.ts, r.ts.saturating_sub(s.since));
         }
@@ -647,5 +662,39 @@ mod tests {
         let later = Side { prio: 125, sum_exec: 15_000, ..p };
         q.apply(&t, &Row { p: later, ..Row::new(9, Cpu(0), RowKind::SelectRq) });
         assert_eq!(q.cpus[0].running, Some((later, 5_700)));
+    }
+
+    /// 1 runs on CPU 1 from 50; a row at 90 shows the virtual time as it was then, a move comes at
+    /// 100. Before that the CPU was idle since 10.
+    #[test]
+    fn a_virtual_time_that_is_the_same_still_is_as_old() {
+        let t = Trace { nr_cpus: 2, ..Trace::default() };
+        let mut q = Queues::new(&t);
+        let side =
+            |pid| Side { pid, prio: 120, on_rq: true, cfs_min_vruntime: 5_000, ..Side::default() };
+        let idle = Side { cfs_min_vruntime: 5_000, ..Side::default() };
+        let on = |ts, kind, p| Row { p, ..Row::new(ts, Cpu(1), kind) };
+        q.apply(&t, &on(10, RowKind::Waking, Side { on_rq: false, ..side(1) }));
+        q.apply(&t, &Row { n: Some(side(1)), ..on(50, RowKind::Switch, idle) });
+        q.apply(&t, &on(90, RowKind::Wakeup, side(3)));
+        let p = Side { vruntime: 300, ..side(2) };
+        q.apply(&t, &Row { p, b: 1, ..Row::new(100, Cpu(0), RowKind::Migrate) });
+        assert_eq!(q.cpus[1].queued[&2].vruntime, (5_300, 5_350));
+    }
+
+    /// 1, which is fair at both its switches, gives back a priority that it was lent.
+    #[test]
+    fn who_was_lent_a_priority_may_have_been_a_real_time_task() {
+        let least = |by: &str| {
+            let stacks = vec![vec!["resched_curr".to_owned(), by.to_owned()]];
+            let t = Trace { nr_cpus: 1, stacks, ..Trace::default() };
+            let mut q = Queues::new(&t);
+            let p = Side { pid: 1, prio: 120, on_rq: true, ..Side::default() };
+            let on = |ts, kind, p| Row { p, ..Row::new(ts, Cpu(0), kind) };
+            q.apply(&t, &Row { n: Some(p), ..on(10, RowKind::Switch, Side::default()) });
+            q.apply(&t, &Row { stack: Some(0), ..on(9_000_000, RowKind::NeedResched, p) });
+            q.capacity(Cpu(0), 10_000_000).0
+        };
+        assert_eq!(["rt_mutex_setprio", "check_preempt_curr"].map(least), [810, 1024]);
     }
 }

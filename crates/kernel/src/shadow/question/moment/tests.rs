@@ -46,6 +46,7 @@ fn task(pid: i64, age: u64) -> TaskThen {
         slice: 3 * MS,
         delayed: false,
         curr: false,
+        buddy: Some(false),
         bound: false,
         allowed: [(Cpu(0), true), (Cpu(1), true)].into(),
         age: (age, age),
@@ -103,6 +104,24 @@ fn an_idle_cpu_takes_the_task_that_has_waited_longest() {
     let mut bound = queue();
     bound[0].bound = true;
     assert_eq!(ends(3, bound, |_| {}).0[0].tasks, [3]);
+}
+
+/// 1 runs on CPU 1, and 2, 3 and 4 wait; another one runs on CPU 0, so that marks keep warm.
+#[test]
+fn who_is_marked_is_hot() {
+    let taken = |buddy| {
+        let curr = TaskThen { curr: true, ..task(1, 0) };
+        let marked = TaskThen { buddy, ..task(2, 9 * MS) };
+        let queue = vec![marked, task(3, 8 * MS), task(4, 7 * MS), curr];
+        let (all, tipping) = ends(4, queue, |m| {
+            m.cpus[0] = two_cpus(1).1.cpus.swap_remove(1);
+            m.pass.idle = IdleType::NotIdle;
+        });
+        (all.into_iter().map(|p| p.tasks[0]).collect::<Vec<_>>(), tipping)
+    };
+    assert_eq!(taken(Some(false)), (vec![2], String::new()));
+    assert_eq!(taken(Some(true)), (vec![3], String::new()));
+    assert_eq!(taken(None), (vec![2, 3], BUDDY.to_owned()));
 }
 
 /// Two tasks or one on CPU 1: with one there is nothing to take.
