@@ -120,20 +120,24 @@ pub fn plain_trace(r: &Recorded, cpus: &CpuNumbers, k: &Release) -> (Trace, usiz
     (trace, left_out)
 }
 
+/// An event, its position and its details.
+type Told = (usize, Event, Detail);
+
 /// A wakeup takes so long at the most.
 const WAKEUP_NS: u64 = 200_000;
 
 /// All events with their positions and details; true: no wakeup was recorded, and behind each
 /// waking stands one, after what is part of it: the accounting, and on the wakee's own CPU whatever
 /// shows that no reschedule is due yet.
-fn with_wakeups(r: &Recorded) -> (Vec<(usize, Event, Detail)>, bool) {
+fn with_wakeups(r: &Recorded) -> (Box<dyn Iterator<Item = Told> + '_>, bool) {
     let detail = |(i, e)| (i, e, r.details.get(i).copied().unwrap_or_default());
-    let mut events: Vec<_> = r.timeline.iter().enumerate().map(detail).collect();
-    let Some(placed) = Placed::of(&r.timeline) else { return (events, false) };
+    let events = r.timeline.iter().enumerate().map(detail);
+    let Some(placed) = Placed::of(&r.timeline) else { return (Box::new(events), false) };
+    let mut events: Vec<_> = events.collect();
     let mut wakeups = vec![];
     for (at, &(i, e, d)) in events.iter().enumerate() {
         let Some(wakeup) = placed.wakeup(i, &e) else { continue };
-        let ends = |x: &&(usize, Event, Detail)| {
+        let ends = |x: &&Told| {
             let here = x.1.cpu == e.cpu && x.1.kind != EventKind::Runtime;
             here || x.1.kind == EventKind::Switch && x.1.a == e.task.0
         };
@@ -155,7 +159,7 @@ fn with_wakeups(r: &Recorded) -> (Vec<(usize, Event, Detail)>, bool) {
     events.extend(wakeups);
     // Stable: behind what it belongs to.
     events.sort_by_key(|(_, e, d)| (e.time, d.order));
-    (events, true)
+    (Box::new(events.into_iter()), true)
 }
 
 fn flags(f: u8) -> Flags {

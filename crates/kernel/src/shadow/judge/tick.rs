@@ -382,15 +382,20 @@ mod tests {
         rows.push(Row { n: to(2), ..row(end, RowKind::Switch, 1, 1) });
         let t = Trace { rows, nr_cpus: 2, plain: true, glimpses, ..Trace::default() };
         let t = rebuild(&t, &k);
-        let decider = Decider::new(&k, 2, crate::shadow::state::one_level::OneLevel::new(false));
-        let (mut ticks, mut queues) = (Ticks::new(&t, &k, &decider), Queues::new(&t));
+        let c = judged(&t, &k);
+        (c.determined, c.agree, c.undetermined)
+    }
+
+    /// What is counted over all rows of `t`.
+    fn judged(t: &Trace, k: &Release) -> KindResult {
+        let decider = Decider::new(k, 2, crate::shadow::state::one_level::OneLevel::new(false));
+        let (mut ticks, mut queues) = (Ticks::new(t, k, &decider), Queues::new(t));
         for r in &t.rows {
             ticks.note(r, &queues);
             ticks.check(r, &queues);
-            queues.apply(&t, r);
+            queues.apply(t, r);
         }
-        let c = ticks.counts;
-        (c.determined, c.agree, c.undetermined)
+        ticks.counts
     }
 
     /// 1 runs on CPU 0 from 10 us on. Rows: us, kind, task, from which chain. Decisions.
@@ -418,15 +423,9 @@ mod tests {
         let stacks = stacks.map(|s| s.map(str::to_owned).to_vec()).to_vec();
         let t = Trace { rows: all, stacks, nr_cpus: 2, ..Trace::default() };
         let k = crate::shadow::tests::release("v6.1");
-        let decider = Decider::new(&k, 2, crate::shadow::state::one_level::OneLevel::new(false));
-        let (mut ticks, mut queues) = (Ticks::new(&t, &k, &decider), Queues::new(&t));
-        for r in &t.rows {
-            ticks.note(r, &queues);
-            ticks.check(r, &queues);
-            queues.apply(&t, r);
-        }
-        assert_eq!(ticks.counts.agree, ticks.counts.determined);
-        ticks.counts.determined
+        let c = judged(&t, &k);
+        assert_eq!(c.agree, c.determined);
+        c.determined
     }
 
     #[test]

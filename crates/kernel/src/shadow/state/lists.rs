@@ -163,8 +163,7 @@ mod tests {
     /// takes 3: the order is then 1, 2.
     #[test]
     fn what_is_passed_over_goes_to_the_head() {
-        let stacks = vec![vec!["set_task_cpu".to_owned(), "load_balance".to_owned()]];
-        let t = Trace { nr_cpus: 2, stacks, ..Trace::default() };
+        let t = balancing();
         let mut l = Lists::new(2, 32);
         enter(&mut l, &t, &[1, 2, 3]);
         l.apply(&t, &pick(1));
@@ -179,14 +178,11 @@ mod tests {
     /// 1 and 2 are taken off together: 2 is put on first, so 1 is at the head.
     #[test]
     fn the_last_one_taken_off_is_put_on_first() {
-        let stacks = vec![vec!["set_task_cpu".to_owned(), "load_balance".to_owned()]];
-        let t = Trace { nr_cpus: 2, stacks, ..Trace::default() };
+        let t = balancing();
         let mut l = Lists::new(2, 32);
         enter(&mut l, &t, &[1, 2]);
         for pid in [1, 2] {
-            let mut take = row(RowKind::Migrate, pid);
-            (take.a, take.b, take.stack) = (0, 1, Some(0));
-            l.apply(&t, &take);
+            take(&mut l, &t, pid);
         }
         assert_eq!(l.cpus[1], [2, 1]);
     }
@@ -194,20 +190,30 @@ mod tests {
     /// The same while CPU 1 chooses a CPU for somebody.
     #[test]
     fn what_another_cpu_does_meanwhile_ends_no_go() {
-        let stacks = vec![vec!["set_task_cpu".to_owned(), "load_balance".to_owned()]];
-        let t = Trace { nr_cpus: 2, stacks, ..Trace::default() };
+        let t = balancing();
         let on = |cpu| {
             let mut l = Lists::new(2, 32);
             enter(&mut l, &t, &[1, 2]);
             for pid in [1, 2] {
-                let mut take = row(RowKind::Migrate, pid);
-                (take.a, take.b, take.stack) = (0, 1, Some(0));
-                l.apply(&t, &take);
+                take(&mut l, &t, pid);
                 l.apply(&t, &Row { cpu: Cpu(cpu), ..row(RowKind::SelectRq, 9) });
             }
             l.cpus[1].clone()
         };
         assert_eq!((on(1), on(0)), (vec![2, 1], vec![1, 2]));
+    }
+
+    /// Two CPUs; the first call chain is the balancer's.
+    fn balancing() -> Trace {
+        let stacks = vec![vec!["set_task_cpu".to_owned(), "load_balance".to_owned()]];
+        Trace { nr_cpus: 2, stacks, ..Trace::default() }
+    }
+
+    /// The balancer takes `pid` from CPU 0 to CPU 1.
+    fn take(l: &mut Lists, t: &Trace, pid: i64) {
+        let mut take = row(RowKind::Migrate, pid);
+        (take.a, take.b, take.stack) = (0, 1, Some(0));
+        l.apply(t, &take);
     }
 
     fn enter(l: &mut Lists, t: &Trace, pids: &[i64]) {
