@@ -1,5 +1,6 @@
 //! Tasks of the repository that are longer than a line of the Makefile.
 
+mod causes;
 mod host_check;
 mod host_timers;
 mod host_tries;
@@ -15,6 +16,7 @@ fn main() -> ExitCode {
     let task = args.next().unwrap_or_default();
     let passed = match task.as_str() {
         "check" => check(),
+        "causes" => causes::run(&root()),
         "judge" => judge::run(&root(), &args.collect::<Vec<_>>()),
         "recordings" => recordings::run(&root(), &args.collect::<Vec<_>>()),
         "tidy" => tidy::run(&root()),
@@ -22,8 +24,8 @@ fn main() -> ExitCode {
         "host-check" => host_check::run(&root(), args.next().as_deref()),
         _ => {
             eprintln!(
-                "usage: cargo run -p xtask -- check | fuzz SECONDS | host-check [NOTE] | \
-                 judge DIR… | recordings DIR… | tidy"
+                "usage: cargo run -p xtask -- causes | check | fuzz SECONDS | host-check [NOTE] \
+                 | judge DIR… | recordings DIR… | tidy"
             );
             return ExitCode::from(2);
         }

@@ -1,5 +1,6 @@
 //! Rules of the repository that a compiler does not know. Each finding names file, line and rule.
 
+use crate::causes;
 use std::fs;
 use std::path::{Path, PathBuf};
 use toml::{Table, Value};
@@ -11,7 +12,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("sched", &["base", "machine"]),
     ("kernel", &["base", "machine", "sched"]),
     ("workload", &["base", "machine", "sched", "kernel"]),
-    ("measure", &["base", "machine", "sched", "kernel", "workload"]),
+    ("measure", &["base", "machine", "sched", "kernel"]),
     ("formats", &["base", "machine", "sched"]),
     ("report", &["base", "machine", "sched", "kernel", "measure"]),
     (
@@ -127,6 +128,10 @@ fn findings(root: &Path, files: &[(PathBuf, String)]) -> Vec<String> {
             found.push(format!("{path}: in tidy's list of mechanisms, but there is no such file"));
         }
     }
+    let page = fs::read_to_string(root.join(causes::PAGE)).unwrap_or_default();
+    if page != causes::page(root, files) {
+        found.push(format!("{}: not of these sources: run `xtask causes`", causes::PAGE));
+    }
     found
 }
 
@@ -136,7 +141,7 @@ pub fn source_files(root: &Path) -> Vec<PathBuf> {
 }
 
 /// Every Rust file of the repository, and what could not be read.
-fn sources(root: &Path) -> (Vec<(PathBuf, String)>, Vec<String>) {
+pub fn sources(root: &Path) -> (Vec<(PathBuf, String)>, Vec<String>) {
     let (mut files, mut unread) = (Vec::new(), Vec::new());
     let mut folders = vec![root.join("crates"), root.join("xtask")];
     while let Some(folder) = folders.pop() {
@@ -160,7 +165,7 @@ fn sources(root: &Path) -> (Vec<(PathBuf, String)>, Vec<String>) {
     (files, unread)
 }
 
-fn show(root: &Path, path: &Path) -> String {
+pub fn show(root: &Path, path: &Path) -> String {
     path.strip_prefix(root).unwrap_or(path).display().to_string()
 }
 
@@ -230,9 +235,19 @@ fn forbidden(at: &str, text: &str) -> Vec<String> {
     if is_test(at) {
         return found;
     }
+    // The indentation of an item that is for tests only: it goes on to the first line as far out
+    // that closes it.
+    let mut for_tests = None;
     for (i, line) in text.lines().enumerate() {
+        let indentation = line.len() - line.trim_start().len();
+        if let Some(outer) = for_tests {
+            let ends = indentation == outer && line.ends_with([';', '}', ',']);
+            for_tests = for_tests.filter(|_| !ends || line.is_empty());
+            continue;
+        }
         if line.trim_start().starts_with("#[cfg(test)]") {
-            break;
+            for_tests = Some(indentation);
+            continue;
         }
         let code = line.split("//").next().unwrap_or(line);
         for word in FORBIDDEN {
@@ -244,7 +259,7 @@ fn forbidden(at: &str, text: &str) -> Vec<String> {
     found
 }
 
-fn is_test(at: &str) -> bool {
+pub fn is_test(at: &str) -> bool {
     at.ends_with("/tests.rs") || at.contains("/tests/") || at.ends_with("/sample.rs")
 }
 
@@ -314,6 +329,17 @@ mod tests {
         assert!(files.is_empty());
         let of = |name: &str| unread.iter().any(|line| line.starts_with(&format!("{name}: ")));
         assert!(unread.len() == 2 && of("crates/x.rs") && of("xtask"), "{unread:?}");
+    }
+
+    /// What is for tests only may say it: one line, or to the brace that closes the item.
+    #[test]
+    fn forbidden_words_are_found_after_what_is_for_tests() {
+        let of = |text: &str| forbidden("crates/sched/src/x.rs", text).len();
+        assert_eq!(of("#[cfg(test)]\nmod tests;\nlet x: f64;\n"), 1);
+        let with_block = "impl X {\n    #[cfg(test)]\n    fn a(\n        b: f64,\n    ) {\n        \
+                          b\n\n    }\n    fn c(d: f64) {}\n}\n";
+        assert_eq!(of(with_block), 1);
+        assert_eq!(of("#[cfg(test)]\nmod tests {\n    let x: f64;\n}\n"), 0);
     }
 
     #[test]

@@ -291,9 +291,11 @@ fn value_like(old: &Value, word: &str) -> Result<Value, String> {
             "off" | "false" | "0" => Ok(Value::Boolean(false)),
             _ => Err("on or off".into()),
         },
-        Value::Integer(_) => {
-            word.parse().map(Value::Integer).map_err(|_| "a whole number".to_string())
-        }
+        Value::Integer(_) => word.parse().map(Value::Integer).map_err(|_| match word {
+            // What a name alone, after `+` or `-`, says.
+            "true" | "false" => "a whole number behind its name, `=N`".into(),
+            _ => "a whole number".into(),
+        }),
         _ => Ok(Value::String(word.into())),
     }
 }

@@ -16,6 +16,7 @@ use crate::fork::blank_ktask;
 use crate::frame::CpuSim;
 use crate::frame::Frame;
 use crate::lazy_tlb::SharedMms;
+use crate::menu::Choice;
 use crate::pipe::Pipe;
 use crate::pipe_ops::Rules;
 use crate::program::{Builder, ChannelKind, ProgramId, Regs};
@@ -186,21 +187,28 @@ impl Sim {
         Ok(Some(sim))
     }
 
-    /// All CPUs go idle and stop their ticks.
+    /// All CPUs go idle and stop their ticks, but where the limit of `/dev/cpu_dma_latency` leaves
+    /// only polling: the write that sets it wakes all idle CPUs, which choose again.
     fn idle_for_a_while(&mut self) {
         let tick = Ns(self.sh.release.tick_ns());
         for c in (0..self.cpus.len()).map(Cpu::from_ix) {
             for t in [TaskId::from_ix(c.ix()), self.stopper_of(c)] {
                 self.hook(c, Ns::ZERO, |s, cx| s.task_new(cx, t, None));
             }
-            self.sh.rqs[c.ix()].tick_stopped = true;
-            self.hook(c, Ns::ZERO, |s, cx| s.tick_stopped(cx, c, true));
             let cpu = &mut self.cpus[c.ix()];
             let rules = crate::menu::Rules::of(&self.sh.release);
             let idle = &self.machine.idle;
-            let state = cpu.menu.choose(idle, Ns::NEVER, None, tick, rules).state;
+            let Choice { state, stop_tick } = cpu.menu.choose(idle, Ns::NEVER, None, tick, rules);
             cpu.idle_state = state as u8;
             cpu.polling = idle[state].polling;
+            if stop_tick {
+                self.sh.rqs[c.ix()].tick_stopped = true;
+                self.hook(c, Ns::ZERO, |s, cx| s.tick_stopped(cx, c, true));
+            } else {
+                cpu.tick_at = cpu.tick_after(Ns::ZERO, tick);
+                cpu.update_irq();
+                self.arm(c);
+            }
         }
         // A machine that has been idle for a while has had its balance passes: all CPUs of an LLC
         // may be scanned, and there are idle cores.

@@ -241,10 +241,13 @@ impl Builder {
         &self.bound_to
     }
     /// CPUs that the machine has not, of those that tasks are to run on from the start: the kernel
-    /// takes the others alone.
+    /// takes the others alone. None where a task is left without any, for then it refuses.
     pub fn absent(&self) -> CpuMask {
         let has = CpuMask::first_n(self.nr_cpus);
         let asked = self.roots.iter().filter_map(|(_, _, how)| how.cpus);
+        if asked.clone().any(|cpus| !cpus.intersects(&has)) {
+            return CpuMask::EMPTY;
+        }
         asked.fold(CpuMask::EMPTY, |all, cpus| all.or(&cpus.minus(&has)))
     }
     /// Some task is not to run under SCHED_NORMAL at nice 0.

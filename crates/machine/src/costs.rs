@@ -69,6 +69,15 @@ macro_rules! cost_table {
                 $(stringify!($p),)+ $(stringify!($s),)+ $(stringify!($h),)+ $(stringify!($d),)+
             ];
 
+            /// What each of [`CostSpec::NAMES`] is of.
+            pub fn described() -> impl Iterator<Item = (&'static str, &'static str)> {
+                let says = [
+                    $(concat!($($pd),+),)+ $(concat!($($sd),+),)+
+                    $(concat!($($hd),+),)+ $(concat!($($dd),+),)+
+                ];
+                Self::NAMES.iter().copied().zip(says.map(str::trim_ascii))
+            }
+
             /// All values in the order of the table.
             pub fn iter(&self) -> impl Iterator<Item = CostRow<'_>> {
                 let mut rows = vec![

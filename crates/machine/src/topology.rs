@@ -324,7 +324,11 @@ fn flatten(matrix: &[Vec<u32>], n: usize) -> Result<Vec<u32>, SpecError> {
     let at = "node_distance";
     if matrix.len() != n || matrix.iter().any(|row| row.len() != n) {
         let rows: Vec<usize> = matrix.iter().map(Vec::len).collect();
-        let found = format!("rows of {rows:?} values");
+        let found = match *matrix {
+            // What stands for a table that is not given.
+            [ref only] if *only == [LOCAL_DISTANCE] => format!("none, and there are {n} nodes"),
+            _ => format!("rows of {rows:?} values"),
+        };
         return Err(SpecError::new(at, found, format!("{n} rows of {n} values")));
     }
     for (i, row) in matrix.iter().enumerate() {

@@ -258,7 +258,7 @@ impl Explanation {
             );
         }
         if self.interrupted {
-            text += " Ended by ^C: what was not complete is missing.";
+            text += " Ended before all runs were complete: what was not is missing.";
         }
         text
     }

@@ -26,7 +26,7 @@ pub mod wakings;
 pub use causes::{CauseRates, CauseTables, CpuTime};
 pub use compare::{Comparison, Ends, Row, compare};
 pub use interval::Sig;
-pub use metrics::{Better, Counting, METRICS, Metric, metrics};
+pub use metrics::{Better, Counting, METRICS, Metric, metric_names, metrics};
 pub use run::RunJson;
 pub use timeline_causes::timeline_causes;
 pub use timeline_queues::wakeups_by;

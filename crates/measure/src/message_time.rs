@@ -20,7 +20,8 @@ pub struct MessageTimeRow {
     pub published: Option<(f64, f64)>,
     /// Modelled ns before and after.
     pub modelled: (f64, f64),
-    /// Entries of the cost table that price it, those of waiting first.
+    /// Entries of the cost table that price most of it, those of waiting first; a name without its
+    /// distance (`line_transfer`) stands for the costs of all distances.
     pub costs: &'static [&'static str],
 }
 
@@ -37,7 +38,8 @@ enum Of {
 /// A part: its name, what belongs to it, the study's metric that publishes its share, its prices.
 type Part = (&'static str, Of, Option<&'static str>, &'static [&'static str]);
 
-const TRANSFER: &str = "line_transfer.llc";
+/// One cost for each distance of the machine.
+const TRANSFER: &str = "line_transfer";
 
 /// Parts in the order of the table; an entry of the ledger belongs to the first that takes it.
 const PARTS: [Part; 20] = [
@@ -100,7 +102,7 @@ const PARTS: [Part; 20] = [
         None,
         &[TRANSFER, "read_occupancy"],
     ),
-    ("refilling cold caches", Of::Functions(&[Func::ColdCache]), None, &["refill_kib.llc"]),
+    ("refilling cold caches", Of::Functions(&[Func::ColdCache]), None, &["refill_kib"]),
     (
         "balancing and idle scans",
         Of::Functions(&[Func::Newidle, Func::LoadBalance, Func::SelectIdle]),
@@ -115,11 +117,17 @@ const PARTS: [Part; 20] = [
             "syscall_entry",
             "bhb_clear",
             "syscall_exit",
+            "pipe_lock",
             "pipe_write",
             "pipe_read",
+            "pipe_unlock",
             "pipe_mtime",
             "pipe_atime",
             "file_count",
+            "unix_send",
+            "unix_recv",
+            "unix_cold",
+            "unix_far",
         ],
     ),
     ("the program", Of::Work(Category::User), None, &["user_loop", "cancellation_point"]),
@@ -127,10 +135,38 @@ const PARTS: [Part; 20] = [
         "wakeups and switches",
         Of::Work(Category::Scheduler),
         None,
-        &["ttwu", "enqueue_base", "schedule_base", "switch_same_mm", "switch_other_mm"],
+        &[
+            "ttwu",
+            "select_base",
+            "wake_affine",
+            "enqueue_base",
+            "dequeue_base",
+            "level",
+            "pick_base",
+            "pick_level",
+            "schedule_base",
+            "switch_same_mm",
+            "switch_other_mm",
+            "wake_list_push",
+            "flush_task",
+            "ipi_send",
+        ],
     ),
-    ("interrupts", Of::Work(Category::Irq), None, &["ipi_entry", "timer_irq", "tick_base"]),
+    (
+        "interrupts",
+        Of::Work(Category::Irq),
+        None,
+        &["ipi_entry", "timer_irq", "tick_base", "tick_level", "interrupt"],
+    ),
 ];
+
+impl MessageTimeRow {
+    /// Whether the entry `name` of the cost table is one that prices it.
+    pub fn is_priced_by(&self, name: &str) -> bool {
+        let of_a_distance = name.split_once('.').map_or(name, |n| n.0);
+        self.costs.iter().any(|&c| c == name || c == of_a_distance)
+    }
+}
 
 impl Of {
     fn takes(&self, func: Func, on: Resource) -> bool {
@@ -200,6 +236,21 @@ mod tests {
     use super::*;
     use crate::sample::record;
     use vruntime_kernel::record::GroupProgress;
+    use vruntime_machine::costs::CostSpec;
+
+    /// A name with no distance stands for all; every name is an entry of the cost table.
+    #[test]
+    fn parts_are_priced_by_costs_of_the_table() {
+        let table = message_time(&[record("a", 1, 2.0)], &[record("a", 1, 2.0)], &[], 1.0);
+        let lock = table.iter().find(|r| r.part == "raw_spin_rq_lock").expect("it takes time");
+        assert!(lock.is_priced_by("line_transfer.remote") && lock.is_priced_by("queue_back"));
+        assert!(!lock.is_priced_by("line") && !lock.is_priced_by("refill_kib.remote"));
+        for (part, _, _, costs) in &PARTS {
+            for cost in *costs {
+                assert!(CostSpec::NAMES.contains(cost), "{part}: {cost}");
+            }
+        }
+    }
 
     /// 2,000 messages, 1,000 ns of which 200 idle: 0.4 and 0.1 ns a message.
     #[test]

@@ -107,30 +107,38 @@ pub fn drift_pct(r: &RunRecord) -> Option<f64> {
     ratio(second, first).filter(|q| *q > 0.0).map(|q| 100.0 * (q - 1.0))
 }
 
-/// All names that [`metrics`] gives.
-pub const METRICS: [&str; 21] = [
-    "time",
-    "context_switches",
-    "voluntary_switches",
-    "involuntary_switches",
-    "migrations",
-    "wakeup_latency_p50",
-    "wakeup_latency_p99",
-    "sched_delay_p99",
-    "timer_latency_mean",
-    "timer_latency_max",
-    "switches_per_message",
-    "migrations_per_message",
-    "messages_per_second",
-    "user",
-    "syscall",
-    "scheduler",
-    "irq",
-    "rq_lock_wait",
-    "tg_load_avg",
-    "pipe_mutex_wait",
-    "idle",
+/// All names that [`metrics`] gives, and what they mean.
+pub const METRICS: [(&str, &str); 21] = [
+    ("time", "s: what the benchmark would print; its slowest group ends it"),
+    ("context_switches", "of all CPUs; a second if a run measured part of its benchmark"),
+    ("voluntary_switches", "those of tasks that slept"),
+    ("involuntary_switches", "those of tasks that could have gone on"),
+    ("migrations", "changes of a task's CPU, counted as context_switches are"),
+    ("wakeup_latency_p50", "ns from the begin of try_to_wake_up until the wakee runs: median"),
+    ("wakeup_latency_p99", "the same: 99th percentile"),
+    (
+        "sched_delay_p99",
+        "ns from being queued until the switch to the task begins: 99th percentile",
+    ),
+    ("timer_latency_mean", "ns that cyclictest's threads ran late, in the mean"),
+    ("timer_latency_max", "the same, at the most"),
+    ("switches_per_message", "context switches by messages; a message is one write"),
+    ("migrations_per_message", "the same of migrations"),
+    ("messages_per_second", "of simulated time"),
+    ("user", "% of the time in which CPUs were not idle: the programs"),
+    ("syscall", "% of the same: system calls without the scheduler; their waiting included"),
+    ("scheduler", "% of the same: wakeups, switches, balancing; their waiting included"),
+    ("irq", "% of the same: interrupts, softirqs and ticks; their waiting included"),
+    ("rq_lock_wait", "% of the same: waiting for run queues' locks, by whatever function"),
+    ("tg_load_avg", "% of the same: waiting for tg->load_avg"),
+    ("pipe_mutex_wait", "% of the same: waiting for pipes' mutexes"),
+    ("idle", "% of all CPU time"),
 ];
+
+/// The names of [`METRICS`].
+pub fn metric_names() -> impl Iterator<Item = &'static str> {
+    METRICS.into_iter().map(|(name, _)| name)
+}
 
 /// The metrics of one run in the order of reports. What the run cannot tell (the time of a run that
 /// was given up, latencies without a wakeup, ratios per message without messages) is absent.
@@ -227,7 +235,7 @@ mod tests {
     fn all_names_are_known() {
         let found: Vec<&str> =
             metrics(&record("a", 1, 2.0), Counting::Totals).iter().map(|m| m.name).collect();
-        assert_eq!(found, METRICS);
+        assert!(metric_names().eq(found));
     }
 
     #[test]

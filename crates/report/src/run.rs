@@ -161,7 +161,8 @@ fn checks(r: &RunRecord) -> String {
         writeln!(
             out,
             "checks: nr_running wrong {} times, a CPU stopped with work {} times; longest wait \
-             beside an idle CPU {}, of an RT task beside less important work {}; ledger gap {}",
+             beside an idle CPU of the same LLC {}, of an RT task beside less important work {}; \
+             ledger gap {}",
             c.nr_running_wrong,
             c.stopped_with_work,
             duration(c.idle_beside_waiting.0),

@@ -197,8 +197,8 @@ fn message_time_page(t: &MessageTime) -> String {
     out += "Published shares are of non-idle time; here they are of all time, so at most this. ";
     out += "The functions that were published come first, with all that they wait for; then what ";
     out += "all others wait for, then their own work.\n\n";
-    out += "| part | published before | after | modelled before | after | change | priced by |\n";
-    out += "|---|---:|---:|---:|---:|---:|---|\n";
+    out += "| part | published before | after | modelled before | after | change ";
+    out += "| chiefly priced by |\n|---|---:|---:|---:|---:|---:|---|\n";
     for r in &t.rows {
         let cells = message_time_cells(r).join(" | ");
         writeln!(out, "| {} | {cells} | {} |", r.part, r.costs.join(", ")).unwrap();

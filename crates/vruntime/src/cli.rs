@@ -14,8 +14,8 @@ use vruntime_kernel::record::Knockout;
 use vruntime_machine::{Cost, nearest_name};
 
 const EXIT_CODES: &str = "Exit codes: 0 done, 1 the command that was recorded failed, 2 usage, 3 a \
-file cannot be read or is not what it should be, 130 ended by ^C after reporting the seeds or \
-cases that were complete.";
+file cannot be read or is not what it should be, 130 ended by ^C, SIGTERM or SIGHUP after \
+reporting the seeds or cases that were complete.";
 
 /// A laboratory for the Linux CPU scheduler.
 #[derive(Parser)]

@@ -15,7 +15,7 @@ pub const FINDING: u8 = 1;
 pub const USAGE: u8 = 2;
 /// Exit code: a file cannot be read or written, or is not what it should be.
 pub const INPUT: u8 = 3;
-/// Exit code: ended by ^C; what was complete has been reported.
+/// Exit code: ended by ^C, SIGTERM or SIGHUP; what was complete has been reported.
 pub const INTERRUPTED: u8 = 130;
 
 /// Links that the system follows from one to another.

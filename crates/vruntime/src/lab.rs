@@ -223,7 +223,7 @@ impl Lab<'_> {
             let machine = &self.machines[&case.machine];
             let mut costs = machine.costs.clone();
             costs.scale_paths(machine.path_permille.mid);
-            let named = costs.iter().filter(|c| rows.iter().any(|r| r.costs.contains(&c.name)));
+            let named = costs.iter().filter(|c| rows.iter().any(|r| r.is_priced_by(c.name)));
             let price = |c: CostRow| Price {
                 name: c.name,
                 low_mid_high: [c.cost.low, c.cost.mid, c.cost.high],

@@ -2,6 +2,9 @@
 //! fixed; a minute in `make test`, longer with `cargo run -p xtask -- fuzz SECONDS`. What
 //! fails is kept in `target/fuzz`; small ones belong into `tests/data/traces/crashers`.
 
+mod random;
+
+use random::Random;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -27,20 +30,9 @@ const MEMORY_PER_BYTE_OF_ROWS: u64 = 400;
 /// No damaged file of these sizes takes longer, in a build for tests on a busy machine.
 const TIME: Duration = Duration::from_secs(20);
 
-/// splitmix64.
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-    fn below(&mut self, n: usize) -> usize {
-        (self.next() % n.max(1) as u64) as usize
-    }
+/// One of `n`, the first if there are none.
+fn below(random: &mut Random, n: usize) -> usize {
+    (random.next() % n.max(1) as u64) as usize
 }
 
 /// Numbers at the edges of their types.
@@ -61,15 +53,15 @@ const EDGES: [u64; 12] = [
 
 /// Changes `bytes` somewhere, now and then in a way that sizes and places are hit.
 fn damage(bytes: &mut Vec<u8>, other: &[u8], random: &mut Random) {
-    for _ in 0..=random.below(4) {
+    for _ in 0..=below(random, 4) {
         let n = bytes.len();
-        let at = random.below(n);
-        match random.below(9) {
-            0 | 1 if n > 0 => bytes[at] ^= 1 << random.below(8),
-            2 if n > 0 => bytes[at] = [0, 0xff, 0x7f, 0x80, b'\n'][random.below(5)],
+        let at = below(random, n);
+        match below(random, 9) {
+            0 | 1 if n > 0 => bytes[at] ^= 1 << below(random, 8),
+            2 if n > 0 => bytes[at] = [0, 0xff, 0x7f, 0x80, b'\n'][below(random, 5)],
             3 | 4 => {
-                let size = [1, 2, 4, 8][random.below(4)];
-                let edge = EDGES[random.below(EDGES.len())].to_le_bytes();
+                let size = [1, 2, 4, 8][below(random, 4)];
+                let edge = EDGES[below(random, EDGES.len())].to_le_bytes();
                 // Numbers stand where they are aligned.
                 let at = at / size * size;
                 if let Some(place) = bytes.get_mut(at..at + size) {
@@ -78,18 +70,18 @@ fn damage(bytes: &mut Vec<u8>, other: &[u8], random: &mut Random) {
             }
             5 => bytes.truncate(at),
             6 if n > 0 => {
-                let length = random.below(64).min(n - at);
+                let length = below(random, 64).min(n - at);
                 let part = bytes[at..at + length].to_vec();
-                let to = random.below(n);
+                let to = below(random, n);
                 bytes.splice(to..to, part);
             }
             7 if n > 0 => {
-                let end = (at + random.below(64)).min(n);
+                let end = (at + below(random, 64)).min(n);
                 bytes.drain(at..end);
             }
             8 if !other.is_empty() => {
-                let from = random.below(other.len());
-                let part = &other[from..(from + random.below(256)).min(other.len())];
+                let from = below(random, other.len());
+                let part = &other[from..(from + below(random, 256)).min(other.len())];
                 let end = (at + part.len()).min(n);
                 bytes.splice(at..end, part.iter().copied());
             }
@@ -98,14 +90,18 @@ fn damage(bytes: &mut Vec<u8>, other: &[u8], random: &mut Random) {
     }
 }
 
-/// Reads `bytes`, and does with the timeline what the program does. Says what went wrong.
-fn failure(bytes: &[u8]) -> Option<String> {
-    limits(bytes, MEMORY_PER_BYTE, || {
+/// Reads `bytes`, and does with the timeline what the program does: how many events were read, or
+/// what went wrong.
+fn events(bytes: &[u8]) -> Result<usize, String> {
+    let mut events = 0;
+    let failure = limits(bytes, MEMORY_PER_BYTE, || {
         let Ok(recorded) = read::of_bytes(Path::new("fuzz"), bytes) else { return };
         assert!(recorded.diagnostics.len() <= 101);
         timeline_stats(&recorded.timeline);
         timeline_causes(&recorded.timeline);
-    })
+        events = recorded.timeline.len();
+    });
+    failure.map_or(Ok(events), Err)
 }
 
 /// Does `work` with `bytes`. Says what went wrong.
@@ -185,9 +181,9 @@ fn timeline() -> Timeline {
     let mut random = Random(1);
     let mut running = [0u32, 1, 2, 3];
     for i in 0..300u64 {
-        let cpu = random.below(4);
-        let task = 4 + random.below(6) as u32;
-        let (kind, task, a, b) = match random.below(4) {
+        let cpu = below(&mut random, 4);
+        let task = 4 + below(&mut random, 6) as u32;
+        let (kind, task, a, b) = match below(&mut random, 4) {
             0 => (EventKind::Waking, task, 1, running[cpu]),
             1 => (EventKind::Wakeup, task, 2, 0),
             2 => (EventKind::Migrate, task, 1, 3),
@@ -210,11 +206,11 @@ fn damaged_files_are_read_as_far_as_they_go() {
     let start = Instant::now();
     let seeds = seeds();
     for (name, bytes) in &seeds {
-        assert_eq!(failure(bytes), None, "{name} as it is");
+        assert!(events(bytes).is_ok_and(|n| n > 0), "{name} as it is: {:?}", events(bytes));
     }
     // Panics are counted, not printed.
     std::panic::set_hook(Box::new(|_| {}));
-    let (mut failures, mut runs) = (vec![], 0u64);
+    let (mut failures, mut runs, mut went_on) = (vec![], 0u64, 0u64);
     'rounds: for round in 0.. {
         for (i, (name, seed)) in seeds.iter().enumerate() {
             // Large ones less often.
@@ -223,12 +219,16 @@ fn damaged_files_are_read_as_far_as_they_go() {
             }
             let number = round << 8 | i as u64;
             let mut random = Random(number);
-            let other = &seeds[random.below(seeds.len())].1;
+            let other = &seeds[below(&mut random, seeds.len())].1;
             let mut bytes = seed.clone();
             damage(&mut bytes, other, &mut random);
             runs += 1;
-            if let Some(what) = failure(&bytes) {
-                failures.push(format!("{name}, damage {number}: {what}; {}", kept(number, &bytes)));
+            match events(&bytes) {
+                Ok(events) => went_on += u64::from(events > 0),
+                Err(what) => {
+                    let kept = kept(number, &bytes);
+                    failures.push(format!("{name}, damage {number}: {what}; {kept}"));
+                }
             }
         }
         if start.elapsed() > Duration::from_secs(seconds) || failures.len() > 10 {
@@ -236,19 +236,25 @@ fn damaged_files_are_read_as_far_as_they_go() {
         }
     }
     let _ = std::panic::take_hook();
-    eprintln!("{runs} damaged files in {:.1} s", start.elapsed().as_secs_f64());
+    let seconds = start.elapsed().as_secs_f64();
+    eprintln!("{runs} damaged files in {seconds:.1} s, {went_on} of them with events");
     assert!(failures.is_empty(), "{}", failures.join("\n"));
+    assert!(runs > 500 && went_on * 4 > runs, "{went_on} of {runs} had events");
 }
 
-/// What `trace check` does with `bytes` as the file `name` of a recording. A refusal is fine.
-fn check_failure(dir: &Path, name: &str, bytes: &[u8], topology: &Topology) -> Option<String> {
+/// Whether `trace check` judges decisions in `bytes` as the file `name` of a recording (it may
+/// refuse), or what went wrong.
+fn judges(dir: &Path, name: &str, bytes: &[u8], topology: &Topology) -> Result<bool, String> {
     std::fs::write(dir.join(name), bytes).unwrap();
     let given = Given { kernel: Some("v6.12"), topology: Some(topology) };
-    limits(bytes, MEMORY_PER_BYTE_OF_ROWS, || {
+    let mut judged = false;
+    let failure = limits(bytes, MEMORY_PER_BYTE_OF_ROWS, || {
         if let Ok(report) = trace_check(&[dir.to_path_buf()], given) {
             assert!(!report.text().is_empty());
+            judged = report.kinds.iter().any(|k| k.determined > 0);
         }
-    })
+    });
+    failure.map_or(Ok(judged), Err)
 }
 
 #[test]
@@ -275,15 +281,20 @@ fn damaged_recordings_are_judged_as_far_as_they_go() {
     for (name, seed) in &targets {
         let dir = dir.join(name);
         std::fs::create_dir_all(&dir).unwrap();
-        for number in 0..150 {
+        assert_eq!(judges(&dir, name, seed, &topology), Ok(true), "{name} as it is");
+        let mut judged = 0;
+        for number in 1..150 {
             let mut bytes = seed.clone();
-            if number > 0 {
-                damage(&mut bytes, &targets[0].1, &mut Random(number));
-            }
-            if let Some(what) = check_failure(&dir, name, &bytes, &topology) {
-                failures.push(format!("{name}, damage {number}: {what}; {}", kept(number, &bytes)));
+            damage(&mut bytes, &targets[0].1, &mut Random(number));
+            match judges(&dir, name, &bytes, &topology) {
+                Ok(some) => judged += u64::from(some),
+                Err(what) => {
+                    let kept = kept(number, &bytes);
+                    failures.push(format!("{name}, damage {number}: {what}; {kept}"));
+                }
             }
         }
+        assert!(judged > 50, "{name}: of 149 damaged ones {judged} were judged");
     }
     let _ = std::panic::take_hook();
     assert!(failures.is_empty(), "{}", failures.join("\n"));
@@ -313,7 +324,7 @@ fn a_table_of_events_that_share_their_ids() {
         file.extend((2u64 << 20).to_le_bytes());
     }
     file.resize(file.len() + (2 << 20), 7);
-    assert_eq!(failure(&file), None);
+    assert!(events(&file).is_ok(), "{:?}", events(&file));
 }
 
 #[test]
@@ -322,7 +333,8 @@ fn files_that_once_failed() {
     for entry in std::fs::read_dir(data().join("crashers")).unwrap() {
         let path = entry.unwrap().path();
         if path.extension().is_some_and(|e| e == "bin") {
-            assert_eq!(failure(&std::fs::read(&path).unwrap()), None, "{}", path.display());
+            let read = events(&std::fs::read(&path).unwrap());
+            assert!(read.is_ok(), "{}: {read:?}", path.display());
             found += 1;
         }
     }

@@ -191,7 +191,6 @@ fn a_benchmark_that_ends_soon_after_its_warm_up_is_noted_once() {
     assert!(said("run", &["--warmup", &early]).1.is_empty());
 }
 
-/// `-q` is for progress.
 /// Forks of a second: the benchmark is not reached, and its figures are zeros.
 #[test]
 fn a_window_that_never_began_is_noted() {
@@ -208,6 +207,7 @@ fn a_window_that_never_began_is_noted() {
     assert!(said.contains("in 1 of 1 runs the measured window never began"), "{said}");
 }
 
+/// `-q` is for progress.
 #[test]
 fn warnings_are_not_silenced() {
     let (code, _, error) = vruntime(&run("uma-2", "v6.1+place_lag", PIPE));

@@ -74,25 +74,27 @@ fn a_large_run_is_judged_right_with_few_exceptions() {
 /// eight CPUs three in a thousand, or one of a few, may differ, for the reason above.
 #[test]
 fn what_is_called_determined_of_a_crowd_is_right() {
+    let mut migrations = 0;
     for kernel in KERNELS {
         for (machine, most) in [("uma-2", 0), ("uma-8", 3)] {
             let report =
                 judged(machine, &format!("{kernel}-autogroup"), "hackbench --pipe -g 2 -l 40");
-            let mut determined = 0;
             for kind in ["placement", "wakeup_preemption", "pick"] {
                 let k = report.kind_from(kind, "reconstructed").unwrap();
-                determined += k.determined;
+                let least = if kind == "pick" { 100 } else { 8 };
+                assert!(k.determined > least, "{kernel}: {}", report.text());
                 let wrong = k.determined - k.agree;
                 let few = (k.determined * most).div_ceil(1000);
                 assert!(wrong <= few, "{kernel}: {}", report.text());
             }
-            assert!(determined > 100, "{kernel}: {}", report.text());
             for kind in ["migration", "migration_tasks"] {
                 let k = report.kind_from(kind, "reconstructed").unwrap();
+                migrations += k.determined;
                 assert!(k.determined - k.agree <= 1, "{kernel}: {}", report.text());
             }
         }
     }
+    assert!(migrations > 5, "{migrations}");
 }
 
 /// As `perf sched record` of newer perf leaves it, without `sched_wakeup`: who is woken where, and
@@ -141,6 +143,7 @@ fn a_converted_trace_is_judged_the_same() {
             let of = |r: &CheckReport| {
                 r.kind_from(kind, "reconstructed").map_or((0, 0), |k| (k.determined, k.agree))
             };
+            assert!(of(&first).0 > 5, "{kind}: {}", first.text());
             assert_eq!(of(&again), of(&first), "{name}: {kind}");
         }
     }
@@ -167,7 +170,7 @@ fn placements_among_many_siblings_are_judged_right() {
     for kernel in ["v5.5"].iter().chain(&KERNELS) {
         let report = judged(path.to_str().unwrap(), kernel, "hackbench -g 2 -f 5 -l 200");
         let k = report.kind_from("placement", "reconstructed").unwrap();
-        assert!(k.determined > 5, "{kernel}: {}", report.text());
+        assert!(k.determined > 20, "{kernel}: {}", report.text());
         assert_eq!(k.agree, k.determined, "{kernel}: {}", report.text());
     }
 }

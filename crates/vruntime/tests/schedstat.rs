@@ -4,6 +4,7 @@ mod scenario;
 
 use scenario::Scenario;
 use std::collections::BTreeMap;
+use vruntime::base::{Cpu, EventKind};
 use vruntime::kernel::schedstat::Schedstat;
 use vruntime::report::schedstat_text;
 
@@ -36,14 +37,29 @@ fn wakeups_count_at_the_waker_and_at_the_lowest_domain_with_the_target() {
 /// left it yet (`sched_info_depart`), nor has who never does.
 #[test]
 fn time_on_the_queue_is_time_run_or_waited() {
-    let s = schedstat("v6.1", "uma-2 KERNEL, 12 ms\n    A on 1: run 20ms\n    B on 1: run 20ms");
+    let text = "uma-2 v6.1, 30 ms\n    A on 1: run 40ms\n    B on 1: run 40ms";
+    let record = Scenario::parse(text).record();
+    // Since when who waits has waited, and who runs has run.
+    let (mut queued, mut begun) = (BTreeMap::new(), None);
+    let (mut ran, mut waited, mut switches) = (0, 0, 0);
+    for e in record.timeline.iter() {
+        let now = e.time.0;
+        if e.kind == EventKind::WakeupNew {
+            queued.insert(e.task.0, now);
+        }
+        if e.kind == EventKind::Switch && e.cpu == Cpu(1) {
+            ran += begun.map_or(0, |then| now - then);
+            queued.insert(e.task.0, now);
+            waited += now - queued[&e.a];
+            begun = Some(now);
+            switches += 1;
+        }
+    }
+    assert!(switches > 3);
+    let s = record.schedstat.unwrap();
     let c = s.cpus[1];
-    let ms = |ns: u64| ns as f64 / 1e6;
-    assert!((4.0..10.0).contains(&ms(c.rq_cpu_time)), "{c:?}");
-    assert!((c.pcount..c.pcount + 3).contains(&c.sched_count), "{c:?}");
-    // What B waits before it begins for the first time, and the one that is waiting at the end has
-    // not begun yet.
-    assert!((4.0..12.0).contains(&ms(c.run_delay)), "{c:?}");
+    assert_eq!((c.rq_cpu_time, c.run_delay, c.pcount), (ran, waited, switches));
+    assert_eq!((c.yld_count, c.sched_count, s.cpus[0].rq_cpu_time), (0, switches, 0));
     assert_eq!((c.yld_count, s.cpus[0].rq_cpu_time), (0, 0));
     let s = schedstat("v6.1", "uma-2 KERNEL, 12 ms\n    A on 1: run 20ms");
     assert_eq!((s.cpus[1].rq_cpu_time, s.cpus[1].pcount), (0, 1));

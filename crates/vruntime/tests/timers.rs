@@ -7,7 +7,7 @@ use scenario::check;
 use vruntime::base::Ns;
 use vruntime::formats::{kernel_file::kernel, machine_file::builtin_machine};
 use vruntime::kernel::program::Latency;
-use vruntime::kernel::record::RunSpec;
+use vruntime::kernel::record::{RunRecord, RunSpec};
 use vruntime::kernel::simulate::run;
 
 /// Both may be 3.5 ms late. A's CPU has nothing else to do: A wakes at 6 + 3.5 ms. On B's CPU H
@@ -50,6 +50,10 @@ fn a_sleeper_wakes_with_the_first_interrupt_within_its_slack() {
 
 /// The latencies that `words` measures on `machine`, from its start to its end.
 fn cyclictest(machine: &str, kernel_name: &str, words: &str) -> Vec<Latency> {
+    ran(machine, kernel_name, words).latencies
+}
+
+fn ran(machine: &str, kernel_name: &str, words: &str) -> RunRecord {
     let r = run(&RunSpec {
         checks: true,
         ..RunSpec::new(
@@ -60,7 +64,7 @@ fn cyclictest(machine: &str, kernel_name: &str, words: &str) -> Vec<Latency> {
     })
     .unwrap();
     assert!(r.complete);
-    r.latencies
+    r
 }
 
 /// Nobody else is there: a real-time thread is late by what an interrupt, a wakeup and a switch
@@ -88,6 +92,18 @@ fn deep_idle_states_cost_latency_unless_forbidden() {
     assert!(polling < c1 && c1 + Ns(10_000) < deep, "{polling:?} {c1:?} {deep:?}");
 }
 
+/// The write that asks for 0 us wakes all idle CPUs, whatever runs on them: they poll, and a CPU
+/// that polls keeps its tick.
+#[test]
+fn with_a_latency_of_zero_all_cpus_keep_their_ticks() {
+    let ticks = |words| ran("uma-8", "v6.12+hz=250", words).counters.ticks;
+    // 8 CPUs, 250 a second, a second; the threads' start and end are beside it.
+    let polling = ticks("-t 1 -p 80 -i 1000 -l 1000");
+    assert!((1_990..2_030).contains(&polling), "{polling}");
+    let idle = ticks("-t 1 -p 80 -i 1000 -l 1000 --default-system");
+    assert!((250..300).contains(&idle), "of the thread's CPU alone: {idle}");
+}
+
 /// Each thread of its own counts as many loops as fit into those of the first.
 #[test]
 fn every_thread_measures() {
@@ -96,6 +112,7 @@ fn every_thread_measures() {
     assert_eq!(counts, [300, 200, 150]);
     for l in all {
         assert!(l.min <= l.mean() && l.mean() <= l.max && l.min <= l.last, "{l:?}");
-        assert_eq!(l.mean(), Ns(l.sum.0 / l.count));
+        assert!(l.last <= l.max && l.sum_us * 1_000 <= l.sum.0, "{l:?}");
+        assert!(l.sum.0 < (l.sum_us + l.count) * 1_000, "each loop in whole microseconds: {l:?}");
     }
 }

@@ -42,6 +42,25 @@ fn what_is_told_is_what_was_judged() {
     assert!(moved.clone().count() > 5 && moved.clone().all(|d| d.rule.is_some()));
 }
 
+/// What a plain trace does not tell of a queue is said to be unknown, not told as a number that
+/// stands for it.
+#[test]
+fn what_is_not_known_is_no_figure() {
+    let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join("why.txt");
+    let trace = path.to_str().unwrap();
+    let of = ["-m", "uma-8", "-k", "v6.12"];
+    let run = ["run", "--full", "-q", "-w", "hackbench -g 2 -l 100", "--trace", trace];
+    assert_eq!(vruntime(&[&run[..], &of].concat()).0, Some(0));
+    let why = ["trace", "why", trace, "--top", "--json"];
+    let (code, out, err) = vruntime(&[&why[..], &of].concat());
+    assert_eq!(code, Some(0), "{err}");
+    assert!(out.contains("in delayed dequeue") && out.contains("deadline not known"));
+    let far = |ms: &str| ms.parse::<f64>().is_ok_and(|ms| ms.abs() > 100_000.0);
+    let words: Vec<&str> = out.split([' ', '"']).collect();
+    let told = words.windows(2).find(|w| w[1].starts_with("ms") && far(w[0]));
+    assert!(told.is_none(), "{told:?}");
+}
+
 #[test]
 fn a_moment_is_told_with_its_state() {
     let path = recording().display().to_string();

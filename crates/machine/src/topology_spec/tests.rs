@@ -73,7 +73,7 @@ fn mistakes_are_named() {
     let flat = Regular { node_distance: vec![vec![10]], ..r.clone() };
     assert_eq!(
         error(TopologySpec::Regular(flat)),
-        "node_distance: found rows of [1] values, expected 2 rows of 2 values"
+        "node_distance: found none, and there are 2 nodes, expected 2 rows of 2 values"
     );
     let l2 = Regular { cores_per_l2: 3, ..r };
     assert!(error(TopologySpec::Regular(l2)).contains("a divisor of cores_per_llc = 4"));

@@ -440,10 +440,15 @@ macro_rules! by_level {
 
 /// Causes of a move, by path and level.
 static MOVES: [[Cause; 7]; 5] = [
+    // A CPU that was about to go idle pulled it.
     by_level!("newidle balance"),
+    // An idle CPU pulled it, by its own tick.
     by_level!("periodic balance while idle"),
+    // A busy CPU pulled it.
     by_level!("periodic balance while busy"),
+    // A CPU pulled it for another one, which is idle and has no tick.
     by_level!("nohz idle balance"),
+    // It ran: the stopper of its CPU pushed it.
     by_level!("active balance"),
 ];
 

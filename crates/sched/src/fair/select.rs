@@ -151,8 +151,11 @@ pub struct Decision {
 
 /// The wakee's and the waker's flips say that one has many partners.
 pub static WIDE: Cause = Cause::new(CauseKind::Placement, "wake_wide");
+/// The wakee may not run on this CPU: prev is the target.
 static WAKER_NOT_ALLOWED: Cause = Cause::new(CauseKind::Placement, "waker's CPU not allowed");
+/// This CPU is prev.
 static WAKER_ON_PREV: Cause = Cause::new(CauseKind::Placement, "waker on prev");
+/// No domain that pulls wakees has both CPUs: prev is the target.
 static NO_AFFINE_DOMAIN: Cause = Cause::new(CauseKind::Placement, "no affine domain");
 
 /// Chooses a CPU for a wakeup (WF_TTWU). `record_wakee` has been called.

@@ -11,7 +11,7 @@ use vruntime_kernel::record::{Knockout, RunRecord, RunSpec, Sampling, Variation}
 use vruntime_machine::{hint, nearest_name};
 use vruntime_measure::explain::Explanation;
 use vruntime_measure::metrics::whole as whole_run;
-use vruntime_measure::{Counting, METRICS, metrics};
+use vruntime_measure::{Counting, metric_names, metrics};
 use vruntime_report::explain_text;
 
 /// Divides the difference of two kernels, and reports it.
@@ -58,7 +58,7 @@ pub type Known = BTreeMap<String, RunRecord>;
 pub struct Asked<'a> {
     /// The two kernels, and how they are run.
     pub batch: &'a Batch,
-    /// One of [`METRICS`].
+    /// One of [`metric_names`].
     pub metric: &'a str,
     /// Knock-outs to try.
     pub tries: &'a [Knockout],
@@ -74,9 +74,9 @@ pub struct Asked<'a> {
 /// what is `known`.
 pub fn explanation(asked: &Asked, known: &mut Known) -> Result<Explanation, Failure> {
     let Asked { batch, metric, .. } = *asked;
-    if !METRICS.contains(&metric) {
-        let hint = hint(nearest_name(metric, METRICS.into_iter()));
-        let all = METRICS.join(", ");
+    if !metric_names().any(|name| name == metric) {
+        let hint = hint(nearest_name(metric, metric_names()));
+        let all = metric_names().collect::<Vec<_>>().join(", ");
         return Err(Failure::Usage(format!(
             "explain: no metric named `{metric}`{hint}; there are: {all}"
         )));

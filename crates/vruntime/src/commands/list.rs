@@ -9,6 +9,8 @@ use vruntime_formats::kernel_file::{builtin_kernels, features, kernel};
 use vruntime_formats::machine_file::{builtin, builtin_machine};
 use vruntime_formats::study_file::{builtin_studies, study};
 use vruntime_kernel::record::Knockout;
+use vruntime_machine::costs::CostSpec;
+use vruntime_measure::METRICS;
 use vruntime_sched::registry;
 use vruntime_workload::workloads;
 
@@ -25,6 +27,10 @@ pub enum What {
     Features,
     /// For --without: what a run can leave out of the model
     Knockouts,
+    /// For `explain --metric`: the rows of `compare`
+    Metrics,
+    /// For --plant and `[costs]` of a machine file: the entries of a cost table
+    Costs,
     /// For `vruntime study`
     Studies,
     /// Values of the kernel field `scheduler`
@@ -75,6 +81,10 @@ fn items(what: What) -> Result<Vec<Item>, Failure> {
         What::Knockouts => {
             Knockout::ALL.iter().map(|k| (k.name().to_string(), k.doc().to_string())).collect()
         }
+        What::Metrics => METRICS.map(|(name, text)| (name.to_string(), text.to_string())).into(),
+        What::Costs => CostSpec::described()
+            .map(|(name, text)| (name.to_string(), text.replace('\n', " ")))
+            .collect(),
         What::Studies => {
             let mut items = Vec::new();
             for (name, _) in builtin_studies() {

@@ -15,8 +15,8 @@ use vruntime_formats::study_file::{
 };
 use vruntime_kernel::record::{Knockout, Variation};
 use vruntime_machine::{hint, nearest_name};
-use vruntime_measure::METRICS as RUN_METRICS;
 use vruntime_measure::explain::Explanation;
+use vruntime_measure::metric_names;
 use vruntime_measure::study::{METRICS, score};
 use vruntime_report::study::{StudyReport, study_page, study_text};
 
@@ -102,8 +102,8 @@ fn check(study: &Study, args: &StudyArgs) -> Result<(), Failure> {
     }
     for q in &study.questions {
         knockouts(q).map_err(|e| wrong(&q.id, e))?;
-        if !RUN_METRICS.contains(&q.metric.as_str()) {
-            let near = hint(nearest_name(&q.metric, RUN_METRICS.into_iter()));
+        if !metric_names().any(|name| name == q.metric) {
+            let near = hint(nearest_name(&q.metric, metric_names()));
             return Err(wrong(&q.id, format!("no metric `{}`{near}", q.metric)));
         }
         let case = study.cases.iter().find(|c| c.id == q.case);

@@ -232,7 +232,7 @@ fn virtual_gap(wakee: &Side, curr: &Side, ran: i64) -> String {
     let slop = wakee.slop.saturating_add(curr.slop);
     match slop {
         0 => ms(gap),
-        s if s > 1 << 38 => "not known".into(),
+        s if s > VAGUE => "not known".into(),
         s => format!("{} give or take {}", ms(gap), size(s)),
     }
 }
@@ -257,8 +257,13 @@ pub(in crate::shadow) fn pick(found: &mut Found, r: &Row, q: &Queues) -> Option<
     Some(e)
 }
 
+/// A virtual time of which no more is known than this, 17 s, is told as unknown: what stands for
+/// "nothing is known" is some multiple of it.
+const VAGUE: u64 = 1 << 34;
+const DUE_UNKNOWN: &str = ", deadline not known";
+
 fn entities(all: &[Side], of: &Side) -> Vec<(String, String)> {
-    let far = |s: &Side| s.slop > 1 << 38 || of.slop > 1 << 38;
+    let far = |s: &Side| s.slop > VAGUE || of.slop > VAGUE;
     all.iter()
         .map(|s| {
             let v = s.vruntime.wrapping_sub(of.vruntime) as i64;
@@ -268,7 +273,8 @@ fn entities(all: &[Side], of: &Side) -> Vec<(String, String)> {
                 false => format!("vruntime {}", ms(v)),
             };
             if s.deadline != 0 && !far(s) {
-                text += &format!(", deadline {}", ms(dl));
+                let known = dl.unsigned_abs() < 1 << 38;
+                text += &if known { format!(", deadline {}", ms(dl)) } else { DUE_UNKNOWN.into() };
             }
             text += &format!(", weight {}", s.weight >> 10);
             if s.sched_delayed {

@@ -16,15 +16,15 @@
 //! *Departures.* D1: passes that moved nothing leave no row and are not judged.
 
 use super::explain::range;
+use super::passes::{Batch, Path, moved_together};
 use super::placement::Facts;
 use super::result::{Disagreement, KindResult};
 use crate::shadow::question::known::{Asker, explore};
 use crate::shadow::question::levels::{CONTENT, GROUP, plausible};
 use crate::shadow::question::moment::{CpuThen, Ground, Moment, Pulled, QueueThen, TaskThen};
-use crate::shadow::rebuild::moves::UNKNOWN;
 use crate::shadow::rows::neighbours::previous_rows;
 use crate::shadow::rows::trace::{PF_KTHREAD, Row, RowKind, Trace};
-use crate::shadow::state::counts::{Count, Counts, in_balance, is_detaching, with_delayed};
+use crate::shadow::state::counts::{Count, Counts, with_delayed};
 use crate::shadow::state::lists::{Lists, Ran};
 use crate::shadow::state::queues::{Queues, Seen};
 use crate::shadow::state::tasks::SeenOn;
@@ -43,26 +43,6 @@ const LATELY_NS: u64 = 200_000_000;
 /// From the first number that a pass of the balancer or the slow path reads to the row of what it
 /// decides: this many times as long as the choice of a CPU for a wakeup at the most.
 pub(super) const READS: u64 = 4;
-
-/// Which path moves.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Path {
-    Balance(BalanceKind),
-    Active,
-    /// Rebuilt: maybe the balancer.
-    Unknown,
-}
-
-/// Moves of one pass.
-#[derive(Clone, Debug)]
-struct Batch {
-    path: Path,
-    rows: Vec<usize>,
-    /// Earliest row of the first task's removal.
-    detaches: usize,
-    /// The softirq had moved a task to this CPU before.
-    again: bool,
-}
 
 /// Counts and disagreements of migrations.
 pub struct Migrations<'a> {
@@ -106,7 +86,7 @@ impl<'a> Migrations<'a> {
             }
         }
         Migrations {
-            batches: batches(t, &prev),
+            batches: moved_together(t, &prev),
             prev,
             slack,
             counts: Counts::new(t, next, slack),
@@ -625,75 +605,4 @@ fn kthreads(t: &Trace) -> BTreeMap<i64, bool> {
         Some((r.curr_pid, flags & PF_KTHREAD != 0))
     });
     t.named.keys().map(|&pid| (pid, true)).chain(flags).collect()
-}
-
-/// The passes that moved something, by their first row.
-fn batches(t: &Trace, prev: &[Option<usize>]) -> BTreeMap<usize, Batch> {
-    let mut all: BTreeMap<usize, Batch> = BTreeMap::new();
-    // By CPU: the pass that its next row may belong to; pulls by this softirq.
-    let mut open: Vec<Option<usize>> = vec![None; t.nr_cpus];
-    let mut pulled: Vec<Vec<i64>> = vec![vec![]; t.nr_cpus];
-    for (i, r) in t.rows.iter().enumerate() {
-        let c = r.cpu.ix();
-        if r.kind == RowKind::Switch {
-            pulled[c].clear();
-        }
-        if t.rebuilt && r.kind == RowKind::Other {
-            continue;
-        }
-        let Some(path) = path(t, r) else {
-            if !is_detaching(t, r) {
-                open[c] = None;
-            }
-            continue;
-        };
-        let known = |c: i64| (0..t.nr_cpus as i64).contains(&c);
-        if !known(r.src_cpu()) || !known(r.dst_cpu()) {
-            continue;
-        }
-        if let Some(b) = open[c].and_then(|first| all.get_mut(&first)) {
-            let first = &t.rows[b.rows[0]];
-            let same = first.src_cpu() == r.src_cpu() && first.dst_cpu() == r.dst_cpu();
-            if b.path == path && same && path != Path::Active {
-                b.rows.push(i);
-                continue;
-            }
-        }
-        let mut detaches = i;
-        while let Some(p) = prev[detaches].filter(|&p| is_detaching(t, &t.rows[p])) {
-            detaches = p;
-        }
-        let again = pulled[c].contains(&r.dst_cpu())
-            && !matches!(path, Path::Balance(BalanceKind::Newidle));
-        pulled[c].push(r.dst_cpu());
-        open[c] = Some(i);
-        all.insert(i, Batch { path, rows: vec![i], detaches, again });
-    }
-    all
-}
-
-/// What moved the task of `r`, if the balancer did.
-fn path(t: &Trace, r: &Row) -> Option<Path> {
-    if r.kind != RowKind::Migrate {
-        return None;
-    }
-    if t.has_frame(r, "active_load_balance_cpu_stop") {
-        return Some(Path::Active);
-    }
-    if t.has_frame(r, UNKNOWN) && r.p.is_fair() {
-        return Some(Path::Unknown);
-    }
-    let any = |names: &[&str]| names.iter().any(|f| t.has_frame(r, f));
-    let kind = if !in_balance(t, r) {
-        return None;
-    } else if any(&["newidle_balance", "sched_balance_newidle"]) {
-        BalanceKind::Newidle
-    } else if any(&["_nohz_idle_balance", "nohz_idle_balance"]) {
-        BalanceKind::Nohz
-    } else if any(&["rebalance_domains", "sched_balance_domains"]) {
-        BalanceKind::Periodic
-    } else {
-        return None;
-    };
-    Some(Path::Balance(kind))
 }
