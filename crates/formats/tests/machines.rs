@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use vruntime_base::Cpu;
 use vruntime_formats::machine_file::{builtin, builtin_machine, load_machine_str, sysfs_machine};
-use vruntime_machine::{Arch, Costs, Distance, Line, Machine, NodeId, Topology};
+use vruntime_machine::{Arch, Cost, Costs, Distance, Line, Machine, NodeId, Topology};
 
 fn machine(name: &str) -> Machine {
     let spec = builtin_machine(name).unwrap_or_else(|e| panic!("{e}"));
@@ -183,17 +183,85 @@ fn parts_add_up_to_the_quoted_wholes() {
     }
 }
 
+/// Bits for the cost of this name, other ones for every seed.
+fn mixed(seed: u64, name: &str) -> u64 {
+    name.bytes().fold(seed, |bits, b| (bits ^ u64::from(b)).wrapping_mul(0x9e37_79b9_7f4a_7c15))
+}
+
+/// Every value of every machine is drawn from its own range: the ends by the least and the greatest
+/// bits. `path_permille` multiplies the paths afterwards and is 1000 here.
 #[test]
 fn draws_stay_between_low_and_high() {
     for (name, _) in builtin() {
-        let spec = builtin_machine(name).unwrap();
-        let low = Machine::draw(&spec, |_| 0).unwrap();
-        let high = Machine::draw(&spec, |_| u64::MAX).unwrap();
-        let mid = Machine::new(&spec).unwrap();
-        assert!(low.costs.ttwu <= mid.costs.ttwu && mid.costs.ttwu <= high.costs.ttwu, "{name}");
-        let row = |m: &Machine| m.transfer(Cpu(0), Cpu(1));
-        assert!(row(&low) <= row(&mid) && row(&mid) <= row(&high), "{name}");
+        let mut spec = builtin_machine(name).unwrap();
+        let source = spec.path_permille.source.clone();
+        spec.path_permille = Cost { low: 1000, mid: 1000, high: 1000, source };
+        // By machine: name, value, range.
+        let rows = |m: Machine| {
+            let mut costs = m.costs;
+            let mut rows: Vec<(String, u32, Cost)> = Vec::new();
+            for row in spec.costs.iter() {
+                let value = *costs.by_name_mut(row.name).unwrap();
+                rows.push((row.name.into(), value, row.cost.clone()));
+            }
+            for (state, of) in m.idle.iter().zip(&spec.idle) {
+                rows.push((of.name.clone(), state.exit_latency_ns, of.exit_latency.clone()));
+            }
+            for (k, of) in (1..).zip(&spec.smt_speed) {
+                rows.push((format!("smt_speed.{k}"), m.smt_speed(k), of.clone()));
+            }
+            rows
+        };
+        for (cost, value, of) in rows(Machine::new(&spec).unwrap()) {
+            assert_eq!(value, of.mid, "{name}: {cost}");
+        }
+        for (cost, value, of) in rows(Machine::draw(&spec, |_| 0).unwrap()) {
+            assert_eq!(value, of.low, "{name}: {cost}");
+        }
+        for (cost, value, of) in rows(Machine::draw(&spec, |_| u64::MAX).unwrap()) {
+            assert_eq!(value, of.high, "{name}: {cost}");
+        }
+        for seed in 1..=8 {
+            for (cost, value, of) in rows(Machine::draw(&spec, |n| mixed(seed, n)).unwrap()) {
+                assert!((of.low..=of.high).contains(&value), "{name}: {cost} {value}, {seed}");
+            }
+        }
     }
+}
+
+/// Paths are multiplied by what is drawn for `path_permille`, signals are not.
+#[test]
+fn a_drawn_speed_of_the_cores_is_that_of_the_paths() {
+    let spec = builtin_machine("l5420").unwrap();
+    let draw = |permille: u64| {
+        Machine::draw(&spec, |n| if n == "path_permille" { permille } else { 0 }).unwrap().costs
+    };
+    let (low, high) = (draw(0), draw(u64::MAX));
+    let scaled = |permille: u32| (spec.costs.ttwu.low * permille + 500) / 1000;
+    assert_eq!(low.ttwu, scaled(spec.path_permille.low));
+    assert_eq!(high.ttwu, scaled(spec.path_permille.high));
+    assert!(low.ttwu < high.ttwu);
+    assert_eq!(low.line_transfer, high.line_transfer);
+}
+
+/// With overlapping ranges the draw would have three busy threads run faster than two.
+#[test]
+fn more_busy_threads_are_never_drawn_faster() {
+    let mut spec = builtin_machine("power10-96").unwrap();
+    for speed in &mut spec.smt_speed[1..] {
+        (speed.low, speed.mid, speed.high) = (300, 400, 500);
+    }
+    let draw = |two: u64, three: u64| {
+        let bits = |name: &str| match name {
+            "smt_speed.2" => two,
+            "smt_speed.3" => three,
+            _ => u64::MAX,
+        };
+        let m = Machine::draw(&spec, bits).unwrap();
+        [1, 2, 3, 4].map(|busy| m.smt_speed(busy))
+    };
+    assert_eq!(draw(0, u64::MAX), [1024, 300, 300, 300]);
+    assert_eq!(draw(u64::MAX, 0), [1024, 500, 300, 300]);
 }
 
 #[test]

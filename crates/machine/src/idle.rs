@@ -55,3 +55,46 @@ pub fn keep_within(states: &mut Vec<IdleState>, limit: Ns) {
         index == 1 || u64::from(s.table_latency_ns) <= limit.0
     });
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// States of 0, 2 and 133 us.
+    #[test]
+    fn a_state_may_take_as_long_as_the_limit() {
+        let left = |limit: Ns| {
+            let state = |table_latency_ns: u32| IdleState {
+                name: String::new(),
+                table_latency_ns,
+                target_residency_ns: 0,
+                polling: false,
+                // Measured times do not count.
+                exit_latency_ns: 1_000_000,
+            };
+            let mut states = [0, 2_000, 133_000].map(state).to_vec();
+            keep_within(&mut states, limit);
+            states.iter().map(|s| s.table_latency_ns).collect::<Vec<_>>()
+        };
+        assert_eq!(left(Ns(133_000)), [0, 2_000, 133_000]);
+        assert_eq!(left(Ns(132_999)), [0, 2_000]);
+        assert_eq!(left(Ns(2_000)), [0, 2_000]);
+        assert_eq!(left(Ns(1_999)), [0]);
+        assert_eq!(left(Ns(0)), [0]);
+    }
+
+    /// A table may begin with a state that takes time.
+    #[test]
+    fn the_shallowest_state_always_stays() {
+        let state = IdleState {
+            name: "C1".into(),
+            table_latency_ns: 1_000,
+            target_residency_ns: 0,
+            polling: false,
+            exit_latency_ns: 0,
+        };
+        let mut states = vec![state.clone(), state];
+        keep_within(&mut states, Ns(0));
+        assert_eq!(states.len(), 1);
+    }
+}

@@ -358,6 +358,33 @@ mod tests {
         assert_eq!(whole_time(&r, 100, 1), None);
     }
 
+    /// Two groups of 1,000 messages did 300 and 200 in a window of 2 s: of the other 700 and 800
+    /// all are done 1500 · 2/500 = 6 s after its end.
+    #[test]
+    fn all_are_through_at_the_rate_of_all_together() {
+        let mut r = sample::record("x", 1, 3.0);
+        let group = |(at_window_start, at_window_end)| GroupProgress {
+            goal: 1_000,
+            at_window_start,
+            at_half: at_window_start,
+            at_window_end,
+            finished_at: None,
+            seen_running: 1,
+            seen_waiting: 0,
+        };
+        r.window = (Ns::from_ms(1_000), Ns::from_ms(3_000));
+        r.groups = [(0, 300), (0, 200)].map(group).to_vec();
+        assert_eq!(time_of_all(&r), Some(Ns::from_ms(9_000)));
+        // The time is from the start on.
+        r.started = Ns::from_ms(500);
+        assert_eq!(time_of_all(&r), Some(Ns::from_ms(8_500)));
+        // What came before the window does not tell the rate: 1400 · 2/400 = 7 s.
+        r.groups = [(100, 300), (100, 300)].map(group).to_vec();
+        assert_eq!(time_of_all(&r), Some(Ns::from_ms(9_500)));
+        r.groups = [(300, 300)].map(group).to_vec();
+        assert_eq!(time_of_all(&r), None, "nothing moves");
+    }
+
     /// A complete run of `workload`.
     fn complete(machine: &str, kernel: &str, workload: &str) -> RunRecord {
         let machine = builtin_machine(machine).unwrap();

@@ -17,6 +17,8 @@ pub mod task;
 pub mod ttwu_queue;
 
 #[cfg(test)]
+mod fixture;
+#[cfg(test)]
 mod mutants;
 #[cfg(test)]
 mod sample;

@@ -436,7 +436,7 @@ pub(crate) mod tests {
     #[test]
     fn rt_beats_fair_and_fair_never_preempts_it() {
         let mut lab = lab();
-        let f = lab.spawn(Cpu(0), -20, TgId(0));
+        lab.spawn(Cpu(0), -20, TgId(0));
         lab.schedule(Cpu(0));
         let r = rt(&mut lab, Policy::Fifo, 1);
         assert!(lab.sh.rqs[0].need_resched);
@@ -446,7 +446,6 @@ pub(crate) mod tests {
         lab.sleep(Cpu(0));
         assert_ne!(lab.curr(Cpu(0)), r);
         crate::fair::tests::check_invariants(&lab);
-        let _ = f;
     }
 
     /// 100 ms at 250 Hz are 25 ticks; a FIFO equal would have run for ever.

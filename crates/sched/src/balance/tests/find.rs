@@ -11,6 +11,7 @@ use crate::balance::imbalance::{MigrationType, find_busiest_group, find_busiest_
 use crate::balance::stats::{GroupType, Question, update_sd_lb_stats};
 use crate::cx::Shared;
 use crate::domains::{Domains, SdFlags};
+use crate::fixture::{Fixture, number};
 use crate::release::Release;
 use crate::sample::{self, shared, v5_5, v5_7, v6_1, v6_12};
 use vruntime_base::Cpu;
@@ -23,10 +24,6 @@ struct Found {
     overload: bool,
 }
 
-fn number<T: std::str::FromStr>(s: &str) -> T {
-    s.parse().unwrap_or_else(|_| panic!("`{s}` is not a number"))
-}
-
 /// Two nodes, or two pairs of them.
 fn distances(sockets: u32) -> Vec<Vec<u32>> {
     let distance = |a: u32, b: u32| match (a == b, a / 2 == b / 2) {
@@ -37,62 +34,51 @@ fn distances(sockets: u32) -> Vec<Vec<u32>> {
     (0..sockets).map(|a| (0..sockets).map(|b| distance(a, b)).collect()).collect()
 }
 
-fn state(k: &Release, get: &dyn Fn(&str) -> Option<String>) -> Shared {
-    let n = |key: &str, default: u32| get(key).map_or(default, |s| number(&s));
+fn state(k: &Release, f: &Fixture) -> Shared {
+    let n = |key: &str, default: u32| f.number(key, default);
     let (sockets, cores, llcs) = (n("sockets", 1), n("cores", 4), n("llcs", 1));
     let shape = sample::sockets(sockets, cores * llcs, n("smt", 1), cores);
     let topo = sample::build(Arch::X86, Regular { node_distance: distances(sockets), ..shape });
     let mut sh = shared(&topo, k.clone());
-    if let Some(isolated) = get("isolated") {
+    if let Some(isolated) = f.get("isolated") {
         let isolated = isolated.split(',').map(|c| Cpu(number(c))).collect();
         sh.domains = Domains::build_without(&topo, k, &isolated);
     }
-    let pairs = |key: &str| -> Vec<(usize, u64)> {
-        let text = get(key).unwrap_or_default();
-        let pairs = text.split(',').filter(|p| !p.is_empty()).map(|p| {
-            let (c, x) = p.split_once(':').expect("cpu:value");
-            (number(c), number(x))
-        });
-        pairs.collect()
-    };
-    for (c, nr) in pairs("nr") {
+    for (c, nr) in f.by_cpu("nr") {
         let l = &mut sh.loads[c];
-        l.nr_running = nr as u32;
-        l.h_nr_queued = nr as u32;
-        l.load_avg = 1024 * nr;
+        l.nr_running = nr;
+        l.h_nr_queued = nr;
+        l.load_avg = 1024 * u64::from(nr);
         l.util_avg = if nr > 0 { 1024 } else { 0 };
-        l.runnable_avg = 1024 * nr as u32;
+        l.runnable_avg = 1024 * nr;
     }
-    pairs("load").into_iter().for_each(|(c, x)| sh.loads[c].load_avg = x);
-    pairs("util").into_iter().for_each(|(c, x)| sh.loads[c].util_avg = x as u32);
-    pairs("runnable").into_iter().for_each(|(c, x)| sh.loads[c].runnable_avg = x as u32);
-    pairs("pending").into_iter().for_each(|(c, _)| sh.rqs[c].ttwu_pending = true);
-    pairs("h_nr").into_iter().for_each(|(c, x)| sh.loads[c].h_nr_queued = x as u32);
+    f.by_cpu("load").into_iter().for_each(|(c, x)| sh.loads[c].load_avg = x);
+    f.by_cpu("util").into_iter().for_each(|(c, x)| sh.loads[c].util_avg = x);
+    f.by_cpu("runnable").into_iter().for_each(|(c, x)| sh.loads[c].runnable_avg = x);
+    f.by_cpu::<u8>("pending").into_iter().for_each(|(c, x)| sh.rqs[c].ttwu_pending = x == 1);
+    f.by_cpu("h_nr").into_iter().for_each(|(c, x)| sh.loads[c].h_nr_queued = x);
     sh
 }
 
 fn find(k: &Release, fixture: &str) -> Found {
-    let words: Vec<(&str, &str)> =
-        fixture.split_whitespace().map(|w| w.split_once('=').unwrap_or((w, ""))).collect();
-    let get = |key: &str| words.iter().find(|w| w.0 == key).map(|w| w.1.to_string());
-    let mut sh = state(k, &get);
-    let idle = if get("busy").is_some() {
+    let f = Fixture::new(fixture);
+    let mut sh = state(k, &f);
+    let idle = if f.has("busy") {
         IdleType::NotIdle
-    } else if get("newidle").is_some() {
+    } else if f.has("newidle") {
         IdleType::Newidle
     } else {
         IdleType::Idle
     };
-    let dst_cpu = Cpu(get("dst").map_or(0, |s| number(&s)));
-    let level = get("level").unwrap_or("PKG".into());
+    let dst_cpu = Cpu(f.number("dst", 0));
     let mut slots = sh.domains.slots(dst_cpu);
-    let slot = match level.as_str() {
+    let slot = match f.get("level").unwrap_or("PKG") {
         "TOP" => slots.next_back(),
         level => slots.find(|s| sh.domains.at(*s).name == level),
     };
     let slot = slot.expect("a level of the machine");
-    if let Some(c) = get("imbalanced") {
-        let group = sh.domains.at(slot).group_of(Cpu(number(&c)));
+    if let Some(c) = f.get("imbalanced") {
+        let group = sh.domains.at(slot).group_of(Cpu(number(c)));
         sh.domains.set_imbalanced(slot, group, true);
     }
     let d = &sh.domains;

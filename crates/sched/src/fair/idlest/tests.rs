@@ -1,9 +1,11 @@
 //! Decisions of the slow path, by hand.
 
 use super::*;
-use crate::sample::{regular, shared, task, v5_5, v5_7, v6_1, v6_12};
+use crate::fair::tests::Lab;
+use crate::sample::{machine, regular, shared, sockets, task, v5_5, v5_7, v6_1, v6_12};
+use crate::scheduler::Scheduler;
 use crate::task::Task;
-use vruntime_machine::Arch;
+use vruntime_machine::{Arch, TopologySpec};
 
 /// CPUs with tasks as `(cpu, nr)`, 1024 of load each. The newcomer is the last task.
 fn lab(k: &Release, sockets: u32, llcs: u32, cores: u32, busy: &[(u16, u32)]) -> Shared {
@@ -262,4 +264,26 @@ fn an_execing_task_does_not_count_itself() {
 fn no_domain() {
     let sh = lab(&v6_1(), 1, 1, 1, &[(0, 1)]);
     assert_eq!(fork(&sh, 0), (0, "slow path: no domain"));
+}
+
+/// LLCs {0,1} {2,3}, everything 10 ns. A fork on CPU 0 looks at the two CPUs of its cache and at
+/// all four: 60. Of the other three it fetches two lines each, at half a transfer: 30; the next
+/// fork has those already. Before all that comes `select_base`.
+#[test]
+fn a_fork_pays_for_each_cpu_of_each_level_and_once_for_its_lines() {
+    let mut machine = machine(TopologySpec::Regular(sockets(1, 4, 1, 2)), Arch::X86, 10);
+    machine.costs.balance_scan = 500;
+    let mut lab = Lab::on(v6_1(), machine);
+    let p = TaskId::from_ix(lab.sh.tasks.len());
+    lab.sh.tasks.push(Task { state: crate::task::TaskState::New, ..task() });
+    lab.hook(Cpu(0), |s, cx| s.task_new(cx, p, None));
+    let mut fork = || {
+        let flags = WakeFlags { fork: true, ..WakeFlags::default() };
+        lab.hook(Cpu(0), |s, cx| {
+            s.fair.select_task_rq_fair(cx, p, Cpu(0), flags);
+            cx.cost
+        })
+    };
+    assert_eq!(fork(), Ns(10 + (2 + 4) * 10 + 3 * 2 * 5));
+    assert_eq!(fork(), Ns(10 + (2 + 4) * 10));
 }

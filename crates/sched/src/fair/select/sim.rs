@@ -232,10 +232,10 @@ impl PlacementView for SimView<'_, '_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sample::{machine, shared, sockets, task, v6_1};
+    use crate::sample::{machine, shared, sockets, task, v5_7, v6_1};
     use crate::task::{Policy, Rq, RqLoad, Task, TgId};
     use vruntime_base::Ns;
-    use vruntime_machine::{Arch, TopologySpec};
+    use vruntime_machine::{Arch, Regular, TopologySpec};
 
     /// Four CPUs without SMT in one LLC; the waker, task 4, runs on 0, the wakee, 5, slept on 1.
     /// Returns the choice and what it cost at 10 ns for everything.
@@ -244,15 +244,24 @@ mod tests {
     }
 
     fn wake_with(flags: WakeFlags, f: impl FnOnce(&mut Cx, TaskId)) -> (Placement, u64, Cpu) {
-        let spec = TopologySpec::Regular(sockets(1, 4, 1, 4));
-        let mut machine = machine(spec, Arch::X86, 10);
+        wake_on(sockets(1, 4, 1, 4), Cpu(1), |fair, cx, p| {
+            f(cx, p);
+            let found = fair.select_task_rq_fair(cx, p, Cpu(1), flags);
+            (found, cx.cost.0, cx.sh.task(p).recent_used_cpu)
+        })
+    }
+
+    /// Likewise on any machine, the wakee having slept on `prev`; `f` makes the wakeup.
+    fn wake_on<R>(shape: Regular, prev: Cpu, f: impl FnOnce(&mut Fair, &mut Cx, TaskId) -> R) -> R {
+        let mut machine = machine(TopologySpec::Regular(shape), Arch::X86, 10);
         (machine.costs.idle_test, machine.costs.idle_scan) = (2_000, 500);
         let mut sh = shared(&machine.topo, v6_1());
         sh.domains.shared[0].nr_idle_scan = 4;
-        let (waker, p) = (TaskId(4), TaskId(5));
+        let waker = TaskId::from_ix(sh.tasks.len());
+        let p = TaskId(waker.0 + 1);
         sh.tasks.push(task());
-        sh.tasks.push(Task { cpu: Cpu(1), recent_used_cpu: Cpu(1), ..task() });
-        let mut fair = Fair::new(4, &sh.release);
+        sh.tasks.push(Task { cpu: prev, recent_used_cpu: prev, ..task() });
+        let mut fair = Fair::new(machine.topo.nr_cpus(), &sh.release);
         let mut cx = Cx {
             now: Ns::from_ms(1),
             cpu: Cpu(0),
@@ -263,13 +272,11 @@ mod tests {
             resched: &mut Vec::new(),
         };
         fair.task_new_fair(&mut cx, waker, Cpu(0));
-        fair.task_new_fair(&mut cx, p, Cpu(1));
+        fair.task_new_fair(&mut cx, p, prev);
         cx.cost = Ns::ZERO;
         cx.sh.rqs[0].curr = waker;
         cx.sh.loads[0].nr_running = 1;
-        f(&mut cx, p);
-        let found = fair.select_task_rq_fair(&mut cx, p, Cpu(1), flags);
-        (found, cx.cost.0, cx.sh.task(p).recent_used_cpu)
+        f(&mut fair, &mut cx, p)
     }
 
     /// A waker of the real-time class that came from CPU 3 takes its queue with it.
@@ -308,6 +315,32 @@ mod tests {
         assert_eq!((found.cpu, found.rule.name), (Cpu(3), "idle CPU in scan"));
         assert_eq!(cost, 10 + 10 + 2 * 10 + 20 + 2 * 5 + 10);
         assert_eq!(recent, Cpu(1));
+    }
+
+    /// In 5.7 CPU 1 is looked at, 2 and 3, which is idle: 10 ns each, and the first time two
+    /// transfers for 2 and 3 each. The mean moves by an eighth of the difference, towards 70, then
+    /// towards 30. A scan that ends at its limit leaves it alone.
+    #[test]
+    fn the_mean_cost_of_a_scan_follows_by_an_eighth() {
+        wake_on(sockets(1, 4, 1, 4), Cpu(1), |fair, cx, p| {
+            cx.sh.release = v5_7();
+            for c in [1, 2] {
+                cx.sh.rqs[c].curr = TaskId(99);
+                cx.sh.loads[c].nr_running = 1;
+            }
+            cx.sh.loads[0].load_avg = 2000;
+            let mut wake = |cx: &mut Cx, mean: Option<u64>, rule: &str| {
+                fair.avg_scan_cost[0] = mean.unwrap_or(fair.avg_scan_cost[0]);
+                let found = fair.select_task_rq_fair(cx, p, Cpu(1), WakeFlags::default());
+                assert_eq!(found.rule.name, rule);
+                fair.avg_scan_cost[0]
+            };
+            assert_eq!(wake(cx, None, "idle CPU in scan"), 70 / 8);
+            assert_eq!(wake(cx, None, "idle CPU in scan"), 8 + (30 - 8) / 8);
+            assert_eq!(wake(cx, Some(1_000), "idle CPU in scan"), 1_000 - (1_000 - 30) / 8);
+            (cx.sh.rqs[3].curr, cx.sh.loads[3].nr_running) = (TaskId(99), 1);
+            assert_eq!(wake(cx, Some(100_000), "target (scan limit)"), 100_000);
+        });
     }
 
     /// CPU 0 runs the waker alone and wakes SYNC, so it is the target, unless the wakee on its list
@@ -379,5 +412,22 @@ mod tests {
             cx.sh.tasks[p.ix()].affinity = cx.sh.affinities.intern(only);
         });
         assert_eq!((found.cpu, found.rule.name), (Cpu(2), "fallback (choice not allowed)"));
+    }
+
+    /// The wakee slept on CPU 5 of the node 4-7 and may use 1 and 6 now: not the first of them, but
+    /// that of its node.
+    #[test]
+    fn the_fallback_is_on_the_node_of_the_task_if_it_may() {
+        wake_on(sockets(2, 4, 1, 4), Cpu(5), |fair, cx, p| {
+            let mut allow = |cpus: [u16; 2]| {
+                let mask = cpus.map(Cpu).into_iter().collect();
+                cx.sh.tasks[p.ix()].affinity = cx.sh.affinities.intern(mask);
+                let found = fair.select_task_rq_fair(cx, p, Cpu(5), WakeFlags::default());
+                assert_eq!(found.rule.name, "fallback (choice not allowed)");
+                found.cpu
+            };
+            assert_eq!(allow([1, 6]), Cpu(6));
+            assert_eq!(allow([1, 2]), Cpu(1));
+        });
     }
 }

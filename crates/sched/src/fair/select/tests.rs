@@ -9,6 +9,7 @@
 //! SIS_PROP goes by, ns).
 
 use super::*;
+use crate::fixture::{Fixture, number};
 use crate::sample::{self, v6_1, v6_12};
 use vruntime_machine::{Arch, parse_cpulist};
 
@@ -114,16 +115,10 @@ struct Outcome {
     reads: Vec<String>,
 }
 
-fn number<T: std::str::FromStr>(s: &str) -> T {
-    s.parse().unwrap_or_else(|_| panic!("`{s}` is not a number"))
-}
-
 fn run(k: &Release, fixture: &str) -> Outcome {
-    let words: Vec<(&str, &str)> =
-        fixture.split_whitespace().map(|w| w.split_once('=').unwrap_or((w, ""))).collect();
-    let get = |key: &str| words.iter().find(|w| w.0 == key).map(|w| w.1);
-    let n = |key: &str, default: u32| get(key).map_or(default, number);
-    let mask = |key: &str| parse_cpulist(get(key).unwrap_or(""), key).expect("a list of CPUs");
+    let f = Fixture::new(fixture);
+    let n = |key: &str, default: u32| f.number(key, default);
+    let mask = |key: &str| parse_cpulist(f.get(key).unwrap_or(""), key).expect("a list of CPUs");
     let (sockets, cores, llcs) = (n("sockets", 1), n("cores", 4), n("llcs", 1));
     let mut shape = sample::sockets(sockets, cores * llcs, n("smt", 1), cores);
     shape.cores_per_l2 = n("l2", 1);
@@ -132,19 +127,16 @@ fn run(k: &Release, fixture: &str) -> Outcome {
     }
     let t = sample::build(Arch::X86, shape);
     let cpus = t.nr_cpus();
-    let per_cpu = |key: &str, default: u64| {
+    let per_cpu = |key: &str, default: u32| {
         let mut v = vec![default; cpus];
-        for pair in get(key).unwrap_or("").split(',').filter(|p| !p.is_empty()) {
-            let (c, x) = pair.split_once(':').expect("cpu:value");
-            v[number::<usize>(c)] = number(x);
-        }
+        f.by_cpu(key).into_iter().for_each(|(c, x)| v[c] = x);
         v
     };
     let idle = mask("idle");
-    let mut nr: Vec<u32> = per_cpu("nr", 1).into_iter().map(|x| x as u32).collect();
+    let mut nr = per_cpu("nr", 1);
     idle.iter().for_each(|c| nr[c.ix()] = 0);
-    let flips = get("flips").map_or((0, 0), |f| {
-        let (a, b) = f.split_once(',').expect("waker,wakee");
+    let flips = f.get("flips").map_or((0, 0), |flips| {
+        let (a, b) = flips.split_once(',').expect("waker,wakee");
         (number(a), number(b))
     });
     let d = Domains::build(&t, k);
@@ -154,26 +146,26 @@ fn run(k: &Release, fixture: &str) -> Outcome {
         d: &d,
         idle,
         sched_idle: mask("sched_idle"),
-        allowed: if get("allowed").is_some() { mask("allowed") } else { *t.all() },
+        allowed: if f.has("allowed") { mask("allowed") } else { *t.all() },
         nr,
-        delayed: per_cpu("delayed", 0).into_iter().map(|x| x as u32).collect(),
-        load: per_cpu("load", 0),
+        delayed: per_cpu("delayed", 0),
+        load: per_cpu("load", 0).into_iter().map(u64::from).collect(),
         waker_load: n("waker_load", 0).into(),
         wakee_load: n("wakee_load", 0).into(),
         flips,
-        kthread: get("kthread").is_some(),
-        irq: get("irq").is_some(),
+        kthread: f.has("kthread"),
+        irq: f.has("irq"),
         recent: Cpu(n("recent", n("prev", 0)) as u16),
-        idle_cores: get("idle_cores").is_some(),
+        idle_cores: f.has("idle_cores"),
         scan: n("scan", 8),
-        moved: get("moved").is_some(),
+        moved: f.has("moved"),
         budget: (n("avg_idle", 1_000_000).into(), n("cost", 0).into()),
         reads: Vec::new(),
     };
     let q = WakeQuery {
         this_cpu: Cpu(n("this", 0) as u16),
         prev: Cpu(n("prev", 0) as u16),
-        sync: get("sync").is_some(),
+        sync: f.has("sync"),
     };
     Outcome { d: select_task_rq(&mut v, &q), reads: v.reads }
 }

@@ -3,14 +3,9 @@
 
 use super::*;
 use crate::fair::cfs::*;
-use crate::task::Task;
 
 fn board() -> Board {
     Board::new(sample::v6_1(), 8)
-}
-
-fn task(se: SeId, policy: Policy) -> Task {
-    Task { se, policy, ..sample::task() }
 }
 
 fn name(c: &'static Cause) -> &'static str {
@@ -112,24 +107,12 @@ fn wakeup(curr: u64, wakee: u64, others: u32) -> Wakeup {
     for _ in 0..others {
         b.waits(500 * MS);
     }
-    Wakeup {
-        b,
-        curr: task(c, Policy::Normal),
-        wakee: task(w, Policy::Normal),
-        need_resched: false,
-        fork: false,
-    }
+    Wakeup { b, curr: task(c), wakee: task(w), need_resched: false, fork: false }
 }
 
 impl Wakeup {
     fn decide(&self) -> PreemptDecision {
-        self.b.fair.decide_wakeup_preempt(&PreemptView {
-            release: &self.b.release,
-            curr: &self.curr,
-            wakee: &self.wakee,
-            need_resched: self.need_resched,
-            fork: self.fork,
-        })
+        self.b.decide(&self.curr, &self.wakee, self.need_resched, self.fork)
     }
     fn idle(mut self, curr: bool, wakee: bool) -> Wakeup {
         for (t, idle) in [(&mut self.curr, curr), (&mut self.wakee, wakee)] {
@@ -233,13 +216,7 @@ pub(crate) fn rows_6_and_7_idle_groups() {
     b.fair.restore_curr(gc);
     b.fair.restore_queued(tw);
     b.fair.restore_queued(gw);
-    let mut w = Wakeup {
-        b,
-        curr: task(tc, Policy::Normal),
-        wakee: task(tw, Policy::Normal),
-        need_resched: false,
-        fork: false,
-    };
+    let mut w = Wakeup { b, curr: task(tc), wakee: task(tw), need_resched: false, fork: false };
     w.expect(false, &WITHIN);
     assert_eq!((w.decide().curr, w.decide().wakee), (gc, gw));
     w.b.fair.groups[g.ix()].idle = true;
@@ -484,14 +461,31 @@ fn who_comes_back_at_once_keeps_its_lead() {
     }
 }
 
-/// Yield leaves vruntime alone and lets the second run, but only within the granularity.
+/// B has run ahead when A yields. A keeps its vruntime, and B runs unless it is more than the
+/// granularity of 4 ms ahead. It goes on until it is, and then A runs and is skipped no more.
 #[test]
-fn yield_skips_once() {
-    let mut lab = level_lab();
-    let (a, b) = (lab.spawn(Cpu(0), 0, TgId(0)), lab.spawn(Cpu(0), 0, TgId(0)));
-    let first = lab.schedule(Cpu(0));
-    let second = if first == a { b } else { a };
-    lab.hook(Cpu(0), |s, cx| s.yield_task(cx, Cpu(0)));
-    assert_eq!(lab.schedule(Cpu(0)), second);
-    assert!(lab.linux.fair.cfs[0].skip.is_none() || lab.curr(Cpu(0)) == second);
+fn yield_skips_within_the_granularity() {
+    for (ahead, skips) in [(3 * MS, true), (4 * MS, true), (4 * MS + 1, false)] {
+        let mut lab = level_lab();
+        lab.spawn(Cpu(0), 0, TgId(0));
+        lab.spawn(Cpu(0), 0, TgId(0));
+        let runs_for = |lab: &mut Lab, ns| {
+            lab.pass(ns);
+            lab.tick(Cpu(0));
+            lab.schedule(Cpu(0))
+        };
+        let b = lab.schedule(Cpu(0));
+        let a = runs_for(&mut lab, ahead);
+        assert_ne!(a, b);
+        let before = lab.se(a).vruntime;
+        lab.hook(Cpu(0), |s, cx| s.yield_task(cx, Cpu(0)));
+        assert_eq!(lab.se(a).vruntime, before);
+        assert_eq!(lab.schedule(Cpu(0)), if skips { b } else { a }, "{ahead}");
+        if skips {
+            assert_eq!(runs_for(&mut lab, 4 * MS - ahead), b, "{ahead}");
+            assert_eq!(runs_for(&mut lab, 1), a, "{ahead}");
+            assert!(lab.linux.fair.cfs[0].skip.is_none());
+        }
+        assert_eq!(lab.se(a).vruntime, before);
+    }
 }

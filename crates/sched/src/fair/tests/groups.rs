@@ -14,19 +14,6 @@ fn group_se(lab: &Lab, g: TgId, cpu: Cpu) -> &Entity {
     &lab.linux.fair.ses[q.se.ix()]
 }
 
-/// Runs `cpus` for `ms` milliseconds with a tick each.
-fn run(lab: &mut Lab, cpus: &[Cpu], ms: u64) {
-    for _ in 0..ms {
-        lab.pass(MS);
-        for &c in cpus {
-            lab.tick(c);
-            if lab.sh.rqs[c.ix()].need_resched {
-                lab.schedule(c);
-            }
-        }
-    }
-}
-
 /// One task on each of two CPUs: each CPU's entity gets half of the group's weight.
 #[test]
 fn a_group_divides_its_weight_among_its_cpus() {
@@ -101,7 +88,7 @@ fn weights_divide_the_cpu() {
 fn only_groups_pay_for_the_shared_sum() {
     let (mut lab, g) = group_lab(sample::v6_1());
     for tg in [TgId(0), g] {
-        let p = lab.spawn(Cpu(1), 0, tg);
+        lab.spawn(Cpu(1), 0, tg);
         lab.schedule(Cpu(1));
         // Another CPU owns the line by now.
         let line = vruntime_machine::Line::TgLoadAvg(u32::from(g.0));
@@ -110,7 +97,6 @@ fn only_groups_pay_for_the_shared_sum() {
         lab.sleep(Cpu(1));
         let ns = lab.sh.ledger.sum(Func::UpdateCfsGroup, Resource::TgLoadAvg);
         assert_eq!(ns.0 != 0, tg == g, "{tg:?}");
-        let _ = p;
     }
 }
 

@@ -2,19 +2,10 @@
 //! in ms of virtual time.
 
 use super::*;
-use crate::fair::cfs::{PreemptDecision, PreemptView};
 use crate::fair::eevdf::*;
-use crate::task::Task;
 
 fn decide(b: &Board, curr: SeId, wakee: SeId, fork: bool) -> PreemptDecision {
-    let task = |se| Task { se, ..sample::task() };
-    b.fair.decide_wakeup_preempt(&PreemptView {
-        release: &b.release,
-        curr: &task(curr),
-        wakee: &task(wakee),
-        need_resched: false,
-        fork,
-    })
+    b.decide(&task(curr), &task(wakee), false, fork)
 }
 
 /// The running entity at `v`, protected until 20, and the wakee.

@@ -10,6 +10,7 @@ mod shares;
 mod swarm;
 pub(crate) mod vprot;
 
+use super::cfs::{PreemptDecision, PreemptView};
 use super::{CfsId, Entity, Fair, SeId, pelt};
 use crate::cx::{Cx, Shared, WakeStats};
 use crate::domains::Domains;
@@ -17,7 +18,7 @@ use crate::linux::Linux;
 use crate::release::Release;
 use crate::sample;
 use crate::scheduler::*;
-use crate::task::{Affinities, Policy, RqLoad, TaskState, TgId};
+use crate::task::{Affinities, Policy, RqLoad, Task, TaskState, TgId};
 use vruntime_base::{Cause, Cpu, CpuMask, Ledger, Noise, Ns, TaskId, VTime};
 use vruntime_machine::Machine;
 
@@ -62,6 +63,23 @@ impl Board {
         e.custom_slice = true;
         se
     }
+    /// Does `wakee`, just enqueued, preempt `curr`?
+    pub fn decide(
+        &self,
+        curr: &Task,
+        wakee: &Task,
+        need_resched: bool,
+        fork: bool,
+    ) -> PreemptDecision {
+        let release = &self.release;
+        let view = PreemptView { release, curr, wakee, need_resched, fork };
+        self.fair.decide_wakeup_preempt(&view)
+    }
+}
+
+/// The task of this entity, like any other.
+pub fn task(se: SeId) -> Task {
+    Task { se, ..sample::task() }
 }
 
 /// The class stack on a whole machine, driven by hand.
@@ -78,7 +96,9 @@ pub struct Lab {
 impl Lab {
     pub fn new(release: Release, machine: &str) -> Lab {
         let spec = vruntime_formats::machine_file::builtin_machine(machine).expect("a machine");
-        let machine = Machine::new(&spec).expect("a machine");
+        Lab::on(release, Machine::new(&spec).expect("a machine"))
+    }
+    pub fn on(release: Release, machine: Machine) -> Lab {
         let n = machine.topo.nr_cpus();
         let domains = Domains::build(&machine.topo, &release);
         let linux = Linux::new(&machine.topo, &domains, &release);
@@ -212,6 +232,19 @@ impl Lab {
         self.hook(from, |s, cx| s.dequeue_task(cx, from, p, DequeueFlags::default()));
         self.sh.tasks[p.ix()].cpu = to;
         self.hook(to, |s, cx| s.enqueue_task(cx, to, p, EnqueueFlags::default()));
+    }
+}
+
+/// Runs `cpus` for `ms` milliseconds with a tick each.
+pub fn run(lab: &mut Lab, cpus: &[Cpu], ms: u64) {
+    for _ in 0..ms {
+        lab.pass(MS);
+        for &c in cpus {
+            lab.tick(c);
+            if lab.sh.rqs[c.ix()].need_resched {
+                lab.schedule(c);
+            }
+        }
     }
 }
 

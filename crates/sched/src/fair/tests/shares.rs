@@ -4,19 +4,6 @@
 
 use super::*;
 
-/// Ticks `cpus` for `ms` milliseconds.
-fn run(lab: &mut Lab, cpus: &[Cpu], ms: u64) {
-    for _ in 0..ms {
-        lab.pass(MS);
-        for &c in cpus {
-            lab.tick(c);
-            if lab.sh.rqs[c.ix()].need_resched {
-                lab.schedule(c);
-            }
-        }
-    }
-}
-
 /// What each of `parts`, lists of tasks, got of `cpus` in `ms`, in permille.
 fn permille(lab: &mut Lab, cpus: &[Cpu], ms: u64, parts: &[Vec<TaskId>]) -> Vec<u64> {
     let ran = |lab: &Lab| -> Vec<u64> {

@@ -2,9 +2,7 @@
 //! Eight CPUs, base slice 2.8 ms, nice 0. Times in ms of virtual time.
 
 use super::*;
-use crate::fair::cfs::{PreemptDecision, PreemptView};
 use crate::fair::eevdf::*;
-use crate::task::Task;
 
 fn board() -> Board {
     let mut b = Board::new(sample::v6_18(), 8);
@@ -89,20 +87,9 @@ pub(crate) fn the_tick_ends_what_is_unprotected() {
     assert_eq!(why(&b, false), Some(QUANTUM_ENDED.name));
 }
 
-fn decide(b: &Board, curr: SeId, wakee: SeId) -> PreemptDecision {
-    let task = |se| Task { se, ..sample::task() };
-    b.fair.decide_wakeup_preempt(&PreemptView {
-        release: &b.release,
-        curr: &task(curr),
-        wakee: &task(wakee),
-        need_resched: false,
-        fork: false,
-    })
-}
-
 #[track_caller]
 fn expect(b: &Board, curr: SeId, wakee: SeId, what: (bool, bool, bool), rule: &str) {
-    let d = decide(b, curr, wakee);
+    let d = b.decide(&task(curr), &task(wakee), false, false);
     let got = (d.preempt, d.cancel_protection, d.shorten_protection);
     assert_eq!((got, d.rule.name), (what, rule));
 }
