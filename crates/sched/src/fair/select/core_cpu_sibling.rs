@@ -26,6 +26,7 @@ pub(super) fn search<S: PlacementView>(
     target: Cpu,
     effects: &mut Effects,
 ) -> Result<Found, &'static Cause> {
+    s.scan_begins();
     if let Some(c) = select_idle_core(s, target, effects) {
         return Ok((c, &IDLE_CORE));
     }

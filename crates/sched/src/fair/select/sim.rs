@@ -317,8 +317,8 @@ mod tests {
         assert_eq!(recent, Cpu(1));
     }
 
-    /// In 5.7 CPU 1 is looked at, 2 and 3, which is idle: 10 ns each, and the first time two
-    /// transfers for 2 and 3 each. The mean moves by an eighth of the difference, towards 70, then
+    /// In 5.7 CPU 1 is looked at, 2 and 3, which is idle: 10 ns each, and the first time half a
+    /// transfer for 2 and 3 each. The mean moves by an eighth of the difference, towards 40, then
     /// towards 30. A scan that ends at its limit leaves it alone.
     #[test]
     fn the_mean_cost_of_a_scan_follows_by_an_eighth() {
@@ -335,8 +335,8 @@ mod tests {
                 assert_eq!(found.rule.name, rule);
                 fair.avg_scan_cost[0]
             };
-            assert_eq!(wake(cx, None, "idle CPU in scan"), 70 / 8);
-            assert_eq!(wake(cx, None, "idle CPU in scan"), 8 + (30 - 8) / 8);
+            assert_eq!(wake(cx, None, "idle CPU in scan"), 40 / 8);
+            assert_eq!(wake(cx, None, "idle CPU in scan"), 5 + (30 - 5) / 8);
             assert_eq!(wake(cx, Some(1_000), "idle CPU in scan"), 1_000 - (1_000 - 30) / 8);
             (cx.sh.rqs[3].curr, cx.sh.loads[3].nr_running) = (TaskId(99), 1);
             assert_eq!(wake(cx, Some(100_000), "target (scan limit)"), 100_000);
