@@ -57,10 +57,6 @@ impl Histogram {
     pub fn count(&self) -> u64 {
         self.total
     }
-    /// Sum of all durations.
-    pub fn sum(&self) -> Ns {
-        Ns(self.sum)
-    }
     /// The longest duration.
     pub fn max(&self) -> Ns {
         Ns(self.max)
@@ -81,19 +77,6 @@ impl Histogram {
             }
         }
         Ns(self.max)
-    }
-    /// Forgets everything.
-    pub fn clear(&mut self) {
-        *self = Histogram::default();
-    }
-    /// Adds all counts of `other`.
-    pub fn merge(&mut self, other: &Histogram) {
-        for (a, b) in self.counts.iter_mut().zip(&other.counts) {
-            *a += b;
-        }
-        self.total += other.total;
-        self.sum += other.sum;
-        self.max = self.max.max(other.max);
     }
 }
 

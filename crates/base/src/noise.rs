@@ -16,13 +16,11 @@ pub enum Stream {
     Interrupts = 3,
     /// The NI_RANDOM feature of newidle balancing.
     NiRandom = 4,
-    /// Who wins when several CPUs ask for a lock at the same nanosecond.
+    /// Which CPU's event comes first at the same nanosecond; the CPU that `two_choices` looks at.
     Ties = 5,
     /// The written initial kernel (warm state): counter 0 is of a task, from 1 on of the balancing
     /// clocks of a CPU, a level each.
     WarmState = 6,
-    /// Whatever a workload wants to vary.
-    Workload = 7,
     /// Cost tables between low and high.
     Costs = 9,
     /// Random machines, kernels and workloads in tests.

@@ -280,7 +280,7 @@ impl Sim {
         self.sh.tasks.push(t);
         let mut k = blank_ktask(program, regs, TaskId::NONE);
         k.ends_run = how.ends_run;
-        k.footprint_kib = how.footprint_kib as u16;
+        k.footprint_kib = how.footprint_kib;
         k.waits_for = WaitsFor::Timer;
         self.tasks.push(k);
         self.hook(cpu, Ns::ZERO, |s, cx| s.task_new(cx, p, None));

@@ -175,7 +175,6 @@ impl Sim {
     /// The rest of `do_exit` but for the last `schedule()`.
     pub(crate) fn exit_notify(&mut self, c: Cpu, p: TaskId) {
         let parent = self.tasks[p.ix()].parent;
-        self.stats.exited += 1;
         if self.tasks[p.ix()].ends_run {
             self.stats.over = true;
             self.stats.look = true;

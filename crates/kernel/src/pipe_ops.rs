@@ -352,7 +352,7 @@ impl Hot<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sample::{PIPE, sim};
+    use crate::sample::{PIPE, sim, sim_on, uma_8};
 
     /// A write to an empty pipe whose reader sleeps: the wakeup begins when it does whatever the
     /// times of the inode take, and the call ends later by that.
@@ -379,5 +379,42 @@ mod tests {
         };
         let (without, with) = (ends(0), ends(1_000));
         assert_eq!(with, (without.0, without.1 + Ns(1_000)));
+    }
+
+    /// A byte of a pipe that is full of whole pages frees no slot. Up to 6.13 a reader wakes a
+    /// writer all the same; the rest of the page frees one.
+    #[test]
+    fn a_read_that_frees_no_slot_wakes_a_writer_up_to_6_13() {
+        for (kernel, wakes) in [("v6.12", true), ("v6.18", false)] {
+            let mut s = sim(kernel);
+            let (c, reader) = (Cpu(0), TaskId::from_ix(s.tasks.len() - 1));
+            s.sh.rqs[c.ix()].curr = reader;
+            assert_eq!(s.pipe(PIPE).write(16 * 4096, true), (16 * 4096, 16));
+            let edges = [1, 4095].map(|bytes| {
+                let k = &mut s.tasks[reader.ix()];
+                (k.op, k.done) = (Op::Read { from: PIPE, bytes }, 0);
+                s.pipe_lock(c, reader, s.now);
+                s.now = s.cpus[c.ix()].op_end;
+                s.tasks[reader.ix()].was_edge
+            });
+            assert_eq!(edges, [wakes, true], "{kernel}");
+        }
+    }
+
+    /// The first two wait exclusively, the third does not: it comes first, and one of them second.
+    #[test]
+    fn all_that_wait_not_exclusively_are_woken_and_one_exclusive() {
+        let mut s = sim_on(uma_8(), "v6.12", 3);
+        let n = s.tasks.len() as u32;
+        let [first, second, third] = [n - 3, n - 2, n - 1].map(TaskId);
+        let Channel::Pipe(pipe) = &mut s.channels[PIPE.ix()] else { panic!("not a pipe") };
+        for (p, exclusive) in [(first, true), (second, true), (third, false)] {
+            pipe.rd_wait.add(&mut s.tasks, p, exclusive);
+        }
+        let woken = [(); 2].map(|()| {
+            s.wake_waiters(Cpu(0), PIPE, Queue::Readers);
+            s.cpus[0].wakes.drain(..).map(|w| w.0).collect::<Vec<_>>()
+        });
+        assert_eq!(woken, [vec![third, first], vec![second]]);
     }
 }

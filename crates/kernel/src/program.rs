@@ -56,7 +56,7 @@ pub enum Op {
     Read {
         /// Where from.
         from: ChannelId,
-        /// How much at the most.
+        /// How much: the program calls it again until it has all of it.
         bytes: u32,
     },
     /// `poll` for input without time limit; returns at once if there is some.
@@ -188,7 +188,7 @@ pub struct RootTask {
     /// Priority 1 … 99 of SCHED_FIFO and SCHED_RR, otherwise 0.
     pub rt_priority: u8,
     /// Cold-cache footprint in KiB (of each task that runs this workload).
-    pub footprint_kib: u32,
+    pub footprint_kib: u16,
     /// The run ends when this task exits.
     pub ends_run: bool,
     /// A shell has started it: it comes with the shell's wakeup statistics.
@@ -281,9 +281,7 @@ pub trait Workload: Send + Sync {
     /// The command line, normalised.
     fn command_line(&self) -> String;
     /// What its tasks are called in traces, `comm` of the real ones.
-    fn comm(&self) -> &'static str {
-        "task"
-    }
+    fn comm(&self) -> &'static str;
     /// One line for `vruntime list workloads`.
     fn description(&self) -> &'static str;
     /// Adds programs, channels and the first tasks.

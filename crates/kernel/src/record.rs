@@ -185,7 +185,7 @@ pub struct RunRecord {
     pub cpu_time: Vec<(Func, Resource, Ns)>,
     /// From the wakeup's start until the wakee runs.
     pub wakeup_latency: Histogram,
-    /// From becoming runnable until running, after wakeup or preemption.
+    /// From becoming runnable until the switch to it begins, after wakeups, forks and preemptions.
     pub sched_delay: Histogram,
     /// Latencies that the benchmark measured itself.
     pub latencies: Vec<Latency>,

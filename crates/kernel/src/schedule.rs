@@ -318,4 +318,16 @@ mod tests {
         let more = u64::from(costs.switch_other_mm - costs.switch_same_mm);
         assert!(more > 50 && switched(false) > switched(true) + more / 2, "{more}");
     }
+
+    /// An idle CPU with nothing to run is told to reschedule. Since 6.12 it goes back to idle
+    /// without asking the classes.
+    #[test]
+    fn an_idle_cpu_with_nothing_to_run_picks_up_to_6_11() {
+        for (kernel, picks) in [("v6.1", true), ("v6.12", false)] {
+            let mut s = sim(kernel);
+            s.schedule_with_lock(Cpu(0), s.now);
+            let asked = s.sh.ledger.sum(Func::PickNext, Resource::None) > Ns::ZERO;
+            assert_eq!(asked, picks, "{kernel}");
+        }
+    }
 }

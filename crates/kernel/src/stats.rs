@@ -47,7 +47,6 @@ pub(crate) struct Stats {
     pub mark_stop: Option<Ns>,
     /// The task that ends the run has exited.
     pub over: bool,
-    pub exited: u64,
     pub next_mm: u32,
     pub timeline: Timeline,
     pub timeline_max: usize,
@@ -111,7 +110,6 @@ impl Stats {
             look: false,
             mark_stop: None,
             over: false,
-            exited: 0,
             next_mm: 0,
             timeline: Timeline::default(),
             timeline_max,

@@ -56,7 +56,7 @@ pub enum Step {
     Stopper,
 }
 
-/// What a sleeping task sleeps on (printed by the no-progress detector).
+/// What a sleeping task sleeps on: why it was switched away from.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum WaitsFor {
     /// Nothing: it does not sleep.

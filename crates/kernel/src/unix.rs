@@ -340,7 +340,7 @@ impl Sim {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sample::{PIPE, sim};
+    use crate::sample::{PIPE, sim, sim_on, uma_8};
 
     /// A reader that finds nothing has looked: the line that it looked at has come to its CPU.
     #[test]
@@ -414,6 +414,40 @@ mod tests {
         }
         // Each of 278 was sent, and 209 of them received.
         assert_eq!((n, passed.kib()), (69, (278 + 209) * 768 / 1024));
+    }
+
+    /// Two senders wait for room, and the 209th receive leaves 69 messages: it wakes both. After
+    /// that only a receive that frees a buffer looks at the senders, one of half of it does not.
+    #[test]
+    fn the_209th_receive_wakes_all_senders() {
+        let mut s = sim_on(uma_8(), "v6.1", 3);
+        let n = s.tasks.len() as u32;
+        let [first, second, reader] = [n - 3, n - 2, n - 1].map(TaskId);
+        let mut sock = UnixSock::new(0);
+        (0..278).for_each(|_| sock.send(100, Cpu(1), &mut Passed::default()));
+        s.channels[PIPE.ix()] = Channel::Unix(sock);
+        for (c, p) in [(Cpu(1), first), (Cpu(2), second)] {
+            s.tasks[p.ix()].op = Op::Write { to: PIPE, bytes: 100 };
+            s.socket_begin(c, p, PIPE);
+            assert_eq!(s.tasks[p.ix()].waits_for, WaitsFor::Room(PIPE));
+        }
+        let c = Cpu(0);
+        s.sh.rqs[c.ix()].curr = reader;
+        let mut woken_by = |bytes: u32, waits: Option<TaskId>| {
+            if let Some(p) = waits {
+                unix_sock(&mut s.channels, PIPE).wr_wait.add(&mut s.tasks, p, false);
+            }
+            let k = &mut s.tasks[reader.ix()];
+            (k.op, k.done) = (Op::Read { from: PIPE, bytes }, 0);
+            s.socket_received(c, reader);
+            s.cpus[c.ix()].wakes.drain(..).map(|w| w.0).collect::<Vec<_>>()
+        };
+        for i in 1..=208 {
+            assert_eq!(woken_by(100, None), [], "receive {i}");
+        }
+        assert_eq!(woken_by(100, None), [second, first]);
+        assert_eq!(woken_by(50, Some(first)), []);
+        assert_eq!(woken_by(50, None), [first]);
     }
 
     /// 1,365 messages of 768 bytes are 1,023.75 KiB. Half as many do it that are received as well,

@@ -195,6 +195,10 @@ fn fnv(name: &str) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use vruntime_base::Cpu;
+    use vruntime_formats::kernel_file::kernel;
+    use vruntime_formats::machine_file::builtin_machine;
+    use vruntime_machine::Line;
 
     #[test]
     fn a_set_holds_what_was_put_in() {
@@ -204,5 +208,77 @@ mod tests {
         assert!(Knockout::ALL.len() <= 32);
         assert_eq!(set.to_string(), " without ipi,scan_limit");
         assert_eq!(Knockouts::default().to_string(), "");
+    }
+
+    /// Every cost, idle exit, speed, line and field that a variation may change, with its value.
+    fn parts(without: Knockouts) -> Vec<String> {
+        let v = Variation { without, ..Variation::default() };
+        let spec = builtin_machine("spr-2s").unwrap();
+        let mut m = v.machine(&spec).unwrap();
+        let mut costs = m.costs;
+        let names = spec.costs.iter().map(|row| row.name);
+        let cost = |name: &str| format!("{name}: {}", costs.by_name_mut(name).unwrap());
+        let mut all: Vec<String> = names.map(cost).collect();
+        all.extend(m.idle.iter().map(|s| format!("{}: {}", s.name, s.exit_latency_ns)));
+        let speeds = 1..=m.topo.smt_width();
+        all.extend(speeds.map(|busy| format!("smt_speed({busy}): {}", m.smt_speed(busy))));
+        m.lines.grow_mms(1);
+        let (here, there) = (Cpu(0), Cpu::from_ix(m.topo.nr_cpus() - 1));
+        for line in [
+            Line::Rq(here),
+            Line::RqLoad(here),
+            Line::LlcShared(m.topo.llc_id(here)),
+            Line::TgLoadAvg(0),
+            Line::MmCount(0),
+            Line::RootDomain,
+            Line::Nohz,
+        ] {
+            let costs = [m.read(line, there), m.write(line, there)].map(|c| c.total().0 > 0);
+            all.push(format!("{}: {costs:?}", line.kind().name()));
+        }
+        let release = v.release(&kernel("v6.1").unwrap().release);
+        all.extend(format!("{release:#?}").lines().map(|l| l.trim().trim_end_matches(',').into()));
+        all
+    }
+
+    /// What the kernel's code leaves out, which is all of some, is not among these.
+    #[test]
+    fn a_knockout_changes_what_it_names_and_nothing_else() {
+        let whole = parts(Knockouts::default());
+        for &k in Knockout::ALL {
+            let left = parts(Knockouts::default().with(k));
+            assert_eq!(left.len(), whole.len());
+            let changed = left.into_iter().zip(&whole).filter(|(a, b)| a != *b).map(|(a, _)| a);
+            let expected = match k {
+                Knockout::RqLine => "balance_scan: 0, rq_load: [false, false]",
+                Knockout::TgLoadAvg => "tg_load_avg: [false, false]",
+                Knockout::LlcShared => "sd_llc_shared: [false, false]",
+                Knockout::MmCount => "mm_count: [false, false]",
+                Knockout::GlobalLine => "root_domain: [false, false], nohz: [false, false]",
+                Knockout::Ipi => {
+                    "ipi_send: 0, ipi_entry: 0, ipi_deliver.same: 0, ipi_deliver.smt: 0, \
+                     ipi_deliver.l2: 0, ipi_deliver.llc: 0, ipi_deliver.package: 0, \
+                     ipi_deliver.remote: 0"
+                }
+                Knockout::IdleExit => "POLL: 0, C1: 0, C1E: 0, C6: 0",
+                Knockout::ColdCache => {
+                    "refill_kib.l2: 0, refill_kib.llc: 0, refill_kib.package: 0, \
+                     refill_kib.remote: 0"
+                }
+                Knockout::Scan => "scan_cpu: 0, idle_test: 0, idle_scan: 0",
+                Knockout::Smt => "smt_speed(2): 1024",
+                Knockout::TtwuPending => "ttwu_pending: Nowhere",
+                Knockout::ScanLimit => "sis_util: false",
+                Knockout::RqLock
+                | Knockout::PipeMutex
+                | Knockout::WaitQueue
+                | Knockout::PipeData
+                | Knockout::FileCount
+                | Knockout::Socket
+                | Knockout::TaskLine
+                | Knockout::StaleRq => "",
+            };
+            assert_eq!(changed.collect::<Vec<_>>().join(", "), expected, "{k}");
+        }
     }
 }

@@ -59,26 +59,33 @@ impl WaitQueue {
         }
         Some(p)
     }
-    /// Takes `p` off the list if it is on it.
-    pub fn remove(&mut self, tasks: &mut [KTask], p: TaskId) {
-        let mut prev = TaskId::NONE;
-        let mut at = self.head;
-        while at.is_some() {
-            let next = tasks[at.ix()].wait_next;
-            if at == p {
-                if prev.is_none() {
-                    self.head = next;
-                } else {
-                    tasks[prev.ix()].wait_next = next;
-                }
-                if self.tail == p {
-                    self.tail = prev;
-                }
-                tasks[p.ix()].wait_next = TaskId::NONE;
-                return;
-            }
-            prev = at;
-            at = next;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fork::blank_ktask;
+    use crate::program::{ProgramId, Regs};
+
+    /// Exclusive waiters come in the order of asking, behind all others, of whom the latest comes
+    /// first.
+    #[test]
+    fn exclusive_waiters_come_last_in_their_order() {
+        let blank = blank_ktask(ProgramId(0), Regs::default(), TaskId::NONE);
+        let mut tasks = vec![blank; 5];
+        let mut queue = WaitQueue::default();
+        for (p, exclusive) in [(1, true), (2, true), (3, false), (4, false)] {
+            queue.add(&mut tasks, TaskId(p), exclusive);
         }
+        assert_eq!(queue.len(&tasks), 4);
+        let order: Vec<u32> = std::iter::from_fn(|| Some(queue.pop(&mut tasks)?.0)).collect();
+        assert_eq!(order, [4, 3, 1, 2]);
+        // Empty again, it starts anew.
+        queue.add(&mut tasks, TaskId(2), true);
+        queue.add(&mut tasks, TaskId(1), true);
+        assert_eq!(
+            [(); 3].map(|()| queue.pop(&mut tasks)),
+            [Some(TaskId(2)), Some(TaskId(1)), None]
+        );
     }
 }

@@ -394,6 +394,7 @@ impl Sim {
 mod tests {
     use super::*;
     use crate::sample::sim;
+    use crate::variation::Knockouts;
 
     /// CPU 0 enqueues a task on CPU 1, which then runs it until it sleeps. Whoever looks without
     /// the lock sees each change when it is complete.
@@ -427,6 +428,45 @@ mod tests {
         }
         let chosen = s.sh.rqs[on.ix()].unfinished.curr_until;
         assert_eq!([before(chosen), chosen].map(|t| idle(&s, t)), [false, true]);
+    }
+
+    /// Without `stale_rq` everybody sees it when it begins.
+    #[test]
+    fn a_look_that_is_never_stale_sees_what_is_begun() {
+        let mut s = sim("v6.5");
+        s.without = Knockouts::default().with(Knockout::StaleRq);
+        let p = TaskId::from_ix(s.sh.tasks.len() - 1);
+        let op = WakeOp { p, target: Cpu(1), sync: false, migrated: false, new: true };
+        let done = s.activate(Cpu(0), op, s.now);
+        assert!(done > s.now && !s.sh.seen_idle_cpu(Cpu(1), s.now));
+    }
+
+    /// CPU 1 has a task that set its state and was not dequeued yet, and has been idle for 8 us
+    /// before. Up to 6.1 the wakeup of such a task, too, counts them.
+    #[test]
+    fn the_wakeup_of_a_queued_task_ends_an_idle_period_up_to_6_1() {
+        for (kernel, counts) in [("v6.1", true), ("v6.12", false)] {
+            let mut s = sim(kernel);
+            let (by, on) = (Cpu(0), Cpu(1));
+            let p = TaskId::from_ix(s.sh.tasks.len() - 1);
+            s.sh.tasks[p.ix()].cpu = on;
+            let op = WakeOp { p, target: on, sync: false, migrated: false, new: true };
+            s.now = s.activate(by, op, s.now);
+            s.sh.tasks[p.ix()].state = TaskState::Interruptible;
+            s.sh.rqs[on.ix()].idle_stamp = s.now;
+            let before = s.sh.rqs[on.ix()].avg_idle;
+            s.now += Ns(8_000);
+            s.cpus[by.ix()].wakes.push_back((p, false));
+            s.wake_begin(by);
+            while s.sh.tasks[p.ix()].state != TaskState::Running {
+                s.now = s.cpus[by.ix()].op_end;
+                s.act(by);
+            }
+            assert_eq!(s.stats.count.wakeups_on_rq, 1);
+            let rq = &s.sh.rqs[on.ix()];
+            let found = (rq.avg_idle < before, rq.idle_stamp == Ns::ZERO);
+            assert_eq!(found, (counts, counts), "{kernel}");
+        }
     }
 
     /// CPU 1 takes two tasks off its wake list in one event. Kernels that clear `ttwu_pending`

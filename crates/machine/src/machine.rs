@@ -19,6 +19,8 @@ pub const SCHEMA: &str = "machine/1";
 const FULL_SPEED: u32 = 1024;
 /// Larger pages hold nothing that the model counts.
 const MAX_PAGE_KIB: u32 = 1024;
+/// As cpuidle's `CPUIDLE_STATE_MAX`; the number of a state has a byte in a run.
+const MAX_IDLE_STATES: usize = 10;
 /// Ten times the fastest clock there is.
 const MAX_MHZ: u32 = 100_000;
 
@@ -117,6 +119,10 @@ impl MachineSpec {
         }
         if self.idle.is_empty() {
             return Err(SpecError::new("idle", "no state", "at least one"));
+        }
+        if self.idle.len() > MAX_IDLE_STATES {
+            let found = format!("{} states", self.idle.len());
+            return Err(SpecError::new("idle", found, format!("at most {MAX_IDLE_STATES}")));
         }
         self.idle.iter().try_for_each(|s| s.exit_latency.check(&format!("idle.{}", s.name)))?;
         check_order(&self.idle)

@@ -84,9 +84,9 @@ pub struct Comparison {
     pub kernels: Vec<String>,
     /// Seeds, of the base.
     pub seeds: Vec<u64>,
-    /// From the benchmark's start to the measured window, of the base's first run.
+    /// From the benchmark's start to the measured window, mean over all runs of all kernels.
     pub warmup_ns: u64,
-    /// Measured window, mean of the base's runs.
+    /// Measured window, mean over the same.
     pub window_ns: u64,
     /// Some time is extrapolated from a window.
     pub extrapolated: bool,

@@ -82,7 +82,8 @@ pub struct Checks {
     pub stopped_with_work: u64,
     /// The longest time that a task waited while a CPU of its LLC was idle.
     pub idle_beside_waiting_ns: u64,
-    /// The longest time that an RT task waited on a CPU that ran something of less importance.
+    /// The longest time that an RT task waited while a CPU that it may use ran nothing of its
+    /// priority or above.
     pub rt_beside_lower_ns: u64,
     /// The largest gap of the ledger.
     pub ledger_gap_ns: u64,

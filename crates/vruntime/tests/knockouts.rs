@@ -1,5 +1,6 @@
-//! Knock-outs: does a run without something lack it, and nothing else? And does `explain` find a
-//! cost of known size that was planted?
+//! Knock-outs: does a run without something lack it, and stay sound? And does `explain` find a
+//! cost of known size that was planted? That nothing else of the machine's costs and the kernel's
+//! switches changes, `kernel/src/variation.rs` tests.
 
 mod scenario;
 

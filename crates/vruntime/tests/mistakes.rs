@@ -305,6 +305,16 @@ fn machine_files() {
     let wide = "threads_per_core = 8\ncores_per_node";
     change("cores_per_node", wide, &["m.toml:9: smt_speed", "8 busy threads"]);
     check(good.split_once("[[idle]]").unwrap().0, &["`[[idle]]`", "exit_latency"]);
+    // Three are there; cpuidle has at most ten.
+    let state = good.rsplit_once("[[idle]]").unwrap().1;
+    let and = |more: u32| {
+        let one = |i| format!("\n[[idle]]{}", state.replace("C6", &format!("S{i}")));
+        format!("{good}{}", (0..more).map(one).collect::<String>())
+    };
+    check(&and(8), &["m.toml:", "idle: found 11 states, expected at most 10"]);
+    std::fs::write(&path, and(7)).unwrap();
+    let (code, _, said) = vruntime(&run(path.to_str().unwrap(), "v6.1", PIPE));
+    assert_eq!(code, 0, "{said}");
     check("<topology></topology>", &["<topology> without a version", "lstopo"]);
     let (head, rest) = good.split_once("[topology.regular]").unwrap();
     let (_, tail) = rest.split_once("\n\n").unwrap();

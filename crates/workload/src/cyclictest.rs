@@ -113,7 +113,7 @@ const OTHERS: &[&str] = &[
 const LONGEST_S: u32 = 4_294;
 
 /// Cache that a thread uses over and over, in KiB (estimate).
-const FOOTPRINT_KIB: u32 = 4;
+const FOOTPRINT_KIB: u16 = 4;
 
 /// How many threads.
 #[derive(Clone, Copy, PartialEq, Eq)]

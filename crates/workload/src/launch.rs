@@ -28,7 +28,7 @@ impl Default for Launch {
 
 impl Launch {
     /// As a [`RootTask`] with this footprint.
-    pub(crate) fn root(&self, footprint_kib: u32) -> RootTask {
+    pub(crate) fn root(&self, footprint_kib: u16) -> RootTask {
         RootTask {
             cpus: self.cpus,
             group: 0,

@@ -38,7 +38,7 @@ const UNIX: Entry = Entry {
 /// Round trips in a repetition.
 const ROUND_TRIPS: u32 = 1_000;
 /// Cache that one of the processes uses over and over (estimate).
-const FOOTPRINT_KIB: u32 = 4;
+const FOOTPRINT_KIB: u16 = 4;
 
 struct Latency {
     entry: &'static Entry,
@@ -135,6 +135,9 @@ impl Workload for Latency {
         let (prefix, name) = (self.launch.prefix(), self.entry.name);
         format!("{prefix}{name} -P {} -N {}", self.pairs, self.repetitions)
     }
+    fn comm(&self) -> &'static str {
+        self.entry.name
+    }
     fn description(&self) -> &'static str {
         self.entry.description
     }
@@ -190,6 +193,7 @@ mod tests {
     fn command_lines_and_results() {
         let w = parse("nice -n 3 lat_pipe -P 4").unwrap();
         assert_eq!(w.command_line(), "nice -n 3 lat_pipe -P 4 -N 11");
+        assert_eq!(w.comm(), "lat_pipe");
         assert_eq!(w.result(Ns(55_123_456)), "Pipe latency: 5.0112 microseconds\n");
         let w = parse("lat_unix -N 1").unwrap();
         assert_eq!(w.result(Ns(9_000_049)), "AF_UNIX sock stream latency: 9.0000 microseconds\n");

@@ -18,7 +18,7 @@ use vruntime_sched::task::Policy;
 
 /// Bytes of cache that one of these tasks uses over and over: its stack, its message, its part of
 /// the kernel stack (estimate).
-const FOOTPRINT_KIB: u32 = 4;
+const FOOTPRINT_KIB: u16 = 4;
 
 /// Shape of the benchmark.
 #[derive(Clone, Copy, Debug)]

@@ -5,6 +5,7 @@ use vruntime_formats::kernel_file::kernel;
 use vruntime_formats::machine_file::builtin_machine;
 use vruntime_kernel::record::{RunRecord, RunSpec, Sampling};
 use vruntime_kernel::simulate::run;
+use vruntime_workload::workloads;
 
 /// A whole run on two CPUs.
 fn whole(command: &str) -> RunRecord {
@@ -51,9 +52,27 @@ fn ping_pong() {
     does("taskset -c 1 perf bench sched pipe -l 100 -T -G top/a,top/b", 3, &[200]);
 }
 
+/// Two messages a round trip, of which a repetition has 1,000.
+#[test]
+fn latencies() {
+    does("lat_pipe -P 2 -N 1", 5, &[2000, 2000]);
+    does("lat_unix -P 2 -N 1", 5, &[2000, 2000]);
+    does("lat_unix -N 2", 3, &[4000]);
+    does("cyclictest -t 2 -l 5", 3, &[]);
+}
+
+/// No workload is left out.
+#[test]
+fn each_has_a_case() {
+    let cases = include_str!("runs.rs");
+    let missing = workloads().filter(|w| !cases.contains(&format!("does(\"{} ", w.name)));
+    assert_eq!(missing.map(|w| w.name).collect::<Vec<_>>(), [""; 0]);
+}
+
 #[test]
 fn small_loads() {
     does("spin 3 10", 4, &[]);
+    does("sleeper 3 1000 100 20", 4, &[]);
     does("nice -n 5 chrt -b 0 sleeper 3 1000 100 20", 4, &[]);
 }
 

@@ -75,6 +75,9 @@ impl Workload for Messaging {
     fn command_line(&self) -> String {
         format!("messaging {} groups, {} fds, {} loops", self.groups, self.fds, self.loops)
     }
+    fn comm(&self) -> &'static str {
+        "messaging"
+    }
     fn description(&self) -> &'static str {
         "senders and receivers"
     }

@@ -81,7 +81,7 @@ impl Round {
 pub fn cold_memory(caches: Caches) -> Result<u32, String> {
     let Caches { l2_kib, llc_mib, .. } = caches;
     let kib = (4 * l2_kib).min(llc_mib * 512);
-    let all = RootTask::default().footprint_kib * CHANNELS as u32;
+    let all = u32::from(RootTask::default().footprint_kib) * CHANNELS as u32;
     if kib < 2 * l2_kib {
         return Err(format!("half of {llc_mib} MiB of last cache is not twice {l2_kib} KiB of L2"));
     }

@@ -79,6 +79,9 @@ impl Workload for Wakeups {
     fn command_line(&self) -> String {
         format!("wakeups of CPU {} by CPU {}", self.b, self.a)
     }
+    fn comm(&self) -> &'static str {
+        "wakeups"
+    }
     fn description(&self) -> &'static str {
         "a CPU wakes a sleeper on another one at intervals"
     }

@@ -353,6 +353,9 @@ impl Workload for Script {
         };
         format!("scenario {}", self.tasks.iter().map(line).collect::<Vec<_>>().join("; "))
     }
+    fn comm(&self) -> &'static str {
+        "task"
+    }
     fn description(&self) -> &'static str {
         "tasks that follow a script"
     }
