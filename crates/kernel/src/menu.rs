@@ -136,7 +136,9 @@ impl Menu {
         };
         let to_tick = to_tick.map(|to_tick| if looks { to_tick } else { Ns(tick.0 / 2) });
         self.timer = if looks { timer.min(WATCHDOG) } else { KTIME_MAX };
-        let polls = |state: usize| state == 0 && states[0].target_residency_ns == 0;
+        // A CPU that halts has no loop to poll in, whatever its table says.
+        let loops = states[0].polling && states[0].target_residency_ns == 0;
+        let polls = |state: usize| state == 0 && loops;
         let pays_at = |state: usize| Ns(u64::from(states[state].target_residency_ns));
         if states.len() == 1 || self.timer < pays_at(1) {
             return Choice { state: 0, stop_tick: !polls(0) };
@@ -302,6 +304,18 @@ mod tests {
     fn choose(m: &mut Menu, timer: Ns, to_tick: Option<Ns>) -> (usize, bool) {
         let Choice { state, stop_tick } = m.choose(&states(), timer, to_tick, TICK, OLD);
         (state, stop_tick)
+    }
+
+    /// Where there is one state the tick goes on if that is the polling loop, not if it halts.
+    #[test]
+    fn a_machine_that_only_halts_stops_its_ticks() {
+        for polling in [true, false] {
+            let mut only = states();
+            only.truncate(1);
+            (only[0].target_residency_ns, only[0].polling) = (0, polling);
+            let found = Menu::default().choose(&only, FAR, Some(TICK), TICK, OLD);
+            assert_eq!((found.state, found.stop_tick), (0, !polling));
+        }
     }
 
     /// A period of 12 us is expected, and polling is the deepest state that pays. One with a
