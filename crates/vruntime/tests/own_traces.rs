@@ -28,7 +28,12 @@ fn check(trace: &Path, machine: &str, kernel: &str) -> CheckReport {
 /// The report on a run of `kernel`. The machine may be a file.
 fn judged(machine: &str, kernel: &str, workload: &str) -> CheckReport {
     let name = Path::new(machine).file_stem().unwrap().to_str().unwrap();
-    let trace = file(&format!("own-{name}-{kernel}.data"));
+    judged_in(&format!("own-{name}-{kernel}.data"), machine, kernel, workload)
+}
+
+/// The same, by a trace of this name.
+fn judged_in(name: &str, machine: &str, kernel: &str, workload: &str) -> CheckReport {
+    let trace = file(name);
     let path = trace.to_str().unwrap();
     vruntime(&[
         "run", "-m", machine, "-k", kernel, "-w", workload, "--full", "--trace", path, "-q",
@@ -95,6 +100,35 @@ fn what_is_called_determined_of_a_crowd_is_right() {
         }
     }
     assert!(migrations > 5, "{migrations}");
+}
+
+/// Ten pairs that wake each other where they last ran. In EEVDF most are in delayed dequeue then,
+/// and whether one starts anew hangs on a nanosecond; new tasks, tasks that are pulled while they
+/// are woken, and passes that read while somebody leaves are there, too.
+#[test]
+fn pairs_that_wake_each_other_are_judged_right() {
+    for (machine, kernel, least) in [
+        ("uma-8", "v6.6-autogroup", 25_000),
+        ("uma-8", "v6.18-autogroup", 23_000),
+        ("uma-8", "v6.18", 20_000),
+        ("l5420", "v6.6", 300),
+        ("guest-16", "v6.12-autogroup", 30_000),
+        ("guest-16", "v6.18.44-autogroup", 30_000),
+    ] {
+        let name = format!("own-pairs-{machine}-{kernel}.data");
+        let report = judged_in(&name, machine, kernel, "lat_pipe -P 10 -N 1");
+        let mut determined = 0;
+        for kind in ["wakeup_preemption", "pick", "placement"] {
+            let k = report.kind_from(kind, "reconstructed").unwrap();
+            assert_eq!(k.agree, k.determined, "{kernel}: {}", report.text());
+            determined += if kind == "placement" { 0 } else { k.determined };
+        }
+        assert!(determined > least, "{kernel}: {}", report.text());
+        for kind in ["migration", "migration_tasks"] {
+            let k = report.kind_from(kind, "reconstructed").unwrap();
+            assert!(k.determined - k.agree <= 1, "{kernel}: {}", report.text());
+        }
+    }
 }
 
 /// As `perf sched record` of newer perf leaves it, without `sched_wakeup`: who is woken where, and

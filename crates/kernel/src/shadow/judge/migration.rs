@@ -404,7 +404,8 @@ impl<'a> Migrations<'a> {
         };
         let (least, most) = q.capacity(c, to);
         let used = most - least;
-        CpuThen { counts, delayed: delayed.0 as i64, idle, load, util, runnable, used }
+        let (delayed, were_delayed) = (delayed.0 as i64, s.were_delayed(from));
+        CpuThen { counts, delayed, were_delayed, idle, load, util, runnable, used }
     }
 
     /// The queue of `c` when the pass `b` locked it.

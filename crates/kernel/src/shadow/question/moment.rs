@@ -29,6 +29,7 @@ use vruntime_sched::task::{Affinities, Policy, Rq, RqLoad, Task};
 
 const NOW: Ns = Ns(1 << 40);
 const COUNT: &str = "tasks of a CPU whose count changed meanwhile";
+const DELAYED: &str = "tasks in delayed dequeue on a CPU where that changed meanwhile";
 pub(super) const NUMBERS: &str = "load or utilisation of a CPU between updates";
 pub(super) const MARKED: &str = "whether a group is marked imbalanced";
 const FAILED: &str = "nr_balance_failed";
@@ -43,8 +44,10 @@ const AFFINITY: &str = "allowed CPUs of a queued task";
 pub struct CpuThen {
     /// Tasks, the likeliest first.
     pub counts: Vec<Count>,
-    /// Of the fair ones in delayed dequeue.
+    /// Of the fair ones in delayed dequeue, by now.
     pub delayed: i64,
+    /// How many there were while the numbers may have been read, if that changed.
+    pub were_delayed: Vec<i64>,
     /// `idle_cpu`, if it has no task.
     pub idle: Option<bool>,
     /// Lowest and highest `load_avg`, utilisation and runnable time.
@@ -55,6 +58,15 @@ pub struct CpuThen {
     pub runnable: (u64, u64),
     /// The most of its capacity that real-time tasks may have used.
     pub used: u64,
+}
+
+impl CpuThen {
+    /// Of the fair tasks of `c` in delayed dequeue, when its numbers are read.
+    fn delayed_when_read(&self, k: &mut Asker, c: Cpu) -> i64 {
+        let mut options = vec![self.delayed];
+        options.extend(self.were_delayed.iter().filter(|&&n| n != self.delayed));
+        k.ask(Unknown { name: DELAYED, of: c.0.into() }, &options)
+    }
 }
 
 /// What is known of a queued task when its queue is locked.
@@ -232,7 +244,10 @@ impl Ground {
                 Err(missing) => (QueueThen { tasks: vec![], placed: true }, Some(missing)),
             };
             let delayed = queue.tasks.iter().filter(|t| t.delayed).count();
-            let unseen = (cx.sh.loads[l.src.ix()].h_nr_delayed as usize).saturating_sub(delayed);
+            let then = &m.cpus[l.src.ix()];
+            let since = then.delayed - then.delayed_when_read(k, l.src);
+            let now = (i64::from(cx.sh.loads[l.src.ix()].h_nr_delayed) + since).max(0);
+            let unseen = (now as usize).saturating_sub(delayed);
             let stay = cx.sh.release.detach_skips_delayed;
             if unseen > 0 && (l.imbalance.kind == MigrationType::Load || !stay) {
                 missing = missing.or(Some(CONTENT));
@@ -328,12 +343,12 @@ impl Ground {
             let count = then.counts[k.ask(Unknown { name: COUNT, of }, &options) as usize];
             let idle = count.all == 0
                 && k.truth(Unknown { name: IDLE, of }, then.idle, then.idle.unwrap_or(true));
+            let delayed = then.delayed_when_read(k, c) + count.hidden;
             let l = &mut self.sh.loads[c.ix()];
             *l = RqLoad::default();
             l.nr_running = count.all.max(0) as u32;
             l.h_nr_queued = count.fair.clamp(0, count.all.max(0)) as u32;
-            l.h_nr_delayed =
-                (then.delayed + count.hidden).clamp(0, i64::from(l.h_nr_queued)) as u32;
+            l.h_nr_delayed = delayed.clamp(0, i64::from(l.h_nr_queued)) as u32;
             let rq = &mut self.sh.rqs[c.ix()];
             *rq = Rq { clock: NOW, ..Rq::idle(c) };
             if !idle {

@@ -26,6 +26,8 @@ pub struct Hidden {
     pub(super) v: Span,
     /// Latest deadline.
     pub(super) due: i64,
+    /// Where it is if it has just been queued anew.
+    pub(super) anew: Option<Span>,
 }
 
 impl Hidden {
@@ -48,7 +50,7 @@ impl Frame {
     /// `pid` hides from now on.
     pub fn hide(&mut self, pid: i64) {
         let v = Span::ANY.plus(self.min_vruntime);
-        self.hidden.insert(pid, Hidden { weight: NICE_0, v, due: v.hi + FAR });
+        self.hidden.insert(pid, Hidden { weight: NICE_0, v, due: v.hi + FAR, anew: None });
     }
 
     /// Hidden tasks of which the pick of `pid`, which has just been made, shows that they are gone:
@@ -72,7 +74,7 @@ impl Frame {
     ) -> Span {
         // If it stays, it is ahead of the mean.
         let v = Span { lo: e.v.lo.max(mean.lo).min(e.v.hi), hi: e.v.hi };
-        self.hidden.insert(pid, Hidden { weight: e.weight, v, due: e.due().hi });
+        self.hidden.insert(pid, Hidden { weight: e.weight, v, due: e.due().hi, anew: None });
         Span { hi: lag.hi.max(0), ..t.lag_after_delay(e.weight) }
     }
 
@@ -126,7 +128,8 @@ impl Frame {
             let Some((&pid, &e)) = first else { break };
             let sure = e.v.hi <= mean.lo && (e.due().hi < due.lo || v.lo > mean.hi);
             if !sure {
-                self.hidden.insert(pid, Hidden { weight: e.weight, v: e.v, due: e.due().hi });
+                let due = e.due().hi;
+                self.hidden.insert(pid, Hidden { weight: e.weight, v: e.v, due, anew: None });
             }
             self.ents.remove(&pid);
             gone.push(Gone { pid, sure });
@@ -196,19 +199,33 @@ impl Frame {
 
     /// [`Frame::mean`], whoever of those that hide may be there.
     pub(super) fn mean_of_all(&self) -> Option<Span> {
-        let (mean, weight) = self.mean()?;
-        let pulled = |mean: i64, by: &mut dyn Iterator<Item = (i64, u64)>| {
-            let own = (i128::from(mean) * i128::from(weight), i128::from(weight));
-            let (sum, all) = by.fold(own, |(sum, all), (v, w)| {
-                (sum + i128::from(v) * i128::from(w), all + i128::from(w))
-            });
-            (sum / all.max(1)) as i64
+        let (lo, hi, w) = self.sums();
+        let mean = |sum: i128, w: i128| sum.div_euclid(w) as i64;
+        // The least mean is with all that are behind it, the nearest of them last.
+        let mut least = (lo, w);
+        let mut behind: Vec<(i64, u64)> =
+            self.hidden.values().map(|h| (h.v.lo, h.weight)).collect();
+        behind.sort_unstable();
+        let mut most = (hi, w);
+        let mut ahead: Vec<(i64, u64)> = self.hidden.values().map(|h| (h.v.hi, h.weight)).collect();
+        ahead.sort_unstable_by(|a, b| b.cmp(a));
+        let with = |(sum, all): (i128, i128), (v, w): (i64, u64)| {
+            (sum + i128::from(v) * i128::from(w), all + i128::from(w))
         };
-        let hidden = || self.hidden.values();
-        let lower = hidden().map(|h| (h.v.lo, h.weight)).filter(|h| h.0 < mean.lo);
-        let higher = hidden().map(|h| (h.v.hi, h.weight)).filter(|h| h.0 > mean.hi);
-        let (lo, hi) = (pulled(mean.lo, &mut { lower }), pulled(mean.hi, &mut { higher }));
-        Some(Span { lo, hi })
+        if w == 0 {
+            return None;
+        }
+        for h in behind {
+            if i128::from(h.0) * least.1 < least.0 {
+                least = with(least, h);
+            }
+        }
+        for h in ahead {
+            if i128::from(h.0) * most.1 > most.0 {
+                most = with(most, h);
+            }
+        }
+        Some(Span { lo: mean(least.0, least.1), hi: mean(most.0, most.1) })
     }
 
     /// `pid` may have stayed for delayed dequeue.
@@ -225,15 +242,46 @@ impl Frame {
         self.hidden.remove(&pid).is_some() || delayed
     }
 
+    /// `pid`, which was or may have been in delayed dequeue, is known to have left: in a pick, if
+    /// not before. When it was made the next switch tells; until then the task may count. True if
+    /// it was here.
+    pub fn departs(&mut self, pid: i64) -> bool {
+        if let Some(e) = self.ents.get(&pid).copied().filter(|e| e.delayed) {
+            self.ents.remove(&pid);
+            let due = e.due().hi;
+            self.hidden.insert(pid, Hidden { weight: e.weight, v: e.v, due, anew: None });
+        }
+        let here = self.hides(pid);
+        if here {
+            self.departed.push(pid);
+        }
+        here
+    }
+
+    /// `pid`, which may be in delayed dequeue, is woken: if it is, it may start anew here, before
+    /// the running task is accounted.
+    pub fn may_requeue(&mut self, pid: i64) {
+        let mean = self.mean_of_all();
+        if let Some(h) = self.hidden.get_mut(&pid) {
+            h.anew = mean;
+        }
+    }
+
     /// `pid`, delayed, is woken: it stays where it is, or, if it has become eligible, enters anew
     /// with no lag.
     pub(super) fn requeue(&mut self, pid: i64, t: &Tuning) {
-        let Some(mut e) = self.ents.remove(&pid) else { return };
-        // The mean with it lies between it and the mean without.
-        let rest = self.mean_of_all().unwrap_or(self.min_vruntime);
+        let Some(&(mut e)) = self.ents.get(&pid) else { return };
+        // What it is owed counts its own part in the mean, and has to be more than nothing.
+        let mut owed = |v: i64| {
+            let at = Entity { v: Span::at(v), delayed: false, ..e };
+            self.ents.insert(pid, at);
+            self.mean_of_all().map_or(Span::at(0), |mean| mean.minus(at.v))
+        };
+        let (may, anew) = (owed(e.v.lo).hi > 0, owed(e.v.hi).lo > 0);
+        self.ents.remove(&pid);
         e.delayed = false;
-        if t.delay_zero && e.v.lo <= rest.hi {
-            let anew = e.v.hi <= rest.lo;
+        if t.delay_zero && may {
+            let rest = self.mean_of_all().unwrap_or(self.min_vruntime);
             e.v = if anew { rest } else { e.v.hull(rest) };
             e.deadline = e.v.middle() + t.virtual_slice(e.weight);
             e.due_known = anew;
@@ -332,6 +380,36 @@ mod tests {
     }
     fn slice_of(part: i64) -> i64 {
         queue(&[]).2 / part
+    }
+
+    /// 2 has run `more` than 1, which is delayed, had. What 1 is owed counts its own part in V and
+    /// is rounded down: at 1 that is nothing, and 1 keeps its place and its deadline.
+    #[test]
+    fn who_is_owed_less_than_a_nanosecond_does_not_start_anew() {
+        for (more, starts_anew) in [(0, false), (1, false), (2, true)] {
+            let (mut f, t, slice) = queue(&[1, 2]);
+            runs(&mut f, &t, 1, 2, slice / 4);
+            assert!(f.delay(1, &t));
+            let (stood, due) = (f.ents[&1].v, f.ents[&1].deadline);
+            runs(&mut f, &t, 2, slice as u64, slice / 4 + more);
+            f.enter(1, 120, None, &t);
+            let kept = f.ents[&1].v == stood && f.ents[&1].deadline == due;
+            assert_eq!(!kept, starts_anew, "{more}");
+            assert!(f.ents[&1].due_known);
+        }
+    }
+
+    /// Two that hide, 9 ns and 4 ns behind the mean of the queue: with the first alone it is 5 ns
+    /// further back, and the second no longer behind it.
+    #[test]
+    fn who_is_ahead_of_the_mean_with_another_does_not_lower_it() {
+        let (mut f, _, _) = queue(&[1]);
+        let m = f.mean_of_all().unwrap().lo;
+        for (pid, behind) in [(2, 9), (3, 4)] {
+            let v = Span { lo: m - behind, hi: m };
+            f.hidden.insert(pid, Hidden { weight: NICE_0, v, due: m, anew: None });
+        }
+        assert_eq!(f.mean_of_all(), Some(Span { lo: m - 5, hi: m }));
     }
 
     /// 3 may have any lag. That 1 is picked, and not 3, shows that 3 is due no earlier; that 3 is,

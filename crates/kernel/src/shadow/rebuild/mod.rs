@@ -6,6 +6,7 @@
 //! | `moves` | who moved a task |
 //! | `rebuilder` | the rows anew, one by one, with what is known by then |
 //! | `wakeups` | its part for wakeups: a row for the choice of a CPU, flips |
+//! | `span` | intervals |
 //! | `queue_frame` | virtual times of one CPU's queue |
 //! | `delayed` | delayed dequeue in it, and what picks tell |
 //! | `averages` | load and utilisation |
@@ -17,6 +18,7 @@ pub mod delayed;
 pub mod moves;
 pub mod queue_frame;
 pub mod rebuilder;
+pub mod span;
 pub mod tuning;
 pub mod wakeups;
 

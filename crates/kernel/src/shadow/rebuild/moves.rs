@@ -1,17 +1,19 @@
 //! What moved a queued task, as far as a plain trace tells.
 //!
 //! *What.* A move is one event, whatever made it. A wakeup's lies between the start and the end of
-//! the wakeup. In a soft interrupt only the balancer moves what is queued: to its own CPU, or, if
-//! that is idle, on behalf of another one. Elsewhere a CPU that pulls a task to itself and does
-//! nothing more before it switches from a task that sleeps was about to go idle. A stopper pushes
-//! what ran on its CPU: for the balancer if a soft interrupt woke it, or a CPU about to go idle
-//! that the task then goes to; for exec or a change of affinity if the task itself woke it.
+//! the wakeup, on the waker's CPU. In a soft interrupt only the balancer moves what is queued: to
+//! its own CPU, or, if that is idle, on behalf of another one. Elsewhere a CPU that pulls a task to
+//! itself and does nothing more before it switches from a task that sleeps was about to go idle. A
+//! stopper pushes what ran on its CPU: for the balancer if a soft interrupt woke it, or a CPU about
+//! to go idle that the task then goes to; for exec or a change of affinity if the task itself woke
+//! it.
 //! *Departures.* D1: what else moves tasks without an interrupt (a change of affinity, an exchange
 //! between nodes) is not told apart: the path is not known.
 
 use crate::shadow::rows::neighbours::next_rows;
 use crate::shadow::rows::trace::{Flags, Named, Row, RowKind, Trace};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
+use vruntime_base::Cpu;
 
 /// What made a move.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -64,14 +66,15 @@ pub const UNKNOWN: &str = "not known";
 /// What made each move of `t`, by row.
 pub fn movers(t: &Trace) -> BTreeMap<usize, Mover> {
     let next = next_rows(t);
-    let mut waking: BTreeSet<i64> = BTreeSet::new();
+    // Tasks that are being woken, and the CPU that does it.
+    let mut waking: BTreeMap<i64, Cpu> = BTreeMap::new();
     // By stopper: the row that starts its last wakeup.
     let mut woken: BTreeMap<i64, usize> = BTreeMap::new();
     let mut all = BTreeMap::new();
     for (i, r) in t.rows.iter().enumerate() {
         match r.kind {
             RowKind::Waking => {
-                waking.insert(r.p.pid);
+                waking.insert(r.p.pid, r.cpu);
                 woken.insert(r.p.pid, i);
             }
             RowKind::Wakeup | RowKind::WakeupNew => {
@@ -80,7 +83,7 @@ pub fn movers(t: &Trace) -> BTreeMap<usize, Mover> {
             RowKind::Switch => {
                 waking.remove(&r.n.map_or(0, |n| n.pid));
             }
-            RowKind::Migrate if waking.contains(&r.p.pid) => {
+            RowKind::Migrate if waking.get(&r.p.pid) == Some(&r.cpu) => {
                 all.insert(i, Mover::Wakeup);
             }
             RowKind::Migrate => {
@@ -152,7 +155,6 @@ fn goes_to_sleep(t: &Trace, next: &[Option<usize>], i: usize) -> bool {
 mod tests {
     use super::*;
     use crate::shadow::rows::trace::Side;
-    use vruntime_base::Cpu;
 
     const TASK: Flags = Flags { need_resched: false, lazy: false, interrupt: false, hard: false };
     const SOFT: Flags = Flags { interrupt: true, ..TASK };
@@ -188,6 +190,9 @@ mod tests {
         // It goes on after that, or is preempted, or moved the task elsewhere.
         assert_eq!(of(vec![pull(), wakes(TASK), sleeps(5)]), Mover::Unknown);
         assert_eq!(of(vec![pull(), Row { b: 0, ..sleeps(5) }]), Mover::Unknown);
+        // Another CPU is about to wake the task, which is in delayed dequeue.
+        let woken = Row { cpu: Cpu(0), ..row(RowKind::Waking, 6, 7, TASK) };
+        assert_eq!(of(vec![woken, pull(), sleeps(5)]), Mover::Newidle);
         assert_eq!(of(vec![moves(5, 0, 2, TASK), sleeps(5)]), Mover::Unknown);
     }
 

@@ -10,6 +10,7 @@
 //! *Departures.* D1: the clock of a row is that of the queue give or take [`CLOCK_NS`].
 
 use super::delayed::{Gone, Hidden};
+pub use super::span::{FAR, Span};
 use super::tuning::Tuning;
 use crate::shadow::rows::trace::Side;
 use std::collections::{BTreeMap, BTreeSet};
@@ -19,63 +20,11 @@ use vruntime_sched::fair::weight::{LOAD_SHIFT, weight_of_prio};
 
 /// Time between taking the clock of the queue and writing the row.
 const CLOCK_NS: i64 = 5_000;
-/// Nothing is known: further than any real distance, near enough for sums.
-pub const FAR: i64 = 1 << 40;
 const ORIGIN: i64 = 1 << 44;
 /// Weight of nice 0.
 pub const NICE_0: u64 = 1 << 20;
 /// More tasks than these make no difference.
 pub const MOST_TASKS: i64 = 64;
-
-/// An interval.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Span {
-    /// Lowest.
-    pub lo: i64,
-    /// Highest.
-    pub hi: i64,
-}
-
-impl Span {
-    /// Nothing is known.
-    pub const ANY: Span = Span { lo: -FAR, hi: FAR };
-    /// One value.
-    pub const fn at(v: i64) -> Span {
-        Span { lo: v, hi: v }
-    }
-    /// Midway.
-    pub fn middle(self) -> i64 {
-        self.lo + (self.hi - self.lo) / 2
-    }
-    /// How far from the middle an end may be.
-    pub fn slop(self) -> i64 {
-        self.hi - self.middle()
-    }
-    /// Both ends further apart by `by`.
-    pub fn widened(self, by: i64) -> Span {
-        Span { lo: self.lo - by, hi: self.hi + by }
-    }
-    /// All differences.
-    pub fn minus(self, o: Span) -> Span {
-        Span { lo: self.lo - o.hi, hi: self.hi - o.lo }
-    }
-    /// All sums.
-    pub fn plus(self, o: Span) -> Span {
-        Span { lo: self.lo + o.lo, hi: self.hi + o.hi }
-    }
-    fn max(self, o: Span) -> Span {
-        Span { lo: self.lo.max(o.lo), hi: self.hi.max(o.hi) }
-    }
-    fn min(self, o: Span) -> Span {
-        Span { lo: self.lo.min(o.lo), hi: self.hi.min(o.hi) }
-    }
-    pub(super) fn hull(self, o: Span) -> Span {
-        Span { lo: self.lo.min(o.lo), hi: self.hi.max(o.hi) }
-    }
-    pub(super) fn clamp(self, lo: i64, hi: i64) -> Span {
-        Span { lo: self.lo.clamp(lo, hi), hi: self.hi.clamp(lo, hi) }
-    }
-}
 
 /// A queued fair task.
 #[derive(Clone, Copy, Debug)]
@@ -142,6 +91,8 @@ pub struct Frame {
     pub(super) complete: bool,
     /// Tasks that may have stayed for delayed dequeue.
     pub(super) hidden: BTreeMap<i64, Hidden>,
+    /// Those of them that have left by now.
+    pub(super) departed: Vec<i64>,
     /// Queued tasks of which more is known than was told last.
     pub learnt: Vec<i64>,
     /// Who entered since the running task last did anything itself, and when: it may have left by
@@ -353,7 +304,7 @@ impl Frame {
     /// left of the old one.
     pub fn may_yield(&mut self, pid: i64, t: &Tuning) {
         let alone = self.ents.len() + self.real_time.len() < 2 && self.complete;
-        let Some((mean, _)) = self.mean().filter(|_| t.eevdf && !alone) else { return };
+        let Some(mean) = self.mean().filter(|_| t.eevdf && !alone) else { return };
         let Some(e) = self.ents.get_mut(&pid) else { return };
         e.due_known = false;
         if t.yield_forfeits {
@@ -389,6 +340,9 @@ impl Frame {
     pub fn run(&mut self, pid: i64, now: u64, t: &Tuning) -> Vec<Gone> {
         (self.curr, self.since, self.has_run) = (pid, now, true);
         self.late.clear();
+        for pid in std::mem::take(&mut self.departed) {
+            self.hidden.remove(&pid);
+        }
         self.accounted = self.ents.contains_key(&pid).then_some((now, 0));
         if pid == 0 {
             let left = self.all_taken_off();
@@ -396,6 +350,10 @@ impl Frame {
             self.real_time.clear();
             self.complete = true;
             return left;
+        }
+        if let Some(e) = self.ents.get_mut(&pid).filter(|e| e.delayed) {
+            // It has been woken, and no row showed it.
+            (e.delayed, e.v, e.due_known) = (false, e.v.widened(FAR), false);
         }
         let gone = self.was_picked(pid);
         let lone = self.ents.len() == 1 && self.complete && self.hidden.is_empty();
@@ -419,28 +377,30 @@ impl Frame {
         gone
     }
 
-    /// Lowest and highest weighted mean, and the weight; `None`: nothing is queued.
-    pub(super) fn mean(&self) -> Option<(Span, i64)> {
-        let w: i128 = self.ents.values().map(|e| i128::from(e.weight)).sum();
-        let sum = |of: fn(&Entity) -> i64| -> i64 {
-            let s: i128 =
-                self.ents.values().map(|e| i128::from(of(e)) * i128::from(e.weight)).sum();
-            (s / w.max(1)) as i64
-        };
-        let mean = Span { lo: sum(|e| e.v.lo), hi: sum(|e| e.v.hi) };
-        let mut open = 0;
-        if let Some(e) = self.ents.get(&self.curr).filter(|_| self.accounts) {
+    /// Lowest and highest Σ v·w of what is queued, as the kernel counts it, and Σ w.
+    pub(super) fn sums(&self) -> (i128, i128, i128) {
+        let mut sums = (0, 0, 0);
+        for (&pid, e) in &self.ents {
             // The kernel's own mean counts what was accounted.
-            open = (i128::from(e.open) * i128::from(e.weight) / w.max(1)) as i64;
+            let open = if pid == self.curr && self.accounts { e.open } else { 0 };
+            let (w, of) = (i128::from(e.weight), |v: i64| i128::from(v - open));
+            sums = (sums.0 + of(e.v.lo) * w, sums.1 + of(e.v.hi) * w, sums.2 + w);
         }
-        (w > 0).then(|| (mean.minus(Span::at(open)), w as i64))
+        sums
+    }
+
+    /// Lowest and highest weighted mean; `None`: nothing is queued.
+    pub(super) fn mean(&self) -> Option<Span> {
+        let (lo, hi, w) = self.sums();
+        let mean = |sum: i128| sum.div_euclid(w) as i64;
+        (w > 0).then(|| Span { lo: mean(lo), hi: mean(hi) })
     }
 
     /// `pid` leaves; its virtual time and lag.
     pub fn leave(&mut self, pid: i64, t: &Tuning) -> Option<(Span, Span)> {
         self.real_time.remove(&pid);
         let lone = self.ents.len() == 1;
-        let mean = if pid == self.curr { self.mean_when_leaving()? } else { self.mean()?.0 };
+        let mean = if pid == self.curr { self.mean_when_leaving() } else { self.mean_of_all() }?;
         let e = self.ents.remove(&pid)?;
         if !t.eevdf {
             return Some((e.v, Span::default()));
@@ -475,9 +435,14 @@ impl Frame {
         }
         let (m, mean, stood) = (self.min_vruntime, self.mean_of_all(), self.hidden.remove(&pid));
         let placed = |lag: Span| {
-            let w = self.ents.values().map(|e| e.weight).sum::<u64>().max(1);
-            let up = |l: i64| inflated_lag(l, w >> LOAD_SHIFT, weight_of(prio) >> LOAD_SHIFT);
-            mean.map_or(m, |mean| mean.minus(Span { lo: up(lag.lo), hi: up(lag.hi) }))
+            // Whoever hides may have a part in the weight.
+            let w = self.ents.values().map(|e| e.weight).sum::<u64>().max(1 << LOAD_SHIFT);
+            let all = w + self.hidden.values().map(|h| h.weight).sum::<u64>();
+            let own = weight_of(prio) >> LOAD_SHIFT;
+            let up = |l: i64| [w, all].map(|w| inflated_lag(l, w >> LOAD_SHIFT, own));
+            let (lo, hi) = (up(lag.lo), up(lag.hi));
+            let up = Span { lo: lo[0].min(lo[1]), hi: hi[0].max(hi[1]) };
+            mean.map_or(m, |mean| mean.minus(up))
         };
         let most = t.limited(Span::ANY, weight_of(prio));
         let mut v = if t.eevdf {
@@ -488,7 +453,7 @@ impl Frame {
         };
         if let Some(h) = stood {
             let near = placed(most);
-            v = v.hull(h.v.clamp(near.lo, near.hi));
+            v = v.hull(h.v.clamp(near.lo, near.hi)).hull(h.anew.unwrap_or(v));
         }
         // Whether it was delayed shows only since the recording began, or the CPU was idle.
         let due_known = stood.is_none() && (slept.is_some() || self.complete);
@@ -567,6 +532,20 @@ mod tests {
             f.enter(pid, 120, Some((Span::at(0), Span::at(0))), t);
         }
         f
+    }
+
+    /// 1, of three, was accounted for 2 ns and has run for one more: V is two thirds of a
+    /// nanosecond further, which counts as none.
+    #[test]
+    fn the_mean_is_rounded_once() {
+        let t = Tuning::new(&crate::shadow::tests::release("v6.12"), 2);
+        let mut f = one_and_two(&t, true);
+        f.enter(3, 120, Some((Span::at(0), Span::at(0))), &t);
+        f.ran(9, 0, 1, &t);
+        f.run(1, 1, &t);
+        f.ran(1, 2, 3, &t);
+        f.update(4, &t);
+        assert_eq!(f.mean(), Some(f.ents[&2].v));
     }
 
     #[test]

@@ -58,6 +58,10 @@ pub(super) struct Rebuilder<'a> {
     in_hand: BTreeMap<usize, Vec<Taken>>,
     /// Rows of tasks in delayed dequeue that have left, or may have, as of the last row.
     left: Vec<Row>,
+    /// By CPU: the task that it is waking, with its priority, and where that was.
+    pub(super) wakes: BTreeMap<usize, (i64, i64, usize)>,
+    /// By task that is being woken: the CPU that does it.
+    pub(super) woken_by: BTreeMap<i64, usize>,
     /// Tasks that left their queue, to sleep, before a row tells it: their CPU pulled.
     pub(super) left_early: BTreeSet<i64>,
     /// For how long tasks have been accounted.
@@ -124,6 +128,8 @@ pub fn rebuild(t: &Trace, k: &Release) -> Trace {
         in_hand: BTreeMap::new(),
         movers: movers(t),
         left: vec![],
+        wakes: BTreeMap::new(),
+        woken_by: BTreeMap::new(),
         left_early: BTreeSet::new(),
         ran: BTreeMap::new(),
         yielders: t.rows.iter().filter(|r| yields(t, r)).map(|r| r.p.pid).collect(),
@@ -295,6 +301,7 @@ impl Rebuilder<'_> {
     fn switch(&mut self, r: &Row) -> Row {
         let c = r.cpu.ix();
         let n = r.n.unwrap_or_default();
+        self.wakes.remove(&c);
         let f = &mut self.cpus[c];
         f.update(r.ts, &self.tuning);
         self.left_at.insert(r.p.pid, r.ts);
@@ -424,6 +431,7 @@ impl Rebuilder<'_> {
     fn account(&mut self, g: &Glimpse) -> Option<Row> {
         let ran = g.ran?;
         *self.ran.entry(ran.pid).or_default() += ran.runtime;
+        self.accounts(g.cpu.ix(), ran.pid, g.ts);
         let c = *self.on.get(&ran.pid)?;
         let f = &mut self.cpus[c];
         let mut before = f.side(ran.pid, 120, &self.tuning);
@@ -486,6 +494,7 @@ impl Rebuilder<'_> {
         let stack = chain.map(|at| self.t.stacks.len() + at);
         if mover == Mover::Wakeup {
             let row = Row { stack, ..self.plain(r, from) };
+            self.departs(r.p.pid, from, r.ts);
             self.averages.chosen(r.p.pid, r.ts);
             return row;
         }

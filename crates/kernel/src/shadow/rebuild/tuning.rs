@@ -36,7 +36,7 @@ impl Tuning {
             slice: slice as i64,
             period: latency as i64,
             lag_most: lag_limit(k.lag_limit, slice, tick),
-            half_first: k.place_deadline_initial,
+            half_first: k.place_deadline_initial && !k.fork_places_twice,
             keeps_request: k.place_rel_deadline,
             delays: k.delay_dequeue,
             delay_zero: k.delay_zero,
@@ -83,7 +83,7 @@ impl Tuning {
 
 #[cfg(test)]
 mod tests {
-    use super::super::queue_frame::weight_of;
+    use super::super::queue_frame::{Frame, weight_of};
     use super::*;
 
     /// Two slices, or a tick if that is longer, at nice 0; 3.0567 times as much virtual time at
@@ -96,5 +96,19 @@ mod tests {
         let limit = (2 * k.base_slice_ns * k.scaling(2)).max(k.tick_ns());
         assert_eq!((most(120), most(125) * 1000 / limit), (limit, 3_056));
         assert_eq!(t.lag_after_delay(weight_of(125)).hi, 0);
+    }
+
+    /// A new task's request is half a slice, unless its first enqueue places it once more.
+    #[test]
+    fn a_new_task_asks_for_half_a_slice_or_a_whole_one() {
+        for (kernel, part) in [("v6.6", 1), ("v6.10", 1), ("v6.12", 2), ("v6.18", 2)] {
+            let k = crate::shadow::tests::release(kernel);
+            let t = Tuning::new(&k, 2);
+            let mut f = Frame::default();
+            f.run(0, 1, &t);
+            f.enter_new(1, 120, &t);
+            let slice = (k.base_slice_ns * k.scaling(2)) as i64;
+            assert_eq!(f.request_left(1), Some(slice / part), "{kernel}");
+        }
     }
 }

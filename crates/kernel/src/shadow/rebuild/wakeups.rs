@@ -134,13 +134,58 @@ impl Rebuilder<'_> {
         }
         let mut row = self.plain(r, at);
         row.p.on_rq = self.on.contains_key(&r.p.pid);
-        if let Some(&c) = self.on.get(&r.p.pid).filter(|_| self.is_delayed(r.p.pid)) {
-            // It is queued anew before the running task is accounted, other than one that slept.
-            self.asleep.remove(&r.p.pid);
-            self.cpus[c].enter(r.p.pid, r.p.prio, None, &self.tuning);
-            self.averages.enter(r.p.pid, r.p.prio, c, r.ts);
-        }
+        self.wakes.insert(r.cpu.ix(), (r.p.pid, r.p.prio, at));
+        self.woken_by.insert(r.p.pid, r.cpu.ix());
         row
+    }
+
+    /// The CPU that wakes `pid`, which was on `at`, has its queue's lock: if the task is delayed,
+    /// it is queued anew before the running task is accounted, other than one that slept.
+    fn requeue(&mut self, (pid, prio, at): (i64, i64, usize), now: u64) {
+        match self.on.get(&pid).filter(|_| self.is_delayed(pid)) {
+            Some(&c) => {
+                self.asleep.remove(&pid);
+                self.cpus[c].enter(pid, prio, None, &self.tuning);
+                self.averages.enter(pid, prio, c, now);
+            }
+            None => self.cpus[at].may_requeue(pid),
+        }
+    }
+
+    /// A CPU was chosen for `pid`, or it is on a wake list: it has left the queue of `from`.
+    pub(super) fn departs(&mut self, pid: i64, from: usize, now: u64) {
+        self.wakes.retain(|_, wakes| wakes.0 != pid);
+        if self.cpus[from].departs(pid) {
+            self.on.remove(&pid);
+            self.averages.gone(pid, now);
+        }
+    }
+
+    /// The task of `r` becomes runnable on `c`: if it was delayed it is queued anew, or has left.
+    fn wakes_up(&mut self, r: &Row, c: usize) {
+        let pid = r.p.pid;
+        self.wakes.retain(|_, wakes| wakes.0 != pid);
+        // Who queues it anew is its waker itself. What a CPU takes off its wake list had left.
+        let by = self.woken_by.remove(&pid).filter(|_| !self.t.wakings_only);
+        let listed = by.is_some_and(|by| by != r.cpu.ix());
+        match self.on.get(&pid).filter(|_| self.is_delayed(pid)) {
+            Some(&from) if from != c => self.departs(pid, from, r.ts),
+            Some(_) if !listed => self.requeue((pid, r.p.prio, c), r.ts),
+            _ if listed && self.cpus[c].woken(pid) => {
+                self.on.remove(&pid);
+                self.averages.gone(pid, r.ts);
+            }
+            _ => {}
+        }
+    }
+
+    /// `by` accounts `pid`, which runs: on the queue that it wakes a task on, maybe.
+    pub(super) fn accounts(&mut self, by: usize, pid: i64, now: u64) {
+        let Some(&wakes) = self.wakes.get(&by) else { return };
+        if self.cpus[self.on.get(&wakes.0).copied().unwrap_or(wakes.2)].runs(pid) {
+            self.wakes.remove(&by);
+            self.requeue(wakes, now);
+        }
     }
 
     /// Of the running task of row `r`; each CPU has an idle task.
@@ -223,6 +268,7 @@ impl Rebuilder<'_> {
         let c = self.cpu_of(r.task_cpu(), r.rq_cpu);
         let pid = r.p.pid;
         self.cpus[c].update(r.ts, &self.tuning);
+        self.wakes_up(r, c);
         if r.kind == RowKind::WakeupNew {
             self.cpus[c].enter_new(pid, r.p.prio, &self.tuning);
             if r.p.is_fair() {
@@ -234,7 +280,7 @@ impl Rebuilder<'_> {
             let slept = self.asleep.remove(&pid).map(|(home, v, drift, lag)| {
                 let f = &mut self.cpus[home];
                 if home != c {
-                    f.woken(pid);
+                    f.departs(pid);
                 }
                 let v = v.widened(f.drift - drift).plus(Span::at(f.origin.unwrap_or(0)));
                 (v.minus(f.min_vruntime), lag)
@@ -342,6 +388,30 @@ mod tests {
         };
         assert!(may_stay(LEAVING_NS - 1, 1, false) && !may_stay(LEAVING_NS, 1, false));
         assert!(!may_stay(10, 0, false) && !may_stay(10, 1, true));
+    }
+
+    /// CPU 1 begins to wake 1, of CPU 0, which then sleeps ahead of 2 and stays, delayed. It is
+    /// queued anew, and picked when 2 sleeps; or has left by then, as 2 had slept before.
+    #[test]
+    fn a_delayed_task_is_queued_anew_under_the_lock() {
+        let last = |idle: bool| {
+            let mut rows = vec![switch(10, 0, 9, 0, true), switch(11, 1, 9, 3, true)];
+            rows.extend(woken(12, 0, 1, 0));
+            rows.push(switch(20, 0, 0, 1, false));
+            rows.push(row(30, 0, RowKind::WakeupNew, 2, 1));
+            rows.push(Row { a: 0, ..row(999_990, 1, RowKind::Waking, 1, 3) });
+            rows.push(switch(1_000_000, 0, 1, 2, true));
+            rows.extend(idle.then(|| switch(1_000_100, 0, 2, 0, true)));
+            rows.push(Row { a: 0, ..row(1_000_200, 1, RowKind::Wakeup, 1, 3) });
+            let from = if idle { 0 } else { 2 };
+            rows.push(switch(1_000_300, 0, from, 1, !idle));
+            let rows = rebuilt_as("v6.12", rows, &[]);
+            let of = |kind| rows.iter().rfind(|r| r.kind == kind).unwrap();
+            let picked = of(RowKind::Switch).n.unwrap();
+            assert!(!picked.sched_delayed && picked.on_rq && picked.vruntime > 0, "{idle}");
+            (of(RowKind::Wakeup).nr_running, picked.cfs_nr)
+        };
+        assert_eq!([last(false), last(true)], [(Some(2), 1), (Some(1), 1)]);
     }
 
     /// Nothing is known of how far 1 and 2 have come. 1 sleeps beside 2: it may be delayed.

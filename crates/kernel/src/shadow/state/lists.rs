@@ -57,6 +57,10 @@ impl Lists {
             RowKind::Switch => {
                 if !(r.p.is_fair() && r.p.on_rq) {
                     self.remove(r.p.pid);
+                    if r.p.sched_delayed {
+                        // It may have kept its place, which shows at no wakeup that has begun.
+                        self.unordered.insert(r.p.pid);
+                    }
                 }
                 if let Some(clock) = r.clock_task.filter(|_| r.p.is_fair()) {
                     self.ran.insert(r.p.pid, Ran::At(clock));
@@ -255,6 +259,25 @@ mod tests {
         assert_eq!(order(&l), None);
         l.apply(&t, &pick(1));
         assert_eq!(order(&l), Some(vec![2, 1]));
+    }
+
+    /// The wakeup of 1 began before a row showed that it slept, and may have stayed: no choice of a
+    /// CPU tells. One that begins later does.
+    #[test]
+    fn who_is_woken_before_it_is_seen_to_sleep_may_have_kept_its_place() {
+        let t = Trace { nr_cpus: 1, ..Trace::default() };
+        let after = |waking: Option<Row>| {
+            let mut l = Lists::new(1, 32);
+            enter(&mut l, &t, &[1, 2]);
+            let mut away = sleep(1);
+            away.p.sched_delayed = true;
+            l.apply(&t, &away);
+            waking.iter().for_each(|r| l.apply(&t, r));
+            l.apply(&t, &row(RowKind::Wakeup, 1));
+            order(&l)
+        };
+        let waking = Row { kind: RowKind::Waking, ..sleep(1) };
+        assert_eq!((after(None), after(Some(waking))), (None, Some(vec![2, 1])));
     }
 
     /// A search looks at two tasks: with three queued, 1 may have gone to the head without a row.

@@ -8,6 +8,7 @@
 //! | `lists` | in which order the balancer goes through them |
 //! | `counts` | how many tasks a CPU had |
 //! | `loads`, `utilisation` | averages of a CPU, as intervals |
+//! | `rt_use` | what real-time tasks may have taken of a CPU |
 //! | `idle` | which CPUs could be seen idle, and when |
 //! | `idle_tasks` | who counts as SCHED_IDLE |
 //! | `tasks` | a task beyond its rows: kernel thread, exiting, allowed CPUs |
@@ -25,6 +26,7 @@ pub mod loads;
 pub mod manners;
 pub mod one_level;
 pub mod queues;
+mod rt_use;
 pub mod scan_limit;
 pub mod tasks;
 pub mod utilisation;

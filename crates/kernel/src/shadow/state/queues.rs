@@ -14,11 +14,12 @@
 use super::buddies::{Buddies, yielders};
 use super::changes::Changes;
 use super::idle_tasks::IdleTasks;
+use super::rt_use::RtUse;
 use crate::shadow::rebuild::queue_frame::MOST_TASKS;
 use crate::shadow::rows::trace::{Row, RowKind, Side, Trace};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use vruntime_base::Cpu;
-use vruntime_sched::fair::pelt::{SEGMENT_NS, average_after, decay_load};
+use vruntime_sched::fair::pelt::average_after;
 use vruntime_sched::fair::weight::task_virtual_time;
 
 /// Nothing is known of it: the ends are as far apart as the comparison allows.
@@ -86,45 +87,11 @@ pub struct CpuState {
     nr: Option<i64>,
     nr_more: i64,
     moved_in: i64,
+    /// Lately: how many were in delayed dequeue, and until when.
+    delayed_until: VecDeque<(u64, u64)>,
     /// The running task is of another class by the next row that shows it.
     class_changes: bool,
     rt_used: RtUse,
-}
-
-/// How much of a CPU real-time tasks have used.
-#[derive(Clone, Debug, Default)]
-struct RtUse {
-    /// When one was switched from, and the decayed sum of what they ran by then. The first lies
-    /// before `STALE_NS`.
-    seen: VecDeque<(u64, u64)>,
-}
-
-/// `rq->cpu_capacity` may be as old: a pass of the lowest domain brings it up to date, on a busy
-/// CPU once in 16 ms for each CPU of that domain.
-const STALE_NS: u64 = 16 * 16 * 1_000_000;
-
-impl RtUse {
-    /// At `ts`.
-    fn at(&self, ts: u64) -> u64 {
-        let last = self.seen.iter().rfind(|x| x.0 <= ts);
-        last.map_or(0, |&(then, used)| decay_load(used, (ts - then) / SEGMENT_NS))
-    }
-
-    /// One that ran for `ran` is switched from at `ts`.
-    fn ends(&mut self, ts: u64, ran: u64) {
-        let used = self.at(ts) + ran;
-        while self.seen.get(1).is_some_and(|x| x.0 + STALE_NS < ts) {
-            self.seen.pop_front();
-        }
-        self.seen.push_back((ts, used));
-    }
-
-    /// The most in the `STALE_NS` before `now`.
-    fn most(&self, now: u64) -> u64 {
-        let begin = now.saturating_sub(STALE_NS);
-        let inside = self.seen.iter().filter(|x| (begin..=now).contains(&x.0));
-        inside.map(|x| x.1).fold(self.at(begin), u64::max)
-    }
 }
 
 /// Lowest and highest virtual runtime of a recorded state.
@@ -140,6 +107,14 @@ impl CpuState {
         if seen.0 != shown.0 {
             *seen = shown;
         }
+    }
+    /// Known to be in delayed dequeue, and to be there.
+    fn nr_delayed(&self) -> u64 {
+        self.queued.values().filter(|q| q.side.sched_delayed && !q.maybe).count() as u64
+    }
+    /// How many were, at one time or another since `from`, before it became what it is.
+    pub fn were_delayed(&self, from: u64) -> Vec<i64> {
+        self.delayed_until.iter().filter(|x| x.0 >= from).map(|x| x.1 as i64).collect()
     }
     /// See [`Queues::nr_unseen`].
     pub fn nr_unseen(&self) -> u64 {
@@ -209,6 +184,7 @@ impl Queues {
             let curr = &mut self.cpus[r.cpu.ix()].curr;
             curr.get_or_insert(r.curr_pid);
         }
+        let delayed = self.cpus[rq].nr_delayed();
         let s = &mut self.cpus[rq];
         if s.curr == Some(r.p.pid) && self.changes.class_follows(r.p.pid, r.ts) {
             (s.class_changes, s.running) = (true, None);
@@ -227,6 +203,13 @@ impl Queues {
             RowKind::SelectRq if !t.rebuilt && r.p.on_rq => self.shows_running(r),
             RowKind::Other | RowKind::Tick if t.rebuilt => self.told(r),
             _ => {}
+        }
+        let s = &mut self.cpus[rq];
+        if s.nr_delayed() != delayed {
+            while s.delayed_until.front().is_some_and(|x| x.0 + BATCH_NS < r.ts) {
+                s.delayed_until.pop_front();
+            }
+            s.delayed_until.push_back((r.ts, delayed));
         }
     }
 

@@ -138,6 +138,21 @@ fn what_is_not_known_and_matters_is_named() {
     assert_eq!(ends(2, open, |_| {}).1, HOT);
 }
 
+/// Two tasks on CPU 1. One that was in delayed dequeue when the numbers were read did not count in
+/// 6.18: there was one to run, and nothing to take.
+#[test]
+fn who_was_delayed_when_the_numbers_were_read_may_not_have_counted() {
+    let tipping = |kernel| {
+        let queue = vec![task(2, 9 * MS), TaskThen { curr: true, ..task(1, 0) }];
+        ends_of(two_cpus_under(kernel, 2), queue, |m| {
+            let then = &mut m.cpus[1];
+            (then.util, then.runnable, then.were_delayed) = ((100, 100), (100, 100), vec![1]);
+        })
+        .1
+    };
+    assert_eq!([tipping("v6.18"), tipping("v6.12")], [DELAYED.to_owned(), String::new()]);
+}
+
 /// Beside a real-time task one waits that uses half of the CPU: the group is overloaded if the
 /// real-time task has left that CPU little, and then only it is pulled from.
 #[test]

@@ -198,3 +198,14 @@ fn who_was_lent_a_priority_may_have_been_a_real_time_task() {
     };
     assert_eq!(["rt_mutex_setprio", "check_preempt_curr"].map(least), [810, 1024]);
 }
+
+/// 2, in delayed dequeue, is woken at 20.
+#[test]
+fn what_was_delayed_until_lately_is_known() {
+    let t = Trace { nr_cpus: 1, ..Trace::default() };
+    let mut q = Queues::new(&t);
+    let p = Side { pid: 2, prio: 120, on_rq: true, ..Side::default() };
+    q.put(0, &Side { sched_delayed: true, ..p }, (0, 0), true);
+    q.apply(&t, &Row { p, ..Row::new(20, Cpu(0), RowKind::Wakeup) });
+    assert_eq!([20, 21].map(|from| q.cpus[0].were_delayed(from)), [vec![1], vec![]]);
+}
