@@ -181,6 +181,15 @@ pub fn kernel_str(
                 hint(nearest_name(name, field_names()))
             )));
         };
+        // What a name alone, after `+` or `-`, stands for.
+        if old.is_integer() && ["true", "false"].contains(&word) {
+            return Err(malformed(format!("{name} is a number: expected `+{name}=N`")));
+        }
+        let time = format!("{name}_ns");
+        let is_time = old.is_bool() && word.parse::<u64>().is_ok_and(|n| n > 1);
+        if is_time && field_names().any(|known| known == time) {
+            return Err(wrong(word, format!("on or off; the time is {time}")));
+        }
         let range = limits::expected(&release, name);
         let expected = |said: String| wrong(word, range.clone().unwrap_or(said));
         let value = value_like(old, word).map_err(&expected)?;
@@ -291,11 +300,9 @@ fn value_like(old: &Value, word: &str) -> Result<Value, String> {
             "off" | "false" | "0" => Ok(Value::Boolean(false)),
             _ => Err("on or off".into()),
         },
-        Value::Integer(_) => word.parse().map(Value::Integer).map_err(|_| match word {
-            // What a name alone, after `+` or `-`, says.
-            "true" | "false" => "a whole number behind its name, `=N`".into(),
-            _ => "a whole number".into(),
-        }),
+        Value::Integer(_) => {
+            word.parse().map(Value::Integer).map_err(|_| "a whole number".to_string())
+        }
         _ => Ok(Value::String(word.into())),
     }
 }

@@ -6,8 +6,10 @@
 //! `irq_exit`, kernel/smp.c.
 //! *Equations.* The interrupted operation ends later by exactly the time the interrupt took.
 //! *Departures.* D1: ticks of all CPUs fall on the same grid with a small random offset each (the
-//! kernel without skew_tick). D2: other device interrupts are a random extra at every eighth tick.
-//! D3: softirqs run again as long as interrupts raise them; there is no ksoftirqd.
+//! kernel without skew_tick), exactly a tick apart: a slice of a whole number of ticks (3 ms at
+//! 1,000 Hz) ends at the last of them, where real ticks that come a little early miss it. D2: other
+//! device interrupts are a random extra at every eighth tick. D3: softirqs run again as long as
+//! interrupts raise them; there is no ksoftirqd.
 //! *Example.* A task computes in user mode, a tick finds its slice used up: tick, irq exit,
 //! `schedule()`.
 

@@ -87,6 +87,8 @@ fn kernel_expressions() {
     kernel("v6.1++hz=100", &["after `+`"]);
     kernel("v6.1-", &["after `-`"]);
     kernel("v6.1+hz=100,hz=250", &["hz", "twice"]);
+    kernel("v6.1-hz", &["hz is a number: expected `+hz=N`"]);
+    kernel("v6.12+base_slice=700000", &["on or off; the time is base_slice_ns"]);
     kernel("v6.12-hz=1000", &["`-hz=1000`: `-` switches off", "`+hz=1000`"]);
     kernel("v6.13", &["`v6.13`, nearest is `v6.12`"]);
     kernel("./my-dir/k-sis_util", &["`./my-dir/k`"]);
