@@ -63,6 +63,7 @@ const MECHANISMS: &[&str] = &[
     "crates/kernel/src/frame.rs",
     "crates/kernel/src/idle.rs",
     "crates/kernel/src/irq.rs",
+    "crates/kernel/src/haltpoll.rs",
     "crates/kernel/src/menu.rs",
     "crates/kernel/src/pipe.rs",
     "crates/kernel/src/pipe_lines.rs",

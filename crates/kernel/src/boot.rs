@@ -195,12 +195,10 @@ impl Sim {
             for t in [TaskId::from_ix(c.ix()), self.stopper_of(c)] {
                 self.hook(c, Ns::ZERO, |s, cx| s.task_new(cx, t, None));
             }
+            let Choice { state, stop_tick } = self.choose_idle_state(c, Ns::NEVER, None);
             let cpu = &mut self.cpus[c.ix()];
-            let rules = crate::menu::Rules::of(&self.sh.release);
-            let idle = &self.machine.idle;
-            let Choice { state, stop_tick } = cpu.menu.choose(idle, Ns::NEVER, None, tick, rules);
             cpu.idle_state = state as u8;
-            cpu.polling = idle[state].polling;
+            cpu.polling = self.machine.idle[state].polling;
             if stop_tick {
                 self.sh.rqs[c.ix()].tick_stopped = true;
                 self.hook(c, Ns::ZERO, |s, cx| s.tick_stopped(cx, c, true));

@@ -10,6 +10,7 @@
 //! tick, level 1 balances if the tick asked for it, then level 0 goes on.
 
 use crate::cold::{Asids, Passed};
+use crate::haltpoll::Haltpoll;
 use crate::menu::Menu;
 use crate::program::ChannelId;
 use crate::rq_lock::Under;
@@ -195,6 +196,8 @@ pub struct CpuSim {
     pub polling: bool,
     /// What the choice of the idle state is made by.
     pub menu: Menu,
+    /// The same of the haltpoll governor.
+    pub haltpoll: Haltpoll,
     /// How long the interrupted operation will still hold it.
     pub mutex_left: Ns,
     /// By level: what balancing does next.
@@ -262,6 +265,7 @@ impl CpuSim {
             idle_state: 0,
             polling: true,
             menu: Menu::default(),
+            haltpoll: Haltpoll::default(),
             slowdown: 1024,
             pace: 0,
             mutex: ChannelId::NONE,

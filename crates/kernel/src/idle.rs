@@ -1,8 +1,8 @@
 //! The idle loop: how deep a CPU stops and how it comes back.
 //!
-//! *What.* A CPU with nothing to run stops in the idle state that the governor chooses (`menu`),
-//! perhaps stops its tick, and leaves by a store to its flags (while polling or in mwait) or by an
-//! interrupt.
+//! *What.* A CPU with nothing to run stops in the idle state that the governor chooses (`menu`, in
+//! guests `haltpoll`), perhaps stops its tick, and leaves by a store to its flags (while polling or
+//! in mwait) or by an interrupt.
 //! *Source.* Linux 6.1.192 and 6.12.117, kernel/sched/idle.c `do_idle`, kernel/time/tick-sched.c;
 //! the machine file for latencies.
 //! *Equations.* None.
@@ -16,6 +16,7 @@ use crate::frame::Frame;
 use crate::menu::{self, Choice, Ended, Rules};
 use crate::sim::Sim;
 use vruntime_base::{Cpu, Func, Ns, Resource};
+use vruntime_machine::Governor;
 
 impl Sim {
     /// The idle task is current; the CPU is about to stop.
@@ -26,12 +27,10 @@ impl Sim {
             return;
         }
         let mut at = self.now + self.work(c, Func::Idle, self.machine.costs.idle_enter);
-        let tick = Ns(self.sh.release.tick_ns());
-        let cpu = &mut self.cpus[c.ix()];
+        let cpu = &self.cpus[c.ix()];
         let timer = cpu.timer_at.saturating_sub(self.now);
         let to_tick = (cpu.tick_at < Ns::NEVER).then(|| cpu.tick_at.saturating_sub(self.now));
-        let Choice { state, stop_tick } =
-            cpu.menu.choose(&self.machine.idle, timer, to_tick, tick, Rules::of(&self.sh.release));
+        let Choice { state, stop_tick } = self.choose_idle_state(c, timer, to_tick);
         if stop_tick && !self.sh.rqs[c.ix()].tick_stopped {
             let ((), cost) = self.hook(c, at, |s, cx| s.tick_stopped(cx, c, true));
             at += cost;
@@ -39,7 +38,7 @@ impl Sim {
             self.cpus[c.ix()].tick_at = Ns::NEVER;
         }
         let polling = self.machine.idle[state].polling;
-        let limit = menu::poll_limit(&self.machine.idle, state, self.machine.topo.arch(), tick);
+        let limit = self.poll_limit(c, state);
         self.set_busy(c, false);
         let cpu = &mut self.cpus[c.ix()];
         cpu.idle_state = state as u8;
@@ -49,6 +48,34 @@ impl Sim {
         cpu.idle_booked = at;
         cpu.op_end = limit.map_or(Ns::NEVER, |limit| at + limit);
         cpu.update_irq();
+    }
+
+    /// The state that the machine's governor has `c` enter: `timer` is the time to its next timer,
+    /// `to_tick` that to its next tick, none if the tick is stopped.
+    pub(crate) fn choose_idle_state(&mut self, c: Cpu, timer: Ns, to_tick: Option<Ns>) -> Choice {
+        let (cpu, states) = (&mut self.cpus[c.ix()], &self.machine.idle);
+        let release = &self.sh.release;
+        match self.machine.governor {
+            Governor::Menu => {
+                let tick = Ns(release.tick_ns());
+                cpu.menu.choose(states, timer, to_tick, tick, Rules::of(release))
+            }
+            Governor::Haltpoll(_) => cpu.haltpoll.choose(states),
+        }
+    }
+
+    /// How long `c` stays in `state` at the most: only the polling loop has a limit.
+    fn poll_limit(&self, c: Cpu, state: usize) -> Option<Ns> {
+        let states = &self.machine.idle;
+        match self.machine.governor {
+            Governor::Menu => {
+                let tick = Ns(self.sh.release.tick_ns());
+                menu::poll_limit(states, state, self.machine.topo.arch(), tick)
+            }
+            Governor::Haltpoll(_) => {
+                (state == 0 && states.len() > 1).then(|| self.cpus[c.ix()].haltpoll.poll_limit())
+            }
+        }
     }
 
     /// Nothing has come while it polled: it chooses anew.
@@ -74,7 +101,14 @@ impl Sim {
             _ if cpu.op_end <= at => Ended::Limit,
             _ => Ended::Event,
         };
-        cpu.menu.note(idle + latency, state, ended, Ns(self.sh.release.tick_ns()));
+        match self.machine.governor {
+            Governor::Menu => {
+                cpu.menu.note(idle + latency, state, ended, Ns(self.sh.release.tick_ns()));
+            }
+            Governor::Haltpoll(most) => {
+                cpu.haltpoll.note(usize::from(cpu.idle_state), idle + latency, ended, most);
+            }
+        }
         self.sh.ledger.book(c, Func::Idle, Resource::None, unbooked);
         self.sh.ledger.book(c, Func::IdleExit, Resource::None, latency);
         begin - at + latency

@@ -15,6 +15,7 @@ mod extrapolate;
 mod files;
 mod fork;
 mod frame;
+mod haltpoll;
 mod hot;
 mod idle;
 mod irq;

@@ -46,6 +46,30 @@ pub struct IdleState {
     pub exit_latency_ns: u32,
 }
 
+/// Who chooses the state that a CPU enters.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Governor {
+    /// By how long the CPU will probably be idle.
+    Menu,
+    /// Of guests: polls before it halts, this long at the most (`guest_halt_poll_ns`).
+    Haltpoll(Ns),
+}
+
+/// What `guest_halt_poll_ns` is if nobody sets it.
+const GUEST_HALT_POLL: u32 = 200_000;
+
+impl Governor {
+    /// The governor that the driver of `states` has: `cpuidle-haltpoll`, whose states are a polling
+    /// loop and `haltpoll idle`, asks for its own.
+    pub fn of(states: &[IdleSpec], guest_halt_poll_ns: Option<u32>) -> Governor {
+        let most = Ns(u64::from(guest_halt_poll_ns.unwrap_or(GUEST_HALT_POLL)));
+        match states.iter().any(|s| s.name.starts_with("haltpoll")) {
+            true => Governor::Haltpoll(most),
+            false => Governor::Menu,
+        }
+    }
+}
+
 /// Leaves only the states that cpuidle may enter if nobody is to wait longer than `limit` for a
 /// CPU; the shallowest always stays.
 pub fn keep_within(states: &mut Vec<IdleState>, limit: Ns) {
@@ -59,6 +83,24 @@ pub fn keep_within(states: &mut Vec<IdleState>, limit: Ns) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_driver_of_guests_asks_for_its_governor() {
+        let states = |name: &str| {
+            let state = |name: &str| IdleSpec {
+                name: name.into(),
+                table_latency_ns: 0,
+                target_residency_ns: 0,
+                polling: false,
+                exit_latency: Cost { low: 0, mid: 0, high: 0, source: String::new() },
+            };
+            [state("POLL"), state(name)]
+        };
+        assert_eq!(Governor::of(&states("C1"), None), Governor::Menu);
+        let of = |most| Governor::of(&states("haltpoll idle"), most);
+        assert_eq!(of(None), Governor::Haltpoll(Ns(200_000)));
+        assert_eq!(of(Some(0)), Governor::Haltpoll(Ns::ZERO));
+    }
 
     /// States of 0, 2 and 133 us.
     #[test]

@@ -29,7 +29,7 @@ pub mod topology_spec;
 pub use cache::Caches;
 pub use cost::{Cost, DistanceCost};
 pub use costs::{CostRow, CostSpec, Costs};
-pub use idle::{IdleSpec, IdleState};
+pub use idle::{Governor, IdleSpec, IdleState};
 pub use line::{Line, LineKind};
 pub use lines::{LineCost, Lines};
 pub use lock::{HANDOVER, Lock, LockQueue, Request};

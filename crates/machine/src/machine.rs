@@ -4,7 +4,7 @@ use crate::SpecError;
 use crate::cache::{Caches, refill};
 use crate::cost::Cost;
 use crate::costs::{CostSpec, Costs};
-use crate::idle::{IdleSpec, IdleState};
+use crate::idle::{Governor, IdleSpec, IdleState};
 use crate::line::Line;
 use crate::lines::{LineCost, Lines};
 use crate::topology::{Arch, Distance, Topology};
@@ -55,6 +55,11 @@ pub struct MachineSpec {
     /// AMD Zen; elsewhere that of the architecture, if it is not given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node_reclaim_distance: Option<u32>,
+    /// How long a CPU of a guest polls at the most before it halts, ns: the parameter of the module
+    /// haltpoll, whose state `haltpoll idle` the machine has to have. 200,000 if it is not given, 0
+    /// not at all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub guest_halt_poll_ns: Option<u32>,
     /// What everything costs.
     pub costs: CostSpec,
     /// Where statements about this machine come from.
@@ -99,6 +104,12 @@ impl MachineSpec {
         }
         for (what, text) in [("name", &self.name), ("description", &self.description)] {
             printable(what, text)?;
+        }
+        let polls = Governor::of(&self.idle, None) != Governor::Menu;
+        if self.guest_halt_poll_ns.is_some() && !polls {
+            let expected = "one: it is how long such a guest polls before it halts";
+            let at = "guest_halt_poll_ns";
+            return Err(SpecError::new(at, "no idle state `haltpoll idle`", expected));
         }
         self.costs.check()?;
         self.path_permille.check("path_permille")?;
@@ -179,6 +190,8 @@ pub struct Machine {
     pub lines: Lines,
     /// Idle states, shallow to deep.
     pub idle: Vec<IdleState>,
+    /// Who chooses among them.
+    pub governor: Governor,
     /// Cache sizes.
     pub caches: Caches,
     /// Page size, KiB.
@@ -231,6 +244,7 @@ impl Machine {
         Ok(Machine {
             name: spec.name.clone(),
             idle: idle.collect(),
+            governor: Governor::of(&spec.idle, spec.guest_halt_poll_ns),
             lines: Lines::new(&topo, 1),
             costs,
             caches: spec.caches,
@@ -250,6 +264,7 @@ impl Machine {
         Machine {
             name: "free".into(),
             idle: vec![],
+            governor: Governor::Menu,
             lines: Lines::new(topo, 1),
             costs: Costs::FREE,
             caches,

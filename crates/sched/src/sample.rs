@@ -106,6 +106,7 @@ pub fn machine(topology: TopologySpec, arch: Arch, ns: u32) -> Machine {
         }],
         topology,
         node_reclaim_distance: None,
+        guest_halt_poll_ns: None,
         costs: CostSpec::deserialize(Every(ns)).expect("all costs alike"),
         sources: Vec::new(),
     };

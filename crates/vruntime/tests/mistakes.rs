@@ -287,6 +287,8 @@ fn machine_files() {
         assert!(good.contains(from), "{from}");
         check(&good.replacen(from, to, 1), words);
     };
+    let polls = "mhz = 3600\nguest_halt_poll_ns = 0";
+    change("mhz = 3600", polls, &["guest_halt_poll_ns: ", "no idle state `haltpoll idle`"]);
     change("page_kib = 4", "page_kib = \"4\"", &["m.toml:6:", "page_kib", "a whole number"]);
     change("sockets = 1", "sockets = -1", &["m.toml:16:", "sockets", "a whole number"]);
     change("page_kib = 4", "page_kib = 3", &["m.toml:6: page_kib", "a power of two"]);

@@ -136,6 +136,7 @@ impl<'a> File<'a> {
             idle: vec![],
             mhz: None,
             reclaim_distance,
+            guest_halt_poll_ns: None,
             guesses,
         };
         shape.machine(self.path)

@@ -288,6 +288,7 @@ fn shape(
         idle: vec![],
         mhz: None,
         reclaim_distance: None,
+        guest_halt_poll_ns: None,
         guesses,
     }
 }

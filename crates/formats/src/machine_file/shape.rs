@@ -66,6 +66,8 @@ pub(super) struct Shape {
     pub mhz: Option<u32>,
     /// The kernel's `node_reclaim_distance`, where the vendor has one of its own.
     pub reclaim_distance: Option<u32>,
+    /// The parameter of the module haltpoll, where it is loaded.
+    pub guest_halt_poll_ns: Option<u32>,
     /// Guesses that were made, each with its reason.
     pub guesses: Vec<Source>,
 }
@@ -112,6 +114,7 @@ impl Shape {
             idle,
             topology: TopologySpec::Masks(self.masks()),
             node_reclaim_distance: self.reclaim_distance,
+            guest_halt_poll_ns: self.guest_halt_poll_ns,
             costs,
             sources,
         };

@@ -181,6 +181,8 @@ impl Tree {
             mhz,
             guesses,
             reclaim_distance: reclaim_distance(&self.cpuinfo),
+            // Of a copy of /sys; an archive is read for its devices alone.
+            guest_halt_poll_ns: self.number("../../module/haltpoll/parameters/guest_halt_poll_ns"),
         };
         shape.machine(&self.path)
     }
