@@ -91,9 +91,14 @@ pub enum Ended {
     Event,
 }
 
+/// The first of `states` is the polling loop. A CPU that halts has none, whatever its table says.
+fn has_a_loop(states: &[IdleState]) -> bool {
+    states[0].polling && states[0].target_residency_ns == 0
+}
+
 /// How long a CPU stays in `state` at the most: only the polling state has a limit.
 pub fn poll_limit(states: &[IdleState], state: usize, arch: Arch, tick: Ns) -> Option<Ns> {
-    let polls = state == 0 && states[0].target_residency_ns == 0 && states.len() > 1;
+    let polls = state == 0 && has_a_loop(states) && states.len() > 1;
     let pays_at = || states[1..].iter().map(|s| Ns(u64::from(s.target_residency_ns)));
     polls.then(|| match arch {
         Arch::X86 => {
@@ -136,8 +141,7 @@ impl Menu {
         };
         let to_tick = to_tick.map(|to_tick| if looks { to_tick } else { Ns(tick.0 / 2) });
         self.timer = if looks { timer.min(WATCHDOG) } else { KTIME_MAX };
-        // A CPU that halts has no loop to poll in, whatever its table says.
-        let loops = states[0].polling && states[0].target_residency_ns == 0;
+        let loops = has_a_loop(states);
         let polls = |state: usize| state == 0 && loops;
         let pays_at = |state: usize| Ns(u64::from(states[state].target_residency_ns));
         if states.len() == 1 || self.timer < pays_at(1) {

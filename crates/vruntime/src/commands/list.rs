@@ -75,16 +75,10 @@ fn items(what: What) -> Result<Vec<Item>, Failure> {
         What::Workloads => workloads()
             .map(|e| (e.name.to_string(), format!("{}: {}", e.description, e.synopsis)))
             .collect(),
-        What::Features => {
-            features().map(|(name, text)| (name.to_string(), text.to_string())).collect()
-        }
-        What::Knockouts => {
-            Knockout::ALL.iter().map(|k| (k.name().to_string(), k.doc().to_string())).collect()
-        }
-        What::Metrics => METRICS.map(|(name, text)| (name.to_string(), text.to_string())).into(),
-        What::Costs => CostSpec::described()
-            .map(|(name, text)| (name.to_string(), text.replace('\n', " ")))
-            .collect(),
+        What::Features => described(features()),
+        What::Knockouts => described(Knockout::ALL.iter().map(|k| (k.name(), k.doc()))),
+        What::Metrics => described(METRICS.into_iter()),
+        What::Costs => described(CostSpec::described()),
         What::Studies => {
             let mut items = Vec::new();
             for (name, _) in builtin_studies() {
@@ -93,9 +87,11 @@ fn items(what: What) -> Result<Vec<Item>, Failure> {
             }
             items
         }
-        What::Schedulers => registry::SCHEDULERS
-            .iter()
-            .map(|e| (e.name.to_string(), e.description.to_string()))
-            .collect(),
+        What::Schedulers => described(registry::SCHEDULERS.iter().map(|e| (e.name, e.description))),
     })
+}
+
+/// Those whose name and description the program has as they are.
+fn described(all: impl Iterator<Item = (&'static str, &'static str)>) -> Vec<Item> {
+    all.map(|(name, text)| (name.to_string(), text.to_string())).collect()
 }

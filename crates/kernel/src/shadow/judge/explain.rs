@@ -260,8 +260,6 @@ pub(in crate::shadow) fn pick(found: &mut Found, r: &Row, q: &Queues) -> Option<
 /// A virtual time of which no more is known than this, 17 s, is told as unknown: what stands for
 /// "nothing is known" is some multiple of it.
 const VAGUE: u64 = 1 << 34;
-const DUE_UNKNOWN: &str = ", deadline not known";
-
 fn entities(all: &[Side], of: &Side) -> Vec<(String, String)> {
     let far = |s: &Side| s.slop > VAGUE || of.slop > VAGUE;
     all.iter()
@@ -273,8 +271,7 @@ fn entities(all: &[Side], of: &Side) -> Vec<(String, String)> {
                 false => format!("vruntime {}", ms(v)),
             };
             if s.deadline != 0 && !far(s) {
-                let known = dl.unsigned_abs() < 1 << 38;
-                text += &if known { format!(", deadline {}", ms(dl)) } else { DUE_UNKNOWN.into() };
+                text += &format!(", deadline {}", gap(dl));
             }
             text += &format!(", weight {}", s.weight >> 10);
             if s.sched_delayed {

@@ -31,6 +31,11 @@ pub struct Hidden {
 }
 
 impl Hidden {
+    /// It is where `e` was.
+    fn of(e: &Entity) -> Hidden {
+        Hidden { weight: e.weight, v: e.v, due: e.due().hi, anew: None }
+    }
+
     /// Its virtual time is known well enough to reckon with.
     pub(super) fn is_near(&self) -> bool {
         self.v.hi - self.v.lo < FAR
@@ -74,7 +79,7 @@ impl Frame {
     ) -> Span {
         // If it stays, it is ahead of the mean.
         let v = Span { lo: e.v.lo.max(mean.lo).min(e.v.hi), hi: e.v.hi };
-        self.hidden.insert(pid, Hidden { weight: e.weight, v, due: e.due().hi, anew: None });
+        self.hidden.insert(pid, Hidden { v, ..Hidden::of(e) });
         Span { hi: lag.hi.max(0), ..t.lag_after_delay(e.weight) }
     }
 
@@ -128,8 +133,7 @@ impl Frame {
             let Some((&pid, &e)) = first else { break };
             let sure = e.v.hi <= mean.lo && (e.due().hi < due.lo || v.lo > mean.hi);
             if !sure {
-                let due = e.due().hi;
-                self.hidden.insert(pid, Hidden { weight: e.weight, v: e.v, due, anew: None });
+                self.hidden.insert(pid, Hidden::of(&e));
             }
             self.ents.remove(&pid);
             gone.push(Gone { pid, sure });
@@ -200,32 +204,29 @@ impl Frame {
     /// [`Frame::mean`], whoever of those that hide may be there.
     pub(super) fn mean_of_all(&self) -> Option<Span> {
         let (lo, hi, w) = self.sums();
-        let mean = |sum: i128, w: i128| sum.div_euclid(w) as i64;
-        // The least mean is with all that are behind it, the nearest of them last.
-        let mut least = (lo, w);
-        let mut behind: Vec<(i64, u64)> =
-            self.hidden.values().map(|h| (h.v.lo, h.weight)).collect();
-        behind.sort_unstable();
-        let mut most = (hi, w);
-        let mut ahead: Vec<(i64, u64)> = self.hidden.values().map(|h| (h.v.hi, h.weight)).collect();
-        ahead.sort_unstable_by(|a, b| b.cmp(a));
-        let with = |(sum, all): (i128, i128), (v, w): (i64, u64)| {
-            (sum + i128::from(v) * i128::from(w), all + i128::from(w))
-        };
         if w == 0 {
             return None;
         }
-        for h in behind {
-            if i128::from(h.0) * least.1 < least.0 {
-                least = with(least, h);
+        // Farthest with all that are beyond it, the farthest of them first.
+        let farthest = |sum: i128, side: i128, hidden: Vec<(i64, u64)>| {
+            let (mut sum, mut all) = (sum, w);
+            for (v, own) in hidden {
+                let (v, own) = (i128::from(v), i128::from(own));
+                if side * (v * all - sum) > 0 {
+                    (sum, all) = (sum + v * own, all + own);
+                }
             }
-        }
-        for h in ahead {
-            if i128::from(h.0) * most.1 > most.0 {
-                most = with(most, h);
-            }
-        }
-        Some(Span { lo: mean(least.0, least.1), hi: mean(most.0, most.1) })
+            sum.div_euclid(all) as i64
+        };
+        let hidden = |end: fn(&Hidden) -> i64| -> Vec<_> {
+            let mut all: Vec<_> = self.hidden.values().map(|h| (end(h), h.weight)).collect();
+            all.sort_unstable();
+            all
+        };
+        let mut ahead = hidden(|h| h.v.hi);
+        ahead.reverse();
+        let lo = farthest(lo, -1, hidden(|h| h.v.lo));
+        Some(Span { lo, hi: farthest(hi, 1, ahead) })
     }
 
     /// `pid` may have stayed for delayed dequeue.
@@ -248,8 +249,7 @@ impl Frame {
     pub fn departs(&mut self, pid: i64) -> bool {
         if let Some(e) = self.ents.get(&pid).copied().filter(|e| e.delayed) {
             self.ents.remove(&pid);
-            let due = e.due().hi;
-            self.hidden.insert(pid, Hidden { weight: e.weight, v: e.v, due, anew: None });
+            self.hidden.insert(pid, Hidden::of(&e));
         }
         let here = self.hides(pid);
         if here {
