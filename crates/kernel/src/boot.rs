@@ -152,6 +152,7 @@ impl Sim {
         let nr_cores = machine.topo.nr_cores();
         let page = machine.page_kib * 1024;
         let pipe_rules = Rules::new(&sh.release, &spec.variation.without);
+        let stats = Stats::new(nr_cpus, &machine.idle, &b, spec.timeline);
         let mut sim = Sim {
             now: Ns::ZERO,
             sched,
@@ -174,7 +175,7 @@ impl Sim {
             paces,
             slot_of,
             cpu_of,
-            stats: Stats::new(nr_cpus, &b, spec.timeline),
+            stats,
             groups_of_workload: vec![TgId(0)],
             without: spec.variation.without,
             pipe_rules,

@@ -40,6 +40,7 @@ impl Sim {
         let polling = self.machine.idle[state].polling;
         let limit = self.poll_limit(c, state);
         self.set_busy(c, false);
+        self.stats.idle[state].entered += 1;
         let cpu = &mut self.cpus[c.ix()];
         cpu.idle_state = state as u8;
         cpu.polling = polling;
@@ -109,6 +110,7 @@ impl Sim {
                 cpu.haltpoll.note(usize::from(cpu.idle_state), idle + latency, ended, most);
             }
         }
+        self.stats.idle[usize::from(cpu.idle_state)].time += unbooked;
         self.sh.ledger.book(c, Func::Idle, Resource::None, unbooked);
         self.sh.ledger.book(c, Func::IdleExit, Resource::None, latency);
         begin - at + latency

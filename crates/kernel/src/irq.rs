@@ -276,6 +276,7 @@ impl Sim {
         if cpu.is_stopped() {
             let d = t.saturating_sub(cpu.idle_booked);
             cpu.idle_booked = t.max(cpu.idle_booked);
+            self.stats.idle[usize::from(cpu.idle_state)].time += d;
             self.sh.ledger.book(c, Func::Idle, Resource::None, d);
         } else if cpu.waits_for_lock() {
             let d = t.saturating_sub(cpu.lock_wait_since);

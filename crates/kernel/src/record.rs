@@ -126,6 +126,26 @@ impl Counters {
     }
 }
 
+/// How CPUs used an idle state, as `usage` and `time` of cpuidle in sysfs.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct IdleUse {
+    /// Its name.
+    pub state: String,
+    /// So often CPUs entered it.
+    pub entered: u64,
+    /// So long they were in it, without its exit latency, all CPUs.
+    pub time: Ns,
+}
+
+impl IdleUse {
+    /// What came after `from`, if there was a before.
+    pub(crate) fn since(&self, from: Option<&IdleUse>) -> IdleUse {
+        let (entered, time) = from.map_or((0, Ns::ZERO), |f| (f.entered, f.time));
+        let state = self.state.clone();
+        IdleUse { state, entered: self.entered - entered, time: self.time - time }
+    }
+}
+
 /// One progress group of the workload.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GroupProgress {
@@ -183,6 +203,8 @@ pub struct RunRecord {
     pub migrations: Vec<(&'static str, u64)>,
     /// CPU time by function and resource, all CPUs.
     pub cpu_time: Vec<(Func, Resource, Ns)>,
+    /// By idle state of the machine: how often and how long CPUs were in it.
+    pub idle_states: Vec<IdleUse>,
     /// From the wakeup's start until the wakee runs.
     pub wakeup_latency: Histogram,
     /// From becoming runnable until the switch to it begins, after wakeups, forks and preemptions.

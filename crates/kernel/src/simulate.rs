@@ -4,7 +4,7 @@ use crate::checks::{CheckReport, Checker};
 use crate::extrapolate::extrapolate;
 use crate::frame::Frame;
 use crate::program::{Latency, Op};
-use crate::record::{FULL_LIMIT, GroupProgress, RunRecord, RunSpec, Sampling};
+use crate::record::{FULL_LIMIT, GroupProgress, IdleUse, RunRecord, RunSpec, Sampling};
 use crate::schedstat::Counted;
 use crate::sim::{Channel, Sim};
 use crate::stats::{Snapshot, pid};
@@ -199,6 +199,7 @@ impl Sim {
             switches: s.switches.clone(),
             placements: s.placements.clone(),
             migrations: s.migrations.clone(),
+            idle: s.idle.clone(),
             ledger,
             events: s.events,
             schedstat,
@@ -248,6 +249,7 @@ impl Sim {
                 switches: Default::default(),
                 placements: Default::default(),
                 migrations: Default::default(),
+                idle: Default::default(),
                 ledger: Ledger::new(self.cpus.len()),
                 events: 0,
                 schedstat: Counted::default(),
@@ -289,6 +291,8 @@ impl Sim {
             }
             _ => None,
         };
+        let used = |(i, u): (usize, &IdleUse)| u.since(w.idle.get(i));
+        let idle_states = s.idle.iter().enumerate().map(used).collect();
         RunRecord {
             machine: spec.machine.name.clone(),
             kernel: format!("{}{}", spec.release.name, spec.variation.without),
@@ -307,6 +311,7 @@ impl Sim {
             placements: s.placements.since(&w.placements).by_name(),
             migrations: s.migrations.since(&w.migrations).by_name(),
             cpu_time: spent.rows(),
+            idle_states,
             wakeup_latency: s.wakeup_latency,
             sched_delay: s.sched_delay,
             latencies: s.latencies,

@@ -1,9 +1,10 @@
 //! What a run counts. The window's figures are the difference of two snapshots.
 
 use crate::program::{Builder, Latency, LatencyId};
-use crate::record::Counters;
+use crate::record::{Counters, IdleUse};
 use crate::schedstat::{Counted, CpuStats};
 use vruntime_base::{CauseCounts, Cpu, Event, Histogram, Ledger, Ns, TaskId, Timeline};
+use vruntime_machine::IdleState;
 
 /// One progress group.
 #[derive(Clone, Debug)]
@@ -27,6 +28,8 @@ pub(crate) struct Stats {
     pub switches: CauseCounts,
     pub placements: CauseCounts,
     pub migrations: CauseCounts,
+    /// By idle state of the machine.
+    pub idle: Vec<IdleUse>,
     pub wakeup_latency: Histogram,
     pub sched_delay: Histogram,
     pub groups: Vec<Group>,
@@ -70,6 +73,7 @@ pub(crate) struct Snapshot {
     pub switches: CauseCounts,
     pub placements: CauseCounts,
     pub migrations: CauseCounts,
+    pub idle: Vec<IdleUse>,
     pub ledger: Ledger,
     pub events: u64,
     /// If they are asked for.
@@ -77,13 +81,22 @@ pub(crate) struct Snapshot {
 }
 
 impl Stats {
-    pub(crate) fn new(nr_cpus: usize, b: &Builder, timeline_max: usize) -> Stats {
+    pub(crate) fn new(
+        nr_cpus: usize,
+        idle: &[IdleState],
+        b: &Builder,
+        timeline_max: usize,
+    ) -> Stats {
         Stats {
             count: Counters::default(),
             cpus: vec![CpuStats::default(); nr_cpus],
             switches: CauseCounts::default(),
             placements: CauseCounts::default(),
             migrations: CauseCounts::default(),
+            idle: idle
+                .iter()
+                .map(|i| IdleUse { state: i.name.clone(), ..IdleUse::default() })
+                .collect(),
             wakeup_latency: Histogram::default(),
             sched_delay: Histogram::default(),
             groups: b
@@ -214,7 +227,7 @@ mod tests {
     /// A window that ends in a switch has its task's time up to there, the next window the rest.
     #[test]
     fn a_task_has_not_run_ahead_of_the_clock() {
-        let mut s = Stats::new(1, &Builder::default(), 0);
+        let mut s = Stats::new(1, &[], &Builder::default(), 0);
         let clock = |s: &Stats, at| s.counters(Ns(at)).task_clock_ns;
         s.task_clock(Cpu(0), TaskId(2), Ns(150));
         assert_eq!([100, 140, 150, 170].map(|at| clock(&s, at)), [100, 140, 150, 150]);
@@ -225,7 +238,7 @@ mod tests {
 
     #[test]
     fn events_ahead_of_the_clock_wait_for_their_turn() {
-        let mut s = Stats::new(1, &Builder::default(), 4);
+        let mut s = Stats::new(1, &[], &Builder::default(), 4);
         for (now, time, task) in [(10, 40, 1), (20, 30, 2), (20, 20, 3), (30, 30, 4), (30, 31, 5)] {
             if s.keeps_events() {
                 s.event(Ns(now), Event::new(Ns(time), Cpu(0), EventKind::Waking, TaskId(task)));

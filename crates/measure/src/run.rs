@@ -6,7 +6,7 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 use vruntime_base::{Histogram, Ns};
 use vruntime_kernel::program::Latency;
-use vruntime_kernel::record::{Counters, RunRecord};
+use vruntime_kernel::record::{Counters, IdleUse, RunRecord};
 
 /// What is known of a distribution of durations.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -72,6 +72,23 @@ pub struct RunCauses {
     pub migrations: BTreeMap<&'static str, u64>,
 }
 
+/// How CPUs used an idle state.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct IdleState {
+    /// Its name.
+    pub state: String,
+    /// So often CPUs entered it.
+    pub entered: u64,
+    /// So long they were in it, without its exit latency, all CPUs.
+    pub time_ns: u64,
+}
+
+impl From<&IdleUse> for IdleState {
+    fn from(u: &IdleUse) -> IdleState {
+        IdleState { state: u.state.clone(), entered: u.entered, time_ns: u.time.0 }
+    }
+}
+
 /// What the checkers found; all zero is well.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Checks {
@@ -133,6 +150,8 @@ pub struct RunJson {
     pub causes: RunCauses,
     /// ns by `function` or `function: resource`, all CPUs.
     pub cpu_time: BTreeMap<String, u64>,
+    /// By idle state of the machine, from the shallowest on.
+    pub idle_states: Vec<IdleState>,
     /// From the wakeup's start until the wakee runs.
     pub wakeup_latency: Percentiles,
     /// From becoming runnable until the switch begins.
@@ -183,6 +202,7 @@ impl From<&RunRecord> for RunJson {
                 migrations: r.migrations.iter().copied().collect(),
             },
             cpu_time,
+            idle_states: r.idle_states.iter().map(IdleState::from).collect(),
             wakeup_latency: (&r.wakeup_latency).into(),
             sched_delay: (&r.sched_delay).into(),
             latencies: r.latencies.iter().map(MeasuredLatency::from).collect(),

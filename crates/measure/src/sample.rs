@@ -2,7 +2,7 @@
 
 use vruntime_base::{Func, Histogram, Ns, Resource, Timeline};
 use vruntime_kernel::program::Latency;
-use vruntime_kernel::record::{Counters, RunRecord};
+use vruntime_kernel::record::{Counters, IdleUse, RunRecord};
 
 /// A complete run of 2 CPUs that took `seconds`; counts do not depend on it.
 pub fn record(kernel: &str, seed: u64, seconds: f64) -> RunRecord {
@@ -46,6 +46,10 @@ pub fn record(kernel: &str, seed: u64, seconds: f64) -> RunRecord {
             (Func::RqLock, Resource::RqLock, Ns(100)),
             (Func::Tick, Resource::None, Ns(40)),
             (Func::Idle, Resource::None, Ns(200)),
+        ],
+        idle_states: vec![
+            IdleUse { state: "POLL".into(), entered: 0, time: Ns::ZERO },
+            IdleUse { state: "C1".into(), entered: 40, time: Ns(end.0 / 2) },
         ],
         wakeup_latency: latency.clone(),
         sched_delay: latency,

@@ -1,7 +1,7 @@
 //! One run: the workload's own lines, then what perf stat, perf sched and the model's ledger say.
 
 use crate::blocks::{Columns, all_causes_text, cpu_time_text};
-use crate::numbers::{duration, si, thousands, unsteady_text, value};
+use crate::numbers::{duration, head, si, thousands, unsteady_text, value};
 use std::fmt::Write;
 use vruntime_base::Histogram;
 use vruntime_kernel::record::RunRecord;
@@ -24,6 +24,7 @@ pub fn run_text(r: &RunRecord, result_lines: &str) -> String {
     let columns = Columns { names: &names };
     out += &all_causes_text(&CauseTables::of(&runs), &CauseRates::of(&runs), columns);
     out += &cpu_time_text(&CpuTime::of(&runs), columns);
+    out += &idle_states(r);
     out += &checks(r);
     writeln!(out, "{} model events, hash {:016x}", thousands(r.events), r.hash).unwrap();
     out
@@ -134,6 +135,24 @@ fn latencies(r: &RunRecord) -> String {
     out + "\n"
 }
 
+/// How often CPUs entered each idle state of the machine, for how long in the mean, and how much of
+/// all CPUs' time that is.
+fn idle_states(r: &RunRecord) -> String {
+    let all = window(r).0 as f64 * r.nr_cpus as f64;
+    if all == 0.0 || r.idle_states.iter().all(|u| u.time.0 == 0) {
+        return String::new();
+    }
+    let mut out = format!("{:<18}{:>12}{:>12}{:>12}\n", "idle states", "entered", "mean", "of all");
+    for u in &r.idle_states {
+        let state = head(&u.state, 16);
+        write!(out, "  {state:<16}{:>12}", thousands(u.entered)).unwrap();
+        let mean = u.time.0.checked_div(u.entered).map_or("-".into(), duration);
+        write!(out, "{mean:>12}").unwrap();
+        writeln!(out, "{:>10.2} %", 100.0 * u.time.0 as f64 / all).unwrap();
+    }
+    out + "\n"
+}
+
 fn latency_line(name: &str, h: &Histogram) -> String {
     let mut out = format!("  {name:<16}{:>12}", thousands(h.count()));
     if h.count() > 0 {
@@ -236,6 +255,10 @@ mod tests {
               __schedule                                          1.25 %
               idle, % of all                                     20.00 %
 
+            idle states            entered        mean      of all
+              POLL                       0           -      0.00 %
+              C1                        40    25.00 ms     25.00 %
+
             12,345 model events, hash 0000000000000abc
         "#]].assert_eq(&run_text(&record("v6.5", 1, 2.0), "Total time: 2.000 [sec]\n"));
     }
@@ -313,6 +336,10 @@ mod tests {
             migrations by cause, per second
               wakeup                                     50.00   100.0 %
               total                                      50.00   100.0 %
+
+            idle states            entered        mean      of all
+              POLL                       0           -      0.00 %
+              C1                        40    25.00 ms     25.00 %
 
             the ledger does not close: 1.50 us are missing
             12,345 model events, hash 0000000000000abc

@@ -52,6 +52,22 @@ fn ping_pong() {
     does("taskset -c 1 perf bench sched pipe -l 100 -T -G top/a,top/b", 3, &[200]);
 }
 
+/// The ledger's idle time is what CPUs spent in idle states and on the way into them, in the whole
+/// run as in a window that begins and ends in the middle of idle periods.
+#[test]
+fn idle_states_add_up() {
+    let enter = u64::from(builtin_machine("uma-2").unwrap().costs.idle_enter.mid);
+    let window = Sampling::Window { warmup: Ns::from_ms(3), window: Ns::from_ms(7) };
+    for sampling in [Sampling::Full { limit: Ns::from_ms(60_000) }, window] {
+        let r = sampled("perf bench sched pipe -l 5000", sampling);
+        let booked = r.cpu_time.iter().find(|row| row.0 == Func::Idle).unwrap().2.0;
+        let time: u64 = r.idle_states.iter().map(|u| u.time.0).sum();
+        let entered: u64 = r.idle_states.iter().map(|u| u.entered).sum();
+        let ways = (booked - time) / enter;
+        assert!(entered > 100 && ways.abs_diff(entered) <= 2, "{ways}: {:?}", r.idle_states);
+    }
+}
+
 /// Two messages a round trip, of which a repetition has 1,000.
 #[test]
 fn latencies() {

@@ -109,18 +109,21 @@ pub struct Calls {
     pub getppid: Sample,
     /// `fcntl(F_GETFL)` looks up a file and does nothing with it, and is no cancellation point.
     pub fcntl: Sample,
-    /// Write of 100 bytes to a pipe with room.
+    /// Write of 100 bytes to one of [`CHANNELS`] pipes with room, each in turn.
     pub write: Sample,
-    /// Read of 100 bytes from a pipe with data.
+    /// Read of 100 bytes from one that holds data, one pipe after the other.
     pub read: Sample,
 }
 
-/// Batches of each in turn, so that a change of the CPU's speed meets all.
+/// Batches of each in turn, so that a change of the CPU's speed meets all. Messages go to
+/// [`CHANNELS`] pipes in turn, as hackbench's do: of one alone all lines would be in the L1.
 pub fn calls(cpu: usize) -> io::Result<Calls> {
-    /// So many messages fit into a pipe.
+    /// Three pages of a pipe.
+    const IN_A_PIPE: usize = 120;
     const N: usize = 600;
     pin(cpu)?;
-    let (mut reader, mut writer) = io::pipe()?;
+    let pipes = (0..CHANNELS).map(|_| io::pipe()).collect::<io::Result<Vec<_>>>()?;
+    let (mut readers, mut writers): (Vec<_>, Vec<_>) = pipes.into_iter().unzip();
     let mut took = [const { vec![] }; 4];
     for _ in 0..301 {
         let getppid = timed(|| {
@@ -131,14 +134,17 @@ pub fn calls(cpu: usize) -> io::Result<Calls> {
         });
         let lookup = timed(|| {
             for _ in 0..N {
-                std::hint::black_box(fcntl(&reader, FcntlArg::F_GETFL)?);
+                std::hint::black_box(fcntl(&readers[0], FcntlArg::F_GETFL)?);
             }
             Ok(())
         });
-        let write = fill(std::slice::from_mut(&mut writer), N);
-        let read = drain(std::slice::from_mut(&mut reader), N);
-        for (all, ns) in took.iter_mut().zip([getppid, lookup, write, read]) {
-            all.push(ns? / N as f64);
+        let write = fill(&mut writers, IN_A_PIPE);
+        let read = drain(&mut readers, IN_A_PIPE);
+        let messages = IN_A_PIPE * CHANNELS;
+        for (all, (ns, n)) in
+            took.iter_mut().zip([(getppid, N), (lookup, N), (write, messages), (read, messages)])
+        {
+            all.push(ns? / n as f64);
         }
     }
     let [getppid, fcntl, write, read] = took.map(Sample::of);
