@@ -4,7 +4,9 @@
 //! parts in S are present. A part's share is its Shapley value, the mean over all orders of adding
 //! the parts one after another; the shares and v(∅) add up to v(all) exactly. Everything is
 //! computed seed by seed, so that intervals are paired.
-//! *Equations.* φ(r) = Σ over S without r of |S|!(n−|S|−1)!/n! · (v(S ∪ r) − v(S)).
+//! *Equations.* φ(r) = Σ over S without r of |S|!(n−|S|−1)!/n! · (v(S ∪ r) − v(S)). Of two parts r
+//! and s alone, v(rs) − v(r) − v(s) + v(∅) is beyond what each does: of the sign of the difference
+//! if it takes both, of the other if either will do.
 
 use crate::interval::LEVEL;
 use crate::metrics::Counting;
@@ -49,6 +51,10 @@ impl Game {
     pub fn alone(&self, part: usize) -> Vec<f64> {
         minus(&self.value[1 << part], &self.value[0])
     }
+    /// What appears when `a` and `b` are the only ones that are present.
+    pub fn both(&self, a: usize, b: usize) -> Vec<f64> {
+        minus(&self.value[1 << a | 1 << b], &self.value[0])
+    }
 }
 
 fn factorial(n: usize) -> f64 {
@@ -91,6 +97,26 @@ pub struct Part {
     /// Amount that appears when it alone of those taken apart is present.
     pub alone: Option<f64>,
 }
+
+/// Two parts that are present without the others. Amounts are in the metric's unit.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Pair {
+    /// Names of the two.
+    pub mechanisms: [String; 2],
+    /// What they are.
+    pub kind: Kind,
+    /// Amount that appears with both.
+    pub amount: f64,
+    /// How much of it is beyond the sum of what appears with each.
+    pub beyond: f64,
+    /// Lower end of the interval of `beyond` over the seeds; null where it is not known.
+    pub beyond_low: Option<f64>,
+    /// Upper end.
+    pub beyond_high: Option<f64>,
+}
+
+/// A pair is told of if so much of the difference is beyond what each of the two does.
+const TOLD: f64 = 0.1;
 
 /// A knock-out that was tried, and what the difference is without it.
 #[derive(Clone, PartialEq, Debug, Serialize)]
@@ -138,6 +164,8 @@ pub struct Explanation {
     pub delta_high: Option<f64>,
     /// Mechanisms; then costs and their rest.
     pub parts: Vec<Part>,
+    /// Every two of the mechanisms, and of the costs.
+    pub pairs: Vec<Pair>,
     /// Every knock-out that was tried.
     pub tried: Vec<Tried>,
     /// Whether counts are totals or rates.
@@ -213,7 +241,40 @@ pub fn parts_of(game: &Game, names: &[String], kind: Kind, delta: &[f64]) -> Vec
     parts
 }
 
+/// Every two parts of `game`, the one first that does most beyond what each does.
+pub fn pairs_of(game: &Game, names: &[String], kind: Kind) -> Vec<Pair> {
+    let twos = (0..game.n).flat_map(|b| (0..b).map(move |a| (a, b)));
+    let mut pairs: Vec<Pair> = twos
+        .map(|(a, b)| {
+            let both = game.both(a, b);
+            let beyond = minus(&minus(&both, &game.alone(a)), &game.alone(b));
+            let (mean_beyond, ends) = interval(&beyond);
+            Pair {
+                mechanisms: [names[a].clone(), names[b].clone()],
+                kind,
+                amount: mean(&both).unwrap_or(0.0),
+                beyond: mean_beyond,
+                beyond_low: ends.map(|e| e.0),
+                beyond_high: ends.map(|e| e.1),
+            }
+        })
+        .collect();
+    pairs.sort_by(|a, b| b.beyond.abs().total_cmp(&a.beyond.abs()));
+    pairs
+}
+
 impl Explanation {
+    /// The pairs of which it matters that they come together, and that the seeds are sure of.
+    pub fn pairs_told(&self) -> impl Iterator<Item = &Pair> {
+        self.pairs.iter().filter(|p| {
+            let sure = match (p.beyond_low, p.beyond_high) {
+                (Some(low), Some(high)) => low > 0.0 || high < 0.0,
+                _ => true,
+            };
+            sure && p.beyond.abs() >= TOLD * self.delta.abs()
+        })
+    }
+
     /// The interval of the difference holds zero: there is nothing to take apart, and parts of it
     /// mean nothing.
     pub fn is_noise(&self) -> bool {
@@ -305,6 +366,13 @@ impl Explanation {
             text += &format!("; {} carried by none of these", amount(rest.amount));
         }
         text += ".";
+        for p in self.pairs_told() {
+            let [a, b] = &p.mechanisms;
+            text += &match p.beyond * self.delta > 0.0 {
+                true => format!(" It takes both {a} and {b} for {} of it.", amount(p.beyond)),
+                false => format!(" Either of {a} and {b} does for {} of it.", amount(-p.beyond)),
+            };
+        }
         let largest = self.tried.iter().filter(|t| t.split);
         let left: Vec<String> = largest
             .filter_map(|t| Some(format!("without {} it is {}", t.mechanism, amount(t.delta?))))
@@ -373,6 +441,20 @@ mod tests {
         let g = game(&[0.0, 0.0, 0.0, 8.0]);
         assert_eq!(g.shapley(), [[4.0], [4.0]]);
         assert_eq!((g.knocked_out(0), g.alone(0)), (vec![8.0], vec![0.0]));
+    }
+
+    /// By hand: two parts of 8 that only work together, and two that both do all of it.
+    #[test]
+    fn pairs_that_take_both_and_pairs_of_which_either_will_do() {
+        let names = ["a".to_string(), "b".to_string()];
+        let beyond = |v: &[f64]| {
+            let p = pairs_of(&game(v), &names, Kind::Cost).remove(0);
+            (p.amount, p.beyond)
+        };
+        assert_eq!(beyond(&[0.0, 0.0, 0.0, 8.0]), (8.0, 8.0));
+        assert_eq!(beyond(&[1.0, 9.0, 9.0, 9.0]), (8.0, -8.0));
+        assert_eq!(beyond(&[1.0, 3.0, 4.0, 6.0]), (5.0, 0.0));
+        assert!(pairs_of(&game(&[0.0, 1.0]), &names[..1], Kind::Cost).is_empty());
     }
 
     #[test]

@@ -13,7 +13,9 @@ use crate::failure::Failure;
 use serde_json::{Map, Value};
 use vruntime_kernel::record::Knockout;
 use vruntime_measure::Counting;
-use vruntime_measure::explain::{Explanation, Game, Kind, Part, Tried, interval, part, parts_of};
+use vruntime_measure::explain::{
+    Explanation, Game, Kind, Pair, Part, Tried, interval, pairs_of, part, parts_of,
+};
 use vruntime_measure::stats::mean;
 use vruntime_sched::release::Release;
 
@@ -67,14 +69,15 @@ pub fn answer(q: &Question, run: &mut Runner) -> Result<Explanation, Failure> {
     order.sort_by(|&a, &b| singles[a].left().total_cmp(&singles[b].left()));
     let chosen: Vec<usize> = order.iter().copied().take(q.split).collect();
 
-    let mut parts = mechanisms(q, run, &whole)?;
+    let (mut parts, mut pairs) = mechanisms(q, run, &whole)?;
     let (game, names) = costs(q, run, &whole, &singles, &chosen)?;
     parts.extend(parts_of(&game, &names, Kind::Cost, &delta));
+    pairs.extend(pairs_of(&game, &names, Kind::Cost));
     parts.push(part("rest".into(), Kind::Rest, &game.value[0], &delta));
 
     let tried =
         order.iter().map(|&i| tried(q.tries[i], &singles[i], chosen.contains(&i))).collect();
-    Ok(explanation(q, &whole, parts, tried))
+    Ok(explanation(q, &whole, parts, pairs, tried))
 }
 
 /// After ^C: the seeds and knock-outs that are through; nothing is taken apart.
@@ -93,7 +96,7 @@ pub fn answer_so_far(q: &Question, run: &mut Runner) -> Result<Explanation, Fail
         }
     }
     rows.sort_by(|a, b| a.left.total_cmp(&b.left));
-    Ok(explanation(q, &whole, Vec::new(), rows))
+    Ok(explanation(q, &whole, Vec::new(), Vec::new(), rows))
 }
 
 fn tried(knockout: Knockout, s: &Sides, split: bool) -> Tried {
@@ -107,7 +110,13 @@ fn tried(knockout: Knockout, s: &Sides, split: bool) -> Tried {
     }
 }
 
-fn explanation(q: &Question, whole: &Sides, parts: Vec<Part>, tried: Vec<Tried>) -> Explanation {
+fn explanation(
+    q: &Question,
+    whole: &Sides,
+    parts: Vec<Part>,
+    pairs: Vec<Pair>,
+    tried: Vec<Tried>,
+) -> Explanation {
     let (delta, ends) = interval(&whole.delta());
     let mut names = q.releases.map(|r| r.name.clone());
     for (cost, ns) in q.plant {
@@ -127,6 +136,7 @@ fn explanation(q: &Question, whole: &Sides, parts: Vec<Part>, tried: Vec<Tried>)
         delta_low: ends.map(|e| e.0),
         delta_high: ends.map(|e| e.1),
         parts,
+        pairs,
         tried,
         counting: Counting::Totals,
         left_out: Vec::new(),
@@ -242,7 +252,11 @@ fn fields(r: &Release) -> Result<Map<String, Value>, Failure> {
 }
 
 /// What differs, taken apart.
-fn mechanisms(q: &Question, run: &mut Runner, whole: &Sides) -> Result<Vec<Part>, Failure> {
+fn mechanisms(
+    q: &Question,
+    run: &mut Runner,
+    whole: &Sides,
+) -> Result<(Vec<Part>, Vec<Pair>), Failure> {
     let (a, b) = (fields(q.releases[0])?, fields(q.releases[1])?);
     let differs = |name: &&String| !IDENTITY.contains(&name.as_str()) && a[*name] != b[*name];
     let mut all: Vec<Difference> =
@@ -250,8 +264,8 @@ fn mechanisms(q: &Question, run: &mut Runner, whole: &Sides) -> Result<Vec<Part>
     all.extend(q.plant.iter().map(|(cost, ns)| Difference::Planted(cost.clone(), *ns)));
     let delta = whole.delta();
     match &all[..] {
-        [] => return Ok(Vec::new()),
-        [one] => return Ok(vec![part(one.name(), Kind::Mechanism, &delta, &delta)]),
+        [] => return Ok((vec![], vec![])),
+        [one] => return Ok((vec![part(one.name(), Kind::Mechanism, &delta, &delta)], vec![])),
         _ => {}
     }
     // Both ends are the kernels themselves; in between, the base's seeds.
@@ -302,7 +316,8 @@ fn mechanisms(q: &Question, run: &mut Runner, whole: &Sides) -> Result<Vec<Part>
     value.extend(values(&between.iter().map(in_set).collect::<Vec<_>>())?);
     value.push(whole.after.clone());
     let names: Vec<String> = all.iter().map(Difference::name).collect();
-    Ok(parts_of(&Game { n: all.len(), value }, &names, Kind::Mechanism, &delta))
+    let game = Game { n: all.len(), value };
+    Ok((parts_of(&game, &names, Kind::Mechanism, &delta), pairs_of(&game, &names, Kind::Mechanism)))
 }
 
 #[cfg(test)]
@@ -384,6 +399,36 @@ mod tests {
         let end = "It turns round without rq_lock (+6.00), without tg_load_avg (+26.0). \
                    It is larger without ipi (-13.0).";
         assert!(text.ends_with(end), "{text}");
+    }
+
+    /// Of -13 the 10 need two costs, or are there with either of them. No other leaves less.
+    #[test]
+    fn two_that_act_only_together_and_two_of_which_one_will_do() {
+        fn left_out(p: &Point) -> (bool, f64) {
+            let out = [Knockout::ALL[0], Knockout::ALL[1]].map(|k| p.without.contains(&k));
+            let of = if p.release.ttwu_queue.to_string() == "l2" { 0.0 } else { 1.0 };
+            (out[0] && out[1], if out[0] || out[1] { 3.0 * of } else { 13.0 * of })
+        }
+        let told = |formula| {
+            let (e, _) = explained_by(formula, 2, "v6.1+ttwu_queue=l2", &[]);
+            assert_eq!((e.delta, e.pairs.len(), e.pairs[0].amount), (-13.0, 1, -10.0));
+            let text = Explanation { unit: "1", ..e }.conclude();
+            text.split(". ").nth(1).unwrap().to_string()
+        };
+        let both = told(|p| left_out(p).1);
+        let [a, b] = [0, 1].map(|i| Knockout::ALL[i].name());
+        assert_eq!(both, format!("It takes both {a} and {b} for -10.0 of it"));
+        let either = told(|p| {
+            let l2 = p.release.ttwu_queue.to_string() == "l2";
+            if l2 {
+                0.0
+            } else if left_out(p).0 {
+                3.0
+            } else {
+                13.0
+            }
+        });
+        assert_eq!(either, format!("Either of {a} and {b} does for -10.0 of it"));
     }
 
     /// Without ipi the seeds differ by -21, 0 and +21: nothing on average, and more than rq_lock
