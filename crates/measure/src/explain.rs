@@ -117,6 +117,8 @@ pub struct Pair {
 
 /// A pair is told of if so much of the difference is beyond what each of the two does.
 const TOLD: f64 = 0.1;
+/// No more pairs than these.
+const PAIRS_TOLD: usize = 3;
 
 /// A knock-out that was tried, and what the difference is without it.
 #[derive(Clone, PartialEq, Debug, Serialize)]
@@ -264,15 +266,19 @@ pub fn pairs_of(game: &Game, names: &[String], kind: Kind) -> Vec<Pair> {
 }
 
 impl Explanation {
-    /// The pairs of which it matters that they come together, and that the seeds are sure of.
-    pub fn pairs_told(&self) -> impl Iterator<Item = &Pair> {
-        self.pairs.iter().filter(|p| {
+    /// The pairs of which it matters most that they come together, if the seeds are sure of that.
+    fn pairs_told(&self) -> Vec<&Pair> {
+        let told = |p: &&Pair| {
             let sure = match (p.beyond_low, p.beyond_high) {
                 (Some(low), Some(high)) => low > 0.0 || high < 0.0,
                 _ => true,
             };
             sure && p.beyond.abs() >= TOLD * self.delta.abs()
-        })
+        };
+        let mut pairs: Vec<&Pair> = self.pairs.iter().filter(told).collect();
+        pairs.sort_by(|a, b| b.beyond.abs().total_cmp(&a.beyond.abs()));
+        pairs.truncate(PAIRS_TOLD);
+        pairs
     }
 
     /// The interval of the difference holds zero: there is nothing to take apart, and parts of it
