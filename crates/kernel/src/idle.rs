@@ -92,9 +92,7 @@ impl Sim {
         // Woken while still entering: idle time is zero, not negative.
         let begin = cpu.idle_since.max(at);
         let idle = begin - cpu.idle_since;
-        let unbooked = begin - cpu.idle_booked;
         cpu.idle_since = begin;
-        cpu.idle_booked = begin;
         let state = &self.machine.idle[cpu.idle_state as usize];
         let latency = Ns(u64::from(state.exit_latency_ns));
         let ended = match () {
@@ -110,10 +108,18 @@ impl Sim {
                 cpu.haltpoll.note(usize::from(cpu.idle_state), idle + latency, ended, most);
             }
         }
-        self.stats.idle[usize::from(cpu.idle_state)].time += unbooked;
-        self.sh.ledger.book(c, Func::Idle, Resource::None, unbooked);
+        self.book_idle(c, begin);
         self.sh.ledger.book(c, Func::IdleExit, Resource::None, latency);
         begin - at + latency
+    }
+
+    /// Books what the stopped CPU has been idle since that was booked last.
+    pub(crate) fn book_idle(&mut self, c: Cpu, until: Ns) {
+        let cpu = &mut self.cpus[c.ix()];
+        let d = until.saturating_sub(cpu.idle_booked);
+        cpu.idle_booked = until.max(cpu.idle_booked);
+        self.stats.idle[usize::from(cpu.idle_state)].time += d;
+        self.sh.ledger.book(c, Func::Idle, Resource::None, d);
     }
 
     /// A store to its flags ends the idle state of `c` at `at`.

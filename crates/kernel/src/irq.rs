@@ -274,10 +274,7 @@ impl Sim {
     pub(crate) fn settle(&mut self, c: Cpu, t: Ns) {
         let cpu = &mut self.cpus[c.ix()];
         if cpu.is_stopped() {
-            let d = t.saturating_sub(cpu.idle_booked);
-            cpu.idle_booked = t.max(cpu.idle_booked);
-            self.stats.idle[usize::from(cpu.idle_state)].time += d;
-            self.sh.ledger.book(c, Func::Idle, Resource::None, d);
+            self.book_idle(c, t);
         } else if cpu.waits_for_lock() {
             let d = t.saturating_sub(cpu.lock_wait_since);
             cpu.lock_wait_since = t.max(cpu.lock_wait_since);

@@ -260,6 +260,7 @@ pub(in crate::shadow) fn pick(found: &mut Found, r: &Row, q: &Queues) -> Option<
 /// A virtual time of which no more is known than this, 17 s, is told as unknown: what stands for
 /// "nothing is known" is some multiple of it.
 const VAGUE: u64 = 1 << 34;
+
 fn entities(all: &[Side], of: &Side) -> Vec<(String, String)> {
     let far = |s: &Side| s.slop > VAGUE || of.slop > VAGUE;
     all.iter()
