@@ -32,8 +32,8 @@ pub struct Study {
     /// Where the rows were published.
     pub source: String,
     /// What a reader has to know about the comparison.
-    #[serde(default)]
-    pub notes: Vec<String>,
+    #[serde(default, rename = "note")]
+    pub notes: Vec<Note>,
     /// Names for kernel expressions, with which those of the cases may begin.
     #[serde(default)]
     pub kernels: BTreeMap<String, String>,
@@ -246,6 +246,16 @@ pub struct Fit {
     pub residual_pct: f64,
 }
 
+/// What a reader has to know of one thing.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Note {
+    /// What it is about.
+    pub title: String,
+    /// Paragraphs, an empty line between them.
+    pub text: String,
+}
+
 /// A difference to explain.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -254,6 +264,8 @@ pub struct StudyQuestion {
     pub id: String,
     /// The question.
     pub text: String,
+    /// What the runs of the study's page say, in words.
+    pub words: Option<String>,
     /// Case whose kernels differ.
     pub case: String,
     /// Workload, if not the case's.

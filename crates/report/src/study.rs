@@ -17,8 +17,8 @@ pub struct StudyReport<'a> {
     pub title: &'a str,
     /// Where the figures were published.
     pub source: &'a str,
-    /// What a reader has to know.
-    pub notes: &'a [String],
+    /// What a reader has to know: title and paragraphs.
+    pub notes: &'a [(&'a str, &'a str)],
     /// What was simulated and what was extrapolated.
     pub effort: &'a str,
     /// The command that writes it as a page.
@@ -31,8 +31,19 @@ pub struct StudyReport<'a> {
     pub message_times: &'a [MessageTime],
     /// Agreement.
     pub score: &'a Score,
-    /// Question, command line that repeats its answer, answer.
-    pub answers: &'a [(String, String, Explanation)],
+    /// What its authors left open.
+    pub questions: &'a [Question<'a>],
+}
+
+/// What a study asks.
+#[derive(Clone, Copy, Debug)]
+pub struct Question<'a> {
+    /// The question.
+    pub text: &'a str,
+    /// What the study's file says of it.
+    pub words: Option<&'a str>,
+    /// Command line that repeats the answer, and the answer, if it was asked for.
+    pub answer: Option<(&'a str, &'a Explanation)>,
 }
 
 /// Where the CPU time of a message goes in a case, and what prices it there.
@@ -88,11 +99,15 @@ pub fn study_text(s: &StudyReport) -> String {
         out += &message_time_text(t);
     }
     writeln!(out, "\n{}", score_line(s.score)).unwrap();
-    for (question, command, e) in s.answers {
-        writeln!(out, "\n{question}\n{}\n  $ {command}", e.conclusion).unwrap();
+    for q in s.questions {
+        writeln!(out, "\n{}", q.text).unwrap();
+        if let Some((command, e)) = q.answer {
+            writeln!(out, "{}\n  $ {command}", e.conclusion).unwrap();
+        }
+        q.words.iter().for_each(|words| writeln!(out, "{}", words.trim()).unwrap());
     }
-    for note in s.notes {
-        writeln!(out, "\nNote: {note}").unwrap();
+    for (title, text) in s.notes {
+        writeln!(out, "\n{title}\n{}", text.trim()).unwrap();
     }
     out
 }
@@ -102,41 +117,14 @@ pub fn study_page(s: &StudyReport) -> String {
     let mut out = format!("# {}\n\nSource of the published figures: {}.\n\n", s.title, s.source);
     writeln!(out, "Written by `{}`. {}\n", s.command, s.effort).unwrap();
     writeln!(out, "**{}**\n", score_line(s.score)).unwrap();
-    if !s.answers.is_empty() {
-        out += "## What the model says about the open questions\n";
+    if !s.questions.is_empty() {
+        out += "## The open questions\n";
     }
-    for (question, command, e) in s.answers {
-        writeln!(out, "\n### {question}\n\n{}\n\n    $ {command}\n", e.conclusion).unwrap();
-        let maybe = |x: Option<f64>| x.map_or("-".into(), signed);
-        if !e.is_noise() {
-            out += "| part | share | 97.5 % interval | amount | left out | alone |\n";
-            out += "|---|---:|---:|---:|---:|---:|\n";
-            for p in &e.parts {
-                let cells = [
-                    p.mechanism.clone(),
-                    p.share.map_or("-".into(), percent_of_all),
-                    interval(p.ci_low, p.ci_high, percent_of_all),
-                    signed(p.amount),
-                    maybe(p.knocked_out),
-                    maybe(p.alone),
-                ];
-                writeln!(out, "| {} |", cells.join(" | ")).unwrap();
-            }
-        }
-        out += "\n| without | before | after | difference | of either sign |\n";
-        out += "|---|---:|---:|---:|---:|\n";
-        writeln!(
-            out,
-            "| nothing | {} | {} | {} | |",
-            plain(e.before),
-            plain(e.after),
-            signed(e.delta)
-        )
-        .unwrap();
-        for t in &e.tried {
-            let [b, a] = [t.before, t.after].map(|x| x.map_or("-".into(), plain));
-            let [delta, left] = [maybe(t.delta), plain(t.left)];
-            writeln!(out, "| {} | {b} | {a} | {delta} | {left} |", t.mechanism).unwrap();
+    for q in s.questions {
+        writeln!(out, "\n### {}", q.text).unwrap();
+        q.words.iter().for_each(|words| writeln!(out, "\n{}", words.trim()).unwrap());
+        if let Some((command, e)) = q.answer {
+            out += &answer_page(command, e);
         }
     }
     out += "\n## Figures\n";
@@ -161,9 +149,43 @@ pub fn study_page(s: &StudyReport) -> String {
     }
     out += &prices_page(s.message_times);
     if !s.notes.is_empty() {
-        out += "\n## Notes\n\n";
+        out += "\n## Notes\n";
     }
-    s.notes.iter().for_each(|n| writeln!(out, "- {n}").unwrap());
+    for (title, text) in s.notes {
+        writeln!(out, "\n### {title}\n\n{}", text.trim()).unwrap();
+    }
+    out
+}
+
+/// What the model says, the command that repeats it, and both tables.
+fn answer_page(command: &str, e: &Explanation) -> String {
+    let mut out = format!("\n{}\n\n    $ {command}\n\n", e.conclusion);
+    let maybe = |x: Option<f64>| x.map_or("-".into(), signed);
+    if !e.is_noise() {
+        out += "| part | share | 97.5 % interval | amount | left out | alone |\n";
+        out += "|---|---:|---:|---:|---:|---:|\n";
+        for p in &e.parts {
+            let cells = [
+                p.mechanism.clone(),
+                p.share.map_or("-".into(), percent_of_all),
+                interval(p.ci_low, p.ci_high, percent_of_all),
+                signed(p.amount),
+                maybe(p.knocked_out),
+                maybe(p.alone),
+            ];
+            writeln!(out, "| {} |", cells.join(" | ")).unwrap();
+        }
+        out.push('\n');
+    }
+    out += "| without | before | after | difference | of either sign |\n";
+    out += "|---|---:|---:|---:|---:|\n";
+    let [before, after, delta] = [plain(e.before), plain(e.after), signed(e.delta)];
+    writeln!(out, "| nothing | {before} | {after} | {delta} | |").unwrap();
+    for t in &e.tried {
+        let [b, a] = [t.before, t.after].map(|x| x.map_or("-".into(), plain));
+        let [delta, left] = [maybe(t.delta), plain(t.left)];
+        writeln!(out, "| {} | {b} | {a} | {delta} | {left} |", t.mechanism).unwrap();
+    }
     out
 }
 

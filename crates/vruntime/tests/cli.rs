@@ -345,7 +345,8 @@ fn small_study() -> String {
          before = \"old\"\nafter = \"old+ttwu_queue=l2\"\n\
          [[row]]\nid = \"c.time\"\ncase = \"c\"\nmetric = \"time\"\nbefore = 2\nafter = 1\n\
          effect = \"improves\"\n\
-         [[question]]\nid = \"q\"\ntext = \"Why?\"\ncase = \"c\"\n\
+         [[note]]\ntitle = \"Costs\"\ntext = \"\"\"\nOf a\nmachine.\n\nOthers.\n\"\"\"\n\
+         [[question]]\nid = \"q\"\ntext = \"Why?\"\nwords = \"For this.\"\ncase = \"c\"\n\
          workload = \"hackbench -g 2 -f 3 -l 100\"\n\
          metric = \"messages_per_second\"\nknockouts = [\"rq_lock\"]\nsplit = 1\n"
     )
@@ -382,7 +383,10 @@ fn a_study_sets_published_and_modelled_figures_side_by_side() {
         v["rows"][0]["modelled_before"].as_f64().unwrap() * 1e9 / run["time_ns"].as_f64().unwrap();
     assert!((2f64.sqrt()..2.0).contains(&of_half), "{of_half}");
     let page = stdout(&["study", file, "-q", "--page", "--explain"]);
-    assert!(page.starts_with("# a title") && page.contains("### Why?"), "{page}");
+    assert!(page.starts_with("# a title"), "{page}");
+    assert!(page.contains("## The open questions\n\n### Why?\n\nFor this.\n\nOf "), "{page}");
+    let notes = "\n## Notes\n\n### Costs\n\nOf a\nmachine.\n\nOthers.\n";
+    assert!(page.ends_with(notes), "{page}");
     assert!(
         page.contains(&format!("Written by `vruntime study {file} --explain --page`.")),
         "{page}"
@@ -391,6 +395,9 @@ fn a_study_sets_published_and_modelled_figures_side_by_side() {
     assert!(page.contains("-g 2 -f 3 -l 100") && !page.contains("each seed"), "{page}");
     let v = json(&["study", file, "--json", "-q", "--seeds", "3"], "vruntime/study/1");
     assert_eq!(v["rows"][0]["seeds_after"].as_array().map(Vec::len), Some(3));
+    let told = stdout(&["study", file, "-q", "--quick"]);
+    let said = "\n\nWhy?\nFor this.\n\nCosts\nOf a\nmachine.\n\nOthers.\n";
+    assert!(told.ends_with(said), "{told}");
     let page = stdout(&["study", file, "-q", "--page", "--seeds", "2"]);
     assert!(page.contains(" effect | each seed |\n") && page.contains(" → "), "{page}");
     let seeds_of_case = text.replace("before = \"old\"\n", "before = \"old\"\nseeds = 2\n");

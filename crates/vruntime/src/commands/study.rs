@@ -7,6 +7,7 @@ use crate::failure::{DONE, Done, Failure, INPUT};
 use crate::interrupt;
 use crate::lab::{Lab, Part, part, window};
 use serde_json::{Value, json};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use vruntime_base::Ns;
 use vruntime_formats::kernel_file::kernel;
@@ -18,7 +19,7 @@ use vruntime_machine::{hint, nearest_name};
 use vruntime_measure::explain::Explanation;
 use vruntime_measure::metric_names;
 use vruntime_measure::study::{METRICS, score};
-use vruntime_report::study::{StudyReport, study_page, study_text};
+use vruntime_report::study::{Question, StudyReport, study_page, study_text};
 
 /// Lists the studies, or runs one.
 pub fn study(args: &StudyArgs) -> Result<Done, Failure> {
@@ -130,14 +131,14 @@ fn report(lab: &Lab, args: &StudyArgs) -> Result<Done, Failure> {
     }
     note_windows(lab, args);
     let mut rows = lab.rows(&records, &lab.effort);
-    let (mut answers, mut told, mut known) = (Vec::new(), Vec::new(), Known::new());
+    let (mut answers, mut told, mut known) = (BTreeMap::new(), Vec::new(), Known::new());
     let mut unanswered = DONE;
     if args.explain {
         for q in &lab.study.questions {
             match answer(lab, args, q, &mut known) {
                 Ok(answer) => {
-                    told.push(told_json(q, Some(&answer.1), Ok(&answer.2))?);
-                    answers.push(answer);
+                    told.push(told_json(q, Some(&answer.0), Ok(&answer.1))?);
+                    answers.insert(&q.id, answer);
                 }
                 Err(Failure::Interrupted) => break,
                 Err(e) => {
@@ -193,18 +194,22 @@ fn report(lab: &Lab, args: &StudyArgs) -> Result<Done, Failure> {
     ];
     let options: String = options.into_iter().flatten().collect();
     let command = format!("vruntime study {}{options} --page", shell_words::quote(&args.name));
+    let question = |q| question(q, answers.get(&q.id));
+    let questions: Vec<Question> = lab.study.questions.iter().filter_map(question).collect();
+    let notes: Vec<(&str, &str)> =
+        lab.study.notes.iter().map(|n| (n.title.as_str(), n.text.as_str())).collect();
     let report = StudyReport {
         name: &lab.study.name,
         title: &lab.study.title,
         source: &lab.study.source,
-        notes: &lab.study.notes,
+        notes: &notes,
         effort: &effort,
         command: &command,
         cases: &cases,
         rows: &rows,
         message_times: &message_times,
         score: &score,
-        answers: &answers,
+        questions: &questions,
     };
     let text = if args.page { study_page(&report) } else { study_text(&report) };
     Ok(Done::new(text).but(unanswered).interrupted(interrupted))
@@ -296,13 +301,23 @@ fn describe_fits(lab: &Lab) -> String {
     lab.study.fits.iter().map(sentence).collect()
 }
 
-/// Question, command line that repeats its answer, answer.
+/// The question as the report has it, if there is anything to say of it.
+fn question<'a>(
+    q: &'a StudyQuestion,
+    answer: Option<&'a (String, Explanation)>,
+) -> Option<Question<'a>> {
+    let answer = answer.map(|(command, e)| (command.as_str(), e));
+    let said = q.words.is_some() || answer.is_some();
+    said.then_some(Question { text: &q.text, words: q.words.as_deref(), answer })
+}
+
+/// Command line that repeats the answer, and the answer.
 fn answer(
     lab: &Lab,
     args: &StudyArgs,
     q: &StudyQuestion,
     known: &mut Known,
-) -> Result<(String, String, Explanation), Failure> {
+) -> Result<(String, Explanation), Failure> {
     let (case, effort) = (lab.case(&q.case), &lab.study.explain);
     let tries = knockouts(q).map_err(Failure::Input)?;
     let part = part(q.workload.as_ref().unwrap_or(&case.workload), effort)?;
@@ -354,7 +369,7 @@ fn answer(
             }
         )
     };
-    Ok((q.text.clone(), command, e))
+    Ok((command, e))
 }
 
 /// A question with its answer, or why it has none.
