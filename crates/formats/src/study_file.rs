@@ -9,7 +9,7 @@ mod check;
 use crate::error::FileError;
 use crate::kernel_file::split_base;
 use crate::text_file::{self, key_before, line_of, unknown_key};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::Path;
 use vruntime_machine::{hint, nearest_name};
@@ -149,7 +149,7 @@ pub enum TimeFrom {
 }
 
 /// What is run before and after the change.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Case {
     /// Name within the study.
@@ -167,7 +167,7 @@ pub struct Case {
 }
 
 /// What a change does.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, serde::Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Effect {
     /// Less.
@@ -179,7 +179,7 @@ pub enum Effect {
 }
 
 /// A published figure before and after.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct PublishedRow {
     /// Id of the published figure.
@@ -247,7 +247,7 @@ pub struct Fit {
 }
 
 /// What a reader has to know of one thing.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Note {
     /// What it is about.
@@ -257,7 +257,7 @@ pub struct Note {
 }
 
 /// A difference to explain.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct StudyQuestion {
     /// Name within the study.

@@ -11,7 +11,7 @@ use vruntime_measure::study::{Effect, Score, StudyRow};
 /// What a study found.
 #[derive(Clone, Copy, Debug)]
 pub struct StudyReport<'a> {
-    /// Name of the study.
+    /// Its name or file, as on a command line.
     pub name: &'a str,
     /// Its title.
     pub title: &'a str,
@@ -106,8 +106,8 @@ pub fn study_text(s: &StudyReport) -> String {
         }
         q.words.iter().for_each(|words| writeln!(out, "{}", words.trim()).unwrap());
     }
-    for (title, text) in s.notes {
-        writeln!(out, "\n{title}\n{}", text.trim()).unwrap();
+    if !s.notes.is_empty() {
+        writeln!(out, "\nWhat to know of it: `vruntime show study {}`.", s.name).unwrap();
     }
     out
 }

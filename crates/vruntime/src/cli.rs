@@ -414,6 +414,8 @@ pub enum ShowCommand {
     Kernel(ShowArgs),
     /// What a workload's command line means
     Workload(ShowArgs),
+    /// What a study compares, asks and found
+    Study(ShowArgs),
 }
 
 /// `vruntime show WHAT NAME`

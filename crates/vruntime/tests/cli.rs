@@ -187,9 +187,12 @@ fn lists_and_details_have_text_and_json() {
     let features = stdout(&["list", "features"]);
     let has = |name: &str| features.lines().any(|l| l.split(' ').next() == Some(name));
     assert!(has("seed_offset") && has("sis_util") && !has("version"), "{features}");
-    for (what, name) in
-        [("machine", "milan-2s"), ("kernel", "v6.1-sis_util"), ("workload", HACKBENCH)]
-    {
+    for (what, name) in [
+        ("machine", "milan-2s"),
+        ("kernel", "v6.1-sis_util"),
+        ("workload", HACKBENCH),
+        ("study", "kernel-robot"),
+    ] {
         assert!(!stdout(&["show", what, name]).is_empty());
         json(&["show", what, name, "--json"], "vruntime/show/1");
     }
@@ -396,8 +399,17 @@ fn a_study_sets_published_and_modelled_figures_side_by_side() {
     let v = json(&["study", file, "--json", "-q", "--seeds", "3"], "vruntime/study/1");
     assert_eq!(v["rows"][0]["seeds_after"].as_array().map(Vec::len), Some(3));
     let told = stdout(&["study", file, "-q", "--quick"]);
-    let said = "\n\nWhy?\nFor this.\n\nCosts\nOf a\nmachine.\n\nOthers.\n";
-    assert!(told.ends_with(said), "{told}");
+    let said =
+        format!("\n\nWhy?\nFor this.\n\nWhat to know of it: `vruntime show study {file}`.\n");
+    assert!(told.ends_with(&said), "{told}");
+    let shown = stdout(&["show", "study", file]);
+    let rows = "  published                   before     after        %  effect\n  \
+                time                          2.00      1.00    -50.0  improves\n\n";
+    let said = format!("{rows}Why?\nFor this.\n\nCosts\nOf a\nmachine.\n\nOthers.\n");
+    assert!(shown.starts_with("a title\na source\n\nc: hackbench "), "{shown}");
+    assert!(shown.ends_with(&said), "{shown}");
+    let v = json(&["show", "study", file, "--json"], "vruntime/show/1");
+    assert_eq!((&v["rows"][0]["before"], &v["notes"][0]["title"]), (&2.0.into(), &"Costs".into()));
     let page = stdout(&["study", file, "-q", "--page", "--seeds", "2"]);
     assert!(page.contains(" effect | each seed |\n") && page.contains(" → "), "{page}");
     let seeds_of_case = text.replace("before = \"old\"\n", "before = \"old\"\nseeds = 2\n");

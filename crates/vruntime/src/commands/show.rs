@@ -1,5 +1,6 @@
 //! `vruntime show`
 
+use super::study::settings;
 use super::to_json;
 use crate::cli::{ShowArgs, ShowCommand};
 use crate::failure::{Done, Failure};
@@ -9,7 +10,10 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 use vruntime_base::{Cpu, CpuMask};
 use vruntime_formats::kernel_file::kernel;
+use vruntime_formats::study_file::{self, Study};
 use vruntime_machine::{MachineSpec, Topology};
+use vruntime_measure::explain::signed;
+use vruntime_measure::study::change_pct;
 use vruntime_sched::release::Release;
 use vruntime_workload::workloads;
 
@@ -22,6 +26,7 @@ pub fn show(command: &ShowCommand) -> Result<Done, Failure> {
         ShowCommand::Machine(args) => show_machine(args),
         ShowCommand::Kernel(args) => show_kernel(args),
         ShowCommand::Workload(args) => show_workload(args),
+        ShowCommand::Study(args) => show_study(args),
     }
 }
 
@@ -151,4 +156,47 @@ fn show_workload(args: &ShowArgs) -> Result<Done, Failure> {
         })));
     }
     Ok(Done::new(format!("{}\n{}\n", w.command_line(), w.description())))
+}
+
+fn show_study(args: &ShowArgs) -> Result<Done, Failure> {
+    let s = study_file::study(&args.name)?;
+    if args.form.json {
+        return Ok(Done::json(&json!({
+            "schema": "vruntime/show/1",
+            "kind": "study",
+            "name": s.name,
+            "title": s.title,
+            "source": s.source,
+            "kernels": s.kernels,
+            "cases": to_json(&s.cases)?,
+            "rows": to_json(&s.rows)?,
+            "questions": to_json(&s.questions)?,
+            "notes": to_json(&s.notes)?,
+        })));
+    }
+    let mut out = String::new();
+    study_text(&mut out, &s).expect("a string grows");
+    Ok(Done::new(out))
+}
+
+fn study_text(out: &mut String, s: &Study) -> std::fmt::Result {
+    writeln!(out, "{}\n{}", s.title, s.source)?;
+    for c in &s.cases {
+        writeln!(out, "\n{}: {}", c.id, settings(s, c))?;
+        writeln!(out, "  {:<24}{:>10}{:>10}{:>9}  effect", "published", "before", "after", "%")?;
+        for r in s.rows.iter().filter(|r| r.case == c.id) {
+            let plain = |x: f64| signed(x).trim_start_matches('+').to_string();
+            let [before, after] = [r.before, r.after].map(plain);
+            let change = change_pct(r.before, r.after).map_or("-".into(), |x| format!("{x:+.1}"));
+            let effect = format!("{:?}", r.effect).to_lowercase();
+            let not = if r.scored { "" } else { " (not scored)" };
+            let name = &r.metric;
+            writeln!(out, "  {name:<24}{before:>10}{after:>10}{change:>9}  {effect}{not}")?;
+        }
+    }
+    for q in &s.questions {
+        let words = q.words.as_deref().unwrap_or("(the study's file says nothing of it)");
+        writeln!(out, "\n{}\n{}", q.text, words.trim())?;
+    }
+    s.notes.iter().try_for_each(|n| writeln!(out, "\n{}\n{}", n.title, n.text.trim()))
 }

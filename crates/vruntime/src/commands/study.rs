@@ -182,7 +182,7 @@ fn report(lab: &Lab, args: &StudyArgs) -> Result<Done, Failure> {
         return Ok(Done::json(&report).but(unanswered).interrupted(interrupted));
     }
     let cases: Vec<(String, String)> =
-        lab.study.cases.iter().map(|c| (c.id.clone(), settings(lab, c))).collect();
+        lab.study.cases.iter().map(|c| (c.id.clone(), settings(lab.study, c))).collect();
     let drawn = rows.iter().find_map(|r| r.stable).map_or(0, |(_, of)| of);
     let effort = describe_effort(lab, args.quick, drawn, interrupted);
     let options = [
@@ -193,13 +193,14 @@ fn report(lab: &Lab, args: &StudyArgs) -> Result<Done, Failure> {
         args.explain.then(|| " --explain".to_string()),
     ];
     let options: String = options.into_iter().flatten().collect();
-    let command = format!("vruntime study {}{options} --page", shell_words::quote(&args.name));
+    let name = shell_words::quote(&args.name);
+    let command = format!("vruntime study {name}{options} --page");
     let question = |q| question(q, answers.get(&q.id));
     let questions: Vec<Question> = lab.study.questions.iter().filter_map(question).collect();
     let notes: Vec<(&str, &str)> =
         lab.study.notes.iter().map(|n| (n.title.as_str(), n.text.as_str())).collect();
     let report = StudyReport {
-        name: &lab.study.name,
+        name: &name,
         title: &lab.study.title,
         source: &lab.study.source,
         notes: &notes,
@@ -237,7 +238,7 @@ fn note_windows(lab: &Lab, args: &StudyArgs) {
 }
 
 /// Workload, machine and kernels, those that the study names by their names.
-fn settings(lab: &Lab, c: &Case) -> String {
+pub fn settings(study: &Study, c: &Case) -> String {
     let short = |expression: &str| {
         let of = |name: &String, whole: &String| {
             let rest = expression.strip_prefix(whole.as_str())?;
@@ -245,7 +246,7 @@ fn settings(lab: &Lab, c: &Case) -> String {
             let ends = rest.is_empty() || rest.starts_with(['+', '-', ',']);
             ends.then(|| (whole.len(), format!("{name}{rest}")))
         };
-        let named = lab.study.kernels.iter().filter_map(|(name, whole)| of(name, whole));
+        let named = study.kernels.iter().filter_map(|(name, whole)| of(name, whole));
         named.max().map_or_else(|| expression.to_string(), |(_, short)| short)
     };
     format!("{} on {}, {} against {}", c.workload, c.machine, short(&c.after), short(&c.before))
