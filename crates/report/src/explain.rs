@@ -38,7 +38,7 @@ pub fn explain_text(e: &Explanation, notes: &str) -> String {
         writeln!(
             out,
             "\n{:<NAME$}{:>14}{:>14}{:>14}{:>16}",
-            "without", "before", "after", "difference", "of either sign"
+            "without", "before", "after", "difference", "mean size"
         )
         .unwrap();
     }

@@ -23,6 +23,10 @@ pub struct StudyReport<'a> {
     pub effort: &'a str,
     /// The command that writes it as a page.
     pub command: &'a str,
+    /// Names that the cases have for kernels.
+    pub kernels: &'a BTreeMap<String, String>,
+    /// Changes up to this many percent count as none, by metric.
+    pub neutral_pct: &'a BTreeMap<String, f64>,
     /// Id and settings of each case: machine, workload, kernels.
     pub cases: &'a [(String, String)],
     /// Figures.
@@ -73,6 +77,7 @@ pub struct Price {
 /// For the terminal.
 pub fn study_text(s: &StudyReport) -> String {
     let mut out = format!("{}\n{}\n{}\n", s.title, s.source, s.effort);
+    out += &kernel_names(s.kernels);
     for (case, what) in s.cases {
         writeln!(out, "\n{case}: {what}").unwrap();
         writeln!(
@@ -117,8 +122,12 @@ pub fn study_page(s: &StudyReport) -> String {
     let mut out = format!("# {}\n\nSource of the published figures: {}.\n\n", s.title, s.source);
     writeln!(out, "Written by `{}`. {}\n", s.command, s.effort).unwrap();
     writeln!(out, "**{}**\n", score_line(s.score)).unwrap();
+    writeln!(out, "{}{SKILL}{}", kernel_names(s.kernels), bands(s.neutral_pct)).unwrap();
     if !s.questions.is_empty() {
         out += "## The open questions\n";
+    }
+    if s.questions.iter().any(|q| q.answer.is_some()) {
+        out += COLUMNS;
     }
     for q in s.questions {
         writeln!(out, "\n### {}", q.text).unwrap();
@@ -177,7 +186,7 @@ fn answer_page(command: &str, e: &Explanation) -> String {
         }
         out.push('\n');
     }
-    out += "| without | before | after | difference | of either sign |\n";
+    out += "| without | before | after | difference | mean size |\n";
     out += "|---|---:|---:|---:|---:|\n";
     let [before, after, delta] = [plain(e.before), plain(e.after), signed(e.delta)];
     writeln!(out, "| nothing | {before} | {after} | {delta} | |").unwrap();
@@ -187,6 +196,35 @@ fn answer_page(command: &str, e: &Explanation) -> String {
         writeln!(out, "| {} | {b} | {a} | {delta} | {left} |", t.mechanism).unwrap();
     }
     out
+}
+
+/// What stands below the score of a page.
+const SKILL: &str = "Skill: (agreeing − lazy) / (rows − lazy), where lazy is how many rows the \
+                     answer \"always improves\" gets right. ";
+
+/// What the columns of the answers' tables are.
+const COLUMNS: &str = "
+An *amount* is a part's fair share of the difference (Shapley). *Left out* is what goes when it
+alone is left out, *alone* what there is when it is the only one of those taken apart. Of the
+difference without something *mean size* is the mean over the seeds of its size, whichever its sign.
+";
+
+/// What names like `base` stand for, in a line, if there are any.
+pub fn kernel_names(kernels: &BTreeMap<String, String>) -> String {
+    let names: Vec<String> = kernels.iter().map(|(name, k)| format!("{name} = {k}")).collect();
+    match names.is_empty() {
+        true => String::new(),
+        false => format!("Kernels: {}.\n", names.join(", ")),
+    }
+}
+
+/// Which changes count as none.
+fn bands(neutral_pct: &BTreeMap<String, f64>) -> String {
+    let bands: Vec<String> = neutral_pct.iter().map(|(m, pct)| format!("{m} {pct}")).collect();
+    match bands.is_empty() {
+        true => String::new(),
+        false => format!("A change of at most so many % counts as none: {}.\n", bands.join(", ")),
+    }
 }
 
 /// ns a message, published and modelled, before and after, with what the model's change is.
@@ -217,6 +255,7 @@ fn message_time_text(t: &MessageTime) -> String {
 fn message_time_page(t: &MessageTime) -> String {
     let mut out = format!("\n## {MESSAGE_TIME}: {}\n\n", t.case);
     out += "Published shares are of non-idle time; here they are of all time, so at most this. ";
+    out += "Sums over all seeds: each counts by the messages that it passed. ";
     out += "The functions that were published come first, with all that they wait for; then what ";
     out += "all others wait for, then their own work.\n\n";
     out += "| part | published before | after | modelled before | after | change ";
@@ -234,7 +273,8 @@ fn prices_page(cases: &[MessageTime]) -> String {
     let machines: BTreeSet<&str> = cases.iter().map(|t| t.machine.as_str()).collect();
     for machine in machines {
         writeln!(out, "\n## Costs of {machine}\n").unwrap();
-        out += "| cost | low | mid | high | source |\n|---|---:|---:|---:|---|\n";
+        out += "As the model has them: path costs are times the machine's `path_permille`.\n\n";
+        out += "| cost, ns (shares, ‰) | low | mid | high | source |\n|---|---:|---:|---:|---|\n";
         let of_machine = cases.iter().filter(|t| t.machine == machine);
         let prices: BTreeMap<_, _> =
             of_machine.flat_map(|t| &t.costs).map(|p| (p.name, p)).collect();

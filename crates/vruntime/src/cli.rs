@@ -44,7 +44,7 @@ pub enum Command {
     Record(RecordArgs),
     /// List what there is
     List(ListArgs),
-    /// Show one machine, kernel or workload in full
+    /// Show one machine, kernel, workload or study in full
     #[command(subcommand)]
     Show(ShowCommand),
     /// Measure this machine and write its machine file

@@ -387,7 +387,10 @@ fn a_study_sets_published_and_modelled_figures_side_by_side() {
     assert!((2f64.sqrt()..2.0).contains(&of_half), "{of_half}");
     let page = stdout(&["study", file, "-q", "--page", "--explain"]);
     assert!(page.starts_with("# a title"), "{page}");
-    assert!(page.contains("## The open questions\n\n### Why?\n\nFor this.\n\nOf "), "{page}");
+    assert!(page.contains("## The open questions\n\nAn *amount*"), "{page}");
+    assert!(page.contains("\n\n### Why?\n\nFor this.\n\nOf "), "{page}");
+    assert!(page.contains("\nKernels: old = v6.1-autogroup.\nSkill: "), "{page}");
+    assert!(page.contains(" counts as none: time 2.5.\n\n## The"), "{page}");
     let notes = "\n## Notes\n\n### Costs\n\nOf a\nmachine.\n\nOthers.\n";
     assert!(page.ends_with(notes), "{page}");
     assert!(
@@ -406,7 +409,10 @@ fn a_study_sets_published_and_modelled_figures_side_by_side() {
     let rows = "  published                   before     after        %  effect\n  \
                 time                          2.00      1.00    -50.0  improves\n\n";
     let said = format!("{rows}Why?\nFor this.\n\nCosts\nOf a\nmachine.\n\nOthers.\n");
-    assert!(shown.starts_with("a title\na source\n\nc: hackbench "), "{shown}");
+    assert!(
+        shown.starts_with("a title\na source\nKernels: old = v6.1-autogroup.\n\nc: "),
+        "{shown}"
+    );
     assert!(shown.ends_with(&said), "{shown}");
     let v = json(&["show", "study", file, "--json"], "vruntime/show/1");
     assert_eq!((&v["rows"][0]["before"], &v["notes"][0]["title"]), (&2.0.into(), &"Costs".into()));
@@ -416,10 +422,10 @@ fn a_study_sets_published_and_modelled_figures_side_by_side() {
     let spread = seeds_of_case.replace("before = 2\n", "before = 2\nbefore_spread_pct = 25\n");
     std::fs::write(&path, spread).unwrap();
     let page = stdout(&["study", file, "-q", "--page"]);
-    assert!(page.contains("; 1 seed(s), of c 2.") && page.contains(" | each seed |\n"), "{page}");
+    assert!(page.contains("; 1 seed, 2 of c.") && page.contains(" | each seed |\n"), "{page}");
     assert!(page.contains("| time | 2.00 ± 25 % | 1.00 |"), "{page}");
     let page = stdout(&["study", file, "-q", "--page", "--seeds", "1"]);
-    assert!(page.contains("; 1 seed(s).") && !page.contains("each seed"), "{page}");
+    assert!(page.contains("; 1 seed.") && !page.contains("each seed"), "{page}");
     // Another case wants more runs of the same kernel: they are not this one's.
     let d = "[[case]]\nid = \"d\"\nmachine = \"uma-8\"\nworkload = \"hackbench -g 1 -f 4 --pipe \
              --threads -l 200 -s 100\"\nbefore = \"old\"\nafter = \"old\"\nseeds = 3\n[[row]]";

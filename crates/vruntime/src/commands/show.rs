@@ -14,6 +14,7 @@ use vruntime_formats::study_file::{self, Study};
 use vruntime_machine::{MachineSpec, Topology};
 use vruntime_measure::explain::signed;
 use vruntime_measure::study::change_pct;
+use vruntime_report::study::kernel_names;
 use vruntime_sched::release::Release;
 use vruntime_workload::workloads;
 
@@ -180,7 +181,7 @@ fn show_study(args: &ShowArgs) -> Result<Done, Failure> {
 }
 
 fn study_text(out: &mut String, s: &Study) -> std::fmt::Result {
-    writeln!(out, "{}\n{}", s.title, s.source)?;
+    write!(out, "{}\n{}\n{}", s.title, s.source, kernel_names(&s.kernels))?;
     for c in &s.cases {
         writeln!(out, "\n{}: {}", c.id, settings(s, c))?;
         writeln!(out, "  {:<24}{:>10}{:>10}{:>9}  effect", "published", "before", "after", "%")?;

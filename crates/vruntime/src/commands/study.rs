@@ -206,6 +206,8 @@ fn report(lab: &Lab, args: &StudyArgs) -> Result<Done, Failure> {
         notes: &notes,
         effort: &effort,
         command: &command,
+        kernels: &lab.study.kernels,
+        neutral_pct: &lab.study.neutral_pct,
         cases: &cases,
         rows: &rows,
         message_times: &message_times,
@@ -264,7 +266,7 @@ fn describe_effort(lab: &Lab, quick: bool, drawn: usize, interrupted: bool) -> S
     let by = interrupt::name();
     let ended = format!(" Ended by {by}: what was not complete is missing.");
     let more: String = lab.study.cases.iter().fold(String::new(), |text, c| match c.seeds {
-        Some(n) if n != lab.effort.seeds => format!("{text}, of {} {n}", c.id),
+        Some(n) if n != lab.effort.seeds => format!("{text}, {n} of {}", c.id),
         _ => text,
     });
     format!(
@@ -409,5 +411,6 @@ fn describe(effort: &Effort) -> String {
             )
         }
     };
-    format!("{simulated}; {} seed(s)", effort.seeds)
+    let s = if effort.seeds == 1 { "" } else { "s" };
+    format!("{simulated}; {} seed{s}", effort.seeds)
 }
