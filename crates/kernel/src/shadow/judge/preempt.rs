@@ -8,7 +8,7 @@
 
 use super::explain::{gap, known, size};
 use super::result::{Disagreement, KindResult};
-use crate::shadow::question::decide::Decider;
+use crate::shadow::question::decide::{Decider, Wakee};
 use crate::shadow::question::known::names::{ANSWER, DUE};
 use crate::shadow::question::known::{Asker, Unknown, explore};
 use crate::shadow::question::levels::{
@@ -291,7 +291,9 @@ impl<'a> Preempts<'a> {
             }
         }
         ents.insert(1, w);
-        Ok(self.decider.preempts(&together(ents), wakee.pid, need_resched))
+        let new = self.t.rows[at].kind == RowKind::WakeupNew;
+        let wakee = Wakee { pid: wakee.pid, new, need_resched };
+        Ok(self.decider.preempts(&together(ents), wakee))
     }
 
     fn record(
@@ -387,5 +389,34 @@ mod tests {
             [judged("v6.12", false), judged("v6.12", true), judged("v6.1", false)],
             [0, 1, 1]
         );
+    }
+
+    /// 1 runs and is due later than 2, which is put on the queue: picked, but not if it is new.
+    #[test]
+    fn a_new_task_is_asked_about_as_one() {
+        let rule = |kernel: &str, kind| {
+            let slice = 2_800_000;
+            let side = |pid, deadline| {
+                let when = Side { vruntime: 1_000_000, deadline, slice, ..Side::default() };
+                Side { pid, prio: 120, weight: 1 << 20, on_rq: true, cfs_nr: 2, ..when }
+            };
+            let here = |ts, kind, p| Row { p, clock_task: Some(10), ..Row::new(ts, Cpu(0), kind) };
+            let first = here(10, RowKind::Switch, Side::default());
+            let rows = vec![
+                Row { n: Some(Side { cfs_nr: 1, ..side(1, 3_000_000) }), ..first },
+                here(20, kind, side(2, 2_000_000)),
+            ];
+            let t = Trace { rows, nr_cpus: 1, ..Trace::default() };
+            let k = release(kernel);
+            let decider = Decider::new(&k, 1, OneLevel::new(false));
+            let mut q = Queues::new(&t);
+            q.apply(&t, &t.rows[0]);
+            let next = [None; 2];
+            let mut judge = Preempts::new(&t, &k, &decider, &next, 100);
+            judge.check(1, &[], &q);
+            judge.counts.rules.keys().map(ToString::to_string).collect::<String>()
+        };
+        assert_eq!(rule("v6.18.44-run_to_parity", RowKind::Wakeup), "wakeup: wakee is picked");
+        assert_eq!(rule("v6.18.44-run_to_parity", RowKind::WakeupNew), "wakeup: wakee is new");
     }
 }

@@ -23,6 +23,17 @@ pub struct Decider<'a> {
     pub one_level: OneLevel,
 }
 
+/// Whom a queue's running task may have to make room for.
+#[derive(Clone, Copy, Debug)]
+pub struct Wakee {
+    /// The task.
+    pub pid: i64,
+    /// It has never run.
+    pub new: bool,
+    /// The running task is to be rescheduled already.
+    pub need_resched: bool,
+}
+
 impl<'a> Decider<'a> {
     /// Decides as `k` does on a machine of `nr_cpus`.
     pub fn new(k: &'a Release, nr_cpus: usize, one_level: OneLevel) -> Decider<'a> {
@@ -48,7 +59,8 @@ impl<'a> Decider<'a> {
 
     /// Whether the running task of `l` is to be rescheduled for `wakee`, and the rule. Delayed
     /// entities leave as in [`Decider::pick`] where the release says so.
-    pub fn preempts(&self, l: &Level, wakee: i64, need_resched: bool) -> (bool, &'static str) {
+    pub fn preempts(&self, l: &Level, wakee: Wakee) -> (bool, &'static str) {
+        let Wakee { pid, new: fork, need_resched } = wakee;
         let mut f = self.fair.borrow_mut();
         let mut ents = l.ents.clone();
         loop {
@@ -57,11 +69,11 @@ impl<'a> Decider<'a> {
                 let i = ents.iter().position(|e| e.pid == pid);
                 i.map(|i| task(&ents[i], ses[i]))
             };
-            let (Some(curr), Some(wakee)) = (task(l.curr.unwrap_or(0)), task(wakee)) else {
+            let (Some(curr), Some(wakee)) = (task(l.curr.unwrap_or(0)), task(pid)) else {
                 return (false, "not on one level");
             };
             let (curr, wakee) = (&curr, &wakee);
-            let view = PreemptView { release: self.k, curr, wakee, need_resched, fork: false };
+            let view = PreemptView { release: self.k, curr, wakee, need_resched, fork };
             let d = f.decide_wakeup_preempt(&view);
             let Some(i) = ses.iter().position(|&s| s == d.delayed) else {
                 return (d.preempt, d.rule.name);
