@@ -369,7 +369,7 @@ impl Explanation {
             text += &format!(", by cost: {}", list(Kind::Cost).join(", "));
         }
         for rest in of(Kind::Rest) {
-            text += &format!("; {} carried by none of these", amount(rest.amount));
+            text += &format!("; the rest, {}, by none that was taken apart", amount(rest.amount));
         }
         text += ".";
         for p in self.pairs_told() {
@@ -404,11 +404,28 @@ impl Explanation {
     }
 }
 
-/// A number with its sign and three significant digits.
+/// A number with its sign and three significant digits, or as many as it has before its point.
 pub fn signed(x: f64) -> String {
     let digits = if x == 0.0 { 0 } else { (2 - x.abs().log10().floor() as i32).clamp(0, 9) };
+    if digits == 0 && x.abs().round() >= 1_000.0 {
+        let sign = if x < 0.0 { '-' } else { '+' };
+        return format!("{sign}{}", thousands(x.abs().round() as u64));
+    }
     let text = format!("{x:+.0$}", digits as usize);
     if text.trim_start_matches(['+', '-', '0', '.']).is_empty() { "0".into() } else { text }
+}
+
+/// `1234567` as `1,234,567`.
+pub fn thousands(n: u64) -> String {
+    let digits = n.to_string();
+    let mut out = String::with_capacity(digits.len() + digits.len() / 3);
+    for (i, c) in digits.chars().enumerate() {
+        if i > 0 && (digits.len() - i).is_multiple_of(3) {
+            out.push(',');
+        }
+        out.push(c);
+    }
+    out
 }
 
 #[cfg(test)]
@@ -489,9 +506,15 @@ mod tests {
     }
 
     #[test]
+    fn separators() {
+        let all = [0, 999, 1000, 123_456, 1_234_567].map(thousands);
+        assert_eq!(all, ["0", "999", "1,000", "123,456", "1,234,567"]);
+    }
+
+    #[test]
     fn numbers_keep_three_digits() {
         for (x, text) in
-            [(-23.456, "-23.5"), (0.012345, "+0.0123"), (0.0, "0"), (123_456.0, "+123456")]
+            [(-23.456, "-23.5"), (0.012345, "+0.0123"), (0.0, "0"), (-123_456.4, "-123,456")]
         {
             assert_eq!(signed(x), text);
         }

@@ -1,17 +1,6 @@
 //! Numbers as people read them.
 
-/// `1234567` as `1,234,567`.
-pub fn thousands(n: u64) -> String {
-    let digits = n.to_string();
-    let mut out = String::with_capacity(digits.len() + digits.len() / 3);
-    for (i, c) in digits.chars().enumerate() {
-        if i > 0 && (digits.len() - i).is_multiple_of(3) {
-            out.push(',');
-        }
-        out.push(c);
-    }
-    out
-}
+pub use vruntime_measure::explain::thousands;
 
 /// With an SI prefix, as perf stat has it: `12.345 K`, `987.654 `; the unit comes after.
 pub fn si(x: f64) -> String {
@@ -100,12 +89,6 @@ pub(crate) fn unsteady_text(drift: Option<f64>) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn separators() {
-        let all = [0, 999, 1000, 123_456, 1_234_567].map(thousands);
-        assert_eq!(all, ["0", "999", "1,000", "123,456", "1,234,567"]);
-    }
 
     #[test]
     fn prefixes_and_durations() {

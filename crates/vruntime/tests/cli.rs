@@ -218,7 +218,7 @@ fn an_interrupt_reports_the_seeds_that_are_complete() {
     let binary = assert_cmd::cargo::cargo_bin("vruntime");
     let child = std::process::Command::new(binary)
         .args(["run", "-m", "uma-2", "-k", "v6.1", "-w", "perf bench sched pipe -l 100000000"])
-        .args(["--seeds", "100000", "-j", "1", "--json", "-q"])
+        .args(["--seeds", "10000", "-j", "1", "--json", "-q"])
         .args(["--warmup", "1ms", "--window", "20ms"])
         .stdout(std::process::Stdio::piped())
         .spawn()
@@ -294,7 +294,7 @@ fn a_signal_has_its_name() {
     let binary = assert_cmd::cargo::cargo_bin("vruntime");
     let child = std::process::Command::new(binary)
         .args(["compare", "-m", "uma-2", "-k", "v6.1", "-k", "v6.12", "-w", HACKBENCH])
-        .args(["--seeds", "100000", "-j", "1", "-q", "--warmup", "1ms", "--window", "2ms"])
+        .args(["--seeds", "10000", "-j", "1", "-q", "--warmup", "1ms", "--window", "2ms"])
         .stdout(std::process::Stdio::piped())
         .spawn()
         .unwrap();
@@ -307,7 +307,7 @@ fn a_signal_has_its_name() {
 #[test]
 fn two_signals_at_once_are_one() {
     let child = std::process::Command::new(assert_cmd::cargo::cargo_bin("vruntime"))
-        .args(["run", "-m", "uma-2", "-k", "v6.1", "-w", HACKBENCH, "--json", "--seeds", "100000"])
+        .args(["run", "-m", "uma-2", "-k", "v6.1", "-w", HACKBENCH, "--json", "--seeds", "10000"])
         .args(["-j", "1", "-q", "--warmup", "1ms", "--window", "2ms"])
         .stdout(std::process::Stdio::piped())
         .spawn()
