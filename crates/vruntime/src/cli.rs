@@ -213,6 +213,10 @@ pub struct StudyArgs {
     #[arg(long, value_name = "N", num_args = 0..=1, default_missing_value = "100",
           allow_negative_numbers = true, value_parser = whole(1..=10_000))]
     pub uncertainty: Option<u64>,
+    /// Begin with this cost table: those before it another run has drawn
+    #[arg(long, value_name = "N", default_value = "1", requires = "uncertainty",
+          allow_negative_numbers = true, value_parser = whole(1..=10_000))]
+    pub first_draw: u64,
     /// Answer the study's questions by knock-outs, too
     #[arg(long)]
     pub explain: bool,

@@ -7,6 +7,7 @@ use crate::failure::{Done, Failure};
 use crate::interrupt;
 use crate::machine_choice::machine;
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::sync::Arc;
 use vruntime_base::Ns;
 use vruntime_formats::kernel_file::kernel;
@@ -241,13 +242,13 @@ impl Lab<'_> {
 
     /// Draws cost tables and counts in how many each effect stays what it is with the costs in the
     /// middle, when as much is simulated.
-    pub fn uncertainty(&self, rows: &mut [StudyRow], draws: u64) -> Result<(), Failure> {
+    pub fn uncertainty(&self, rows: &mut [StudyRow], draws: Range<u64>) -> Result<(), Failure> {
         let effort = self.study.of_draws();
         let middle = match *effort == self.effort {
             true => rows.to_vec(),
             false => self.rows(&self.run(&self.keys(), effort, &Variation::default())?, effort),
         };
-        for n in 1..=draws {
+        for n in draws {
             let variation = Variation { draw: Some(n), ..Variation::default() };
             let drawn = self.run(&self.keys(), effort, &variation)?;
             if interrupt::seen() {

@@ -376,6 +376,14 @@ fn a_study_sets_published_and_modelled_figures_side_by_side() {
     assert_eq!(row["stable_effect"], quick["effect_modelled"]);
     assert!(v["score"]["stable"].is_number());
     assert_eq!((&v["score"]["rows"], &v["score"]["fitted_parameters"]), (&1.into(), &0.into()));
+    let one = ["study", file, "--json", "-q", "--uncertainty", "1"];
+    let kept = |first| {
+        let v = json(&[&one[..], &["--first-draw", first]].concat(), "vruntime/study/1");
+        assert_eq!(v["first_draw"].to_string(), first);
+        v["rows"][0]["stable"][0].as_u64().unwrap()
+    };
+    assert_eq!(row["stable"][0], kept("1") + kept("2"), "the two, one at a time");
+    fails(&["study", file, "--first-draw", "2"], 2, &["--uncertainty"]);
     let v = json(&["study", file, "--json", "-q", "--quick"], "vruntime/study/1");
     assert_eq!(v["sampling"], serde_json::json!({"mode": "shortened", "loops_divided_by": 2}));
     let half = HACKBENCH.replace("-l 200", "-l 100");

@@ -151,7 +151,7 @@ fn report(lab: &Lab, args: &StudyArgs) -> Result<Done, Failure> {
         }
     }
     if let Some(draws) = args.uncertainty.filter(|_| !interrupt::seen()) {
-        lab.uncertainty(&mut rows, draws)?;
+        lab.uncertainty(&mut rows, args.first_draw..args.first_draw + draws)?;
     }
     let interrupted = interrupt::seen();
     let score = score(&rows, lab.study.fits.len());
@@ -176,6 +176,7 @@ fn report(lab: &Lab, args: &StudyArgs) -> Result<Done, Failure> {
             "rows": super::to_json(&rows)?,
             "message_time": super::to_json(&message_times)?,
             "score": super::to_json(&score)?,
+            "first_draw": args.uncertainty.map(|_| args.first_draw),
             "answers": told,
             "interrupted": interrupted,
         });
@@ -184,12 +185,13 @@ fn report(lab: &Lab, args: &StudyArgs) -> Result<Done, Failure> {
     let cases: Vec<(String, String)> =
         lab.study.cases.iter().map(|c| (c.id.clone(), settings(lab.study, c))).collect();
     let drawn = rows.iter().find_map(|r| r.stable).map_or(0, |(_, of)| of);
-    let effort = describe_effort(lab, args.quick, drawn, interrupted);
+    let effort = describe_effort(lab, args, drawn, interrupted);
     let options = [
         args.case.as_ref().map(|text| format!(" --case {}", shell_words::quote(text))),
         args.quick.then(|| " --quick".to_string()),
         args.seeds.map(|n| format!(" --seeds {n}")),
         args.uncertainty.map(|n| format!(" --uncertainty {n}")),
+        (args.first_draw > 1).then(|| format!(" --first-draw {}", args.first_draw)),
         args.explain.then(|| " --explain".to_string()),
     ];
     let options: String = options.into_iter().flatten().collect();
@@ -255,11 +257,15 @@ pub fn settings(study: &Study, c: &Case) -> String {
 }
 
 /// What was simulated, drawn and fitted.
-fn describe_effort(lab: &Lab, quick: bool, drawn: usize, interrupted: bool) -> String {
+fn describe_effort(lab: &Lab, args: &StudyArgs, drawn: usize, interrupted: bool) -> String {
     let draws = match drawn {
         0 => String::new(),
         n => format!(
-            " Cost tables drawn between low and high: {n}, each {}.",
+            " Cost tables drawn between low and high: {n}{}, each {}.",
+            match args.first_draw {
+                1 => String::new(),
+                first => format!(" from number {first} on"),
+            },
             describe(lab.study.of_draws())
         ),
     };
@@ -271,7 +277,7 @@ fn describe_effort(lab: &Lab, quick: bool, drawn: usize, interrupted: bool) -> S
     });
     format!(
         "{}Simulated: {}{more}.{draws}{}{}",
-        if quick { "QUICK RUN: figures are rough. " } else { "" },
+        if args.quick { "QUICK RUN: figures are rough. " } else { "" },
         describe(&lab.effort),
         if interrupted { &ended } else { "" },
         describe_fits(lab)
