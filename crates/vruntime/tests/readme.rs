@@ -1,8 +1,9 @@
 //! The commands of README.md and docs/usage.md work as they stand there, simulations made short,
-//! and their links lead to files.
+//! and their links lead to files. Pages of studies say what the studies do.
 
 use assert_cmd::Command;
 use std::path::{Path, PathBuf};
+use vruntime_formats::study_file::{builtin_studies, study};
 
 /// What a newcomer reads, and how many commands it has at least.
 const PAGES: [(&str, usize); 2] = [("README.md", 6), ("docs/usage.md", 12)];
@@ -70,5 +71,19 @@ fn the_links_of_the_readme_lead_to_files() {
             local += 1;
         }
         assert!(local >= 5, "{page}: {local} links");
+    }
+}
+
+/// What a study's file says in words stands on its page, too.
+#[test]
+fn pages_of_studies_have_the_words_of_their_files() {
+    for (name, _) in builtin_studies() {
+        let (s, page) = (study(name).unwrap(), text(&format!("docs/studies/{name}.md")));
+        let told = |heading: &str, words: &str| {
+            let whole = format!("\n### {heading}\n\n{}\n", words.trim());
+            assert!(page.contains(&whole), "docs/studies/{name}.md: {heading}");
+        };
+        s.notes.iter().for_each(|n| told(&n.title, &n.text));
+        s.questions.iter().for_each(|q| q.words.iter().for_each(|words| told(&q.text, words)));
     }
 }
