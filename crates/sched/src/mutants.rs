@@ -68,6 +68,7 @@ mutants! {
     kthread_stacking = KthreadStacking::Absent =>
         crate::fair::select::tests::idle_sibling::kthread_stacking;
     leaf_stays_while_contributing => groups::a_queue_that_is_still_counted_is_looked_after;
+    pick_clears_buddies => tests::cfs::who_goes_on_after_a_yield_is_marked_from_5_14_on;
     repick_moves_first => groups::who_is_picked_once_more_goes_first_up_to_6_11;
     local_load_checks = LocalLoadChecks::None =>
         find::a_group_with_more_load_takes_none_from_5_7_on;

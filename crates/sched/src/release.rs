@@ -208,6 +208,8 @@ release! {
     start_debit: bool,
     /// CFS: prefer the task that was preempted by a wakeup.
     last_buddy: bool,
+    /// CFS: a pick that keeps the running task ends what it is marked as, too (up to 5.13).
+    pick_clears_buddies: bool,
     /// Mark the wakee as next buddy on every wakeup.
     next_buddy: bool,
     /// EEVDF: use the next buddy when picking (6.12 on).

@@ -300,6 +300,9 @@ impl Fair {
                 self.update_curr(cx, cfs);
             }
             let (se, _) = self.decide_pick(&cx.sh.release, cfs);
+            if cx.sh.release.pick_clears_buddies {
+                self.clear_buddies(se);
+            }
             let e = &self.ses[se.ix()];
             if e.sched_delayed {
                 self.end_delay(cx, cpu, se);

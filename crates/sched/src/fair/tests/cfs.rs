@@ -489,3 +489,22 @@ fn yield_skips_within_the_granularity() {
         assert_eq!(lab.se(a).vruntime, before);
     }
 }
+
+/// Nobody is near enough to run instead of who has yielded. At its next preemption it is skipped
+/// once more, but not up to 5.13: its mark has gone with the pick that kept it.
+#[test]
+pub(crate) fn who_goes_on_after_a_yield_is_marked_from_5_14_on() {
+    let marked = |release: Release| {
+        let mut lab = Lab::new(release, "uma-8");
+        let a = lab.spawn(Cpu(0), 0, TgId(0));
+        lab.schedule(Cpu(0));
+        let b = lab.spawn(Cpu(0), 0, TgId(0));
+        let behind = lab.se(b).vruntime.plus(-20 * MS as i64);
+        let se = lab.sh.tasks[a.ix()].se;
+        lab.linux.fair.ses[se.ix()].vruntime = behind;
+        lab.hook(Cpu(0), |s, cx| s.yield_task(cx, Cpu(0)));
+        assert_eq!(lab.schedule(Cpu(0)), a);
+        lab.linux.fair.cfs[0].skip == se
+    };
+    assert_eq!((marked(sample::v5_7()), marked(sample::v6_1())), (false, true));
+}
