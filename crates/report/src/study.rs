@@ -87,12 +87,11 @@ pub fn study_text(s: &StudyReport) -> String {
         )
         .unwrap();
         for r in s.rows.iter().filter(|r| r.case == *case) {
-            let name = r.metric.clone() + if r.scored { "" } else { " (not scored)" };
-            let [a, b, c] = published(r);
             let [d, e, f] = modelled(r);
             writeln!(
                 out,
-                "  {name:<24}{a:>10}{b:>10}{c:>9} {d:>12}{e:>10}{f:>9}  {}{}{}",
+                "{} {d:>12}{e:>10}{f:>9}  {}{}{}",
+                published_columns(r),
                 effect(r),
                 stable(r),
                 over_seeds(r).map_or(String::new(), |seeds| format!("; seeds {seeds}"))
@@ -288,6 +287,23 @@ fn prices_page(cases: &[MessageTime]) -> String {
 
 fn percent_of_all(share: f64) -> String {
     format!("{:.0} %", 100.0 * share)
+}
+
+/// Metric and published figures as the terminal has them.
+fn published_columns(r: &StudyRow) -> String {
+    let name = r.metric.clone() + if r.scored { "" } else { " (not scored)" };
+    let [before, after, change] = published(r);
+    format!("  {name:<24}{before:>10}{after:>10}{change:>9}")
+}
+
+/// What was published of one case, `rows`, for the terminal.
+pub fn published_text<'a>(rows: impl IntoIterator<Item = &'a StudyRow>) -> String {
+    let mut out =
+        format!("  {:<24}{:>10}{:>10}{:>9}  effect\n", "published", "before", "after", "%");
+    for r in rows {
+        writeln!(out, "{}  {}", published_columns(r), word(r.effect_published)).unwrap();
+    }
+    out
 }
 
 fn published(r: &StudyRow) -> [String; 3] {

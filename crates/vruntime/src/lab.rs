@@ -167,38 +167,13 @@ impl Lab<'_> {
 
     /// Published figures beside those of `records`, which `effort` made.
     pub fn rows(&self, records: &Records, effort: &Effort) -> Vec<StudyRow> {
-        let published = |e: Published| match e {
-            Published::Improves => Effect::Improves,
-            Published::Worsens => Effect::Worsens,
-            Published::Neutral => Effect::Neutral,
-        };
         let row = |r: &PublishedRow| {
             let case = self.case(&r.case);
             let values = |after| {
                 let runs = self.records_of(records, case, after, effort);
                 runs.map_or(Vec::new(), |runs| Self::values(runs, &r.metric))
             };
-            let mut row = StudyRow {
-                id: r.id.clone(),
-                case: r.case.clone(),
-                metric: r.metric.clone(),
-                published_before: r.before,
-                published_before_spread_pct: r.before_spread_pct,
-                published_after: r.after,
-                published_delta_pct: change_pct(r.before, r.after),
-                modelled_before: None,
-                modelled_after: None,
-                modelled_delta_pct: None,
-                seeds_before: Vec::new(),
-                seeds_after: Vec::new(),
-                effect_published: published(r.effect),
-                effect_modelled: None,
-                fitted: self.study.fits.iter().any(|f| f.rows.contains(&r.id)),
-                scored: r.scored,
-                derived: r.derived,
-                stable: None,
-                stable_effect: None,
-            };
+            let mut row = published_row(self.study, r);
             let band = self.study.neutral_pct.get(&r.metric).copied().unwrap_or(0.0);
             row.model(values(false), values(true), band);
             row
@@ -429,5 +404,34 @@ fn multiply(spec: &mut MachineSpec, costs: FittedCosts, permille: u32) {
                 cost.scale(permille);
             }
         }
+    }
+}
+
+/// A row of `study` before anything was run.
+pub fn published_row(study: &Study, r: &PublishedRow) -> StudyRow {
+    StudyRow {
+        id: r.id.clone(),
+        case: r.case.clone(),
+        metric: r.metric.clone(),
+        published_before: r.before,
+        published_before_spread_pct: r.before_spread_pct,
+        published_after: r.after,
+        published_delta_pct: change_pct(r.before, r.after),
+        modelled_before: None,
+        modelled_after: None,
+        modelled_delta_pct: None,
+        seeds_before: Vec::new(),
+        seeds_after: Vec::new(),
+        effect_published: match r.effect {
+            Published::Improves => Effect::Improves,
+            Published::Worsens => Effect::Worsens,
+            Published::Neutral => Effect::Neutral,
+        },
+        effect_modelled: None,
+        fitted: study.fits.iter().any(|f| f.rows.contains(&r.id)),
+        scored: r.scored,
+        derived: r.derived,
+        stable: None,
+        stable_effect: None,
     }
 }

@@ -4,6 +4,7 @@ use super::study::settings;
 use super::to_json;
 use crate::cli::{ShowArgs, ShowCommand};
 use crate::failure::{Done, Failure};
+use crate::lab::published_row;
 use crate::machine_choice::machine;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -12,9 +13,7 @@ use vruntime_base::{Cpu, CpuMask};
 use vruntime_formats::kernel_file::kernel;
 use vruntime_formats::study_file::{self, Study};
 use vruntime_machine::{MachineSpec, Topology};
-use vruntime_measure::explain::signed;
-use vruntime_measure::study::change_pct;
-use vruntime_report::study::kernel_names;
+use vruntime_report::study::{kernel_names, published_text};
 use vruntime_sched::release::Release;
 use vruntime_workload::workloads;
 
@@ -184,16 +183,9 @@ fn study_text(out: &mut String, s: &Study) -> std::fmt::Result {
     write!(out, "{}\n{}\n{}", s.title, s.source, kernel_names(&s.kernels))?;
     for c in &s.cases {
         writeln!(out, "\n{}: {}", c.id, settings(s, c))?;
-        writeln!(out, "  {:<24}{:>10}{:>10}{:>9}  effect", "published", "before", "after", "%")?;
-        for r in s.rows.iter().filter(|r| r.case == c.id) {
-            let plain = |x: f64| signed(x).trim_start_matches('+').to_string();
-            let [before, after] = [r.before, r.after].map(plain);
-            let change = change_pct(r.before, r.after).map_or("-".into(), |x| format!("{x:+.1}"));
-            let effect = format!("{:?}", r.effect).to_lowercase();
-            let not = if r.scored { "" } else { " (not scored)" };
-            let name = &r.metric;
-            writeln!(out, "  {name:<24}{before:>10}{after:>10}{change:>9}  {effect}{not}")?;
-        }
+        let of_case = s.rows.iter().filter(|r| r.case == c.id);
+        let rows: Vec<_> = of_case.map(|r| published_row(s, r)).collect();
+        write!(out, "{}", published_text(&rows))?;
     }
     for q in &s.questions {
         let words = q.words.as_deref().unwrap_or("(the study's file says nothing of it)");
