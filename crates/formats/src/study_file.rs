@@ -164,6 +164,10 @@ pub struct Case {
     pub after: String,
     /// Seeds of a full run, if not as many as [`Study::full`] says.
     pub seeds: Option<u64>,
+    /// A full run takes the benchmark to its end with so many times fewer loops, not a window of
+    /// it, and the whole's time is so many times that run's: for machines on which some groups stay
+    /// behind for seconds, which no window tells. Such a run has to be long beside its beginning.
+    pub loops_divided_by: Option<u32>,
 }
 
 /// What a change does.

@@ -30,7 +30,14 @@ use vruntime_report::study::{MessageTime, Price};
 const FIT_GRID: u32 = 5;
 
 /// What is run under one key.
-pub type Key = (String, String, String);
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Key {
+    machine: String,
+    kernel: String,
+    workload: String,
+    /// See [`Case::loops_divided_by`].
+    loops_divided_by: Option<u32>,
+}
 
 /// What is complete: records of each key by seed.
 pub type Records = BTreeMap<Key, Vec<RunRecord>>;
@@ -47,11 +54,6 @@ pub struct Lab<'a> {
     pub threads: usize,
     /// No progress bar.
     pub quiet: bool,
-}
-
-fn key(case: &Case, after: bool) -> Key {
-    let kernel = if after { &case.after } else { &case.before };
-    (case.machine.clone(), kernel.clone(), case.workload.clone())
 }
 
 impl Lab<'_> {
@@ -75,6 +77,16 @@ impl Lab<'_> {
         Ok(Lab { study, effort, machines, threads, quiet: args.workers.quiet })
     }
 
+    fn key(&self, case: &Case, after: bool, effort: &Effort) -> Key {
+        let kernel = if after { &case.after } else { &case.before };
+        Key {
+            machine: case.machine.clone(),
+            kernel: kernel.clone(),
+            workload: case.workload.clone(),
+            loops_divided_by: case.loops_divided_by.filter(|_| *effort == self.effort),
+        }
+    }
+
     /// Seeds of `case`: it may want others in a full run.
     fn seeds_of_case(&self, case: &Case, effort: &Effort) -> u64 {
         case.seeds.filter(|_| *effort == self.effort).unwrap_or(effort.seeds)
@@ -82,7 +94,7 @@ impl Lab<'_> {
 
     /// Seeds of `key`: as many as one of its cases wants.
     fn seeds(&self, key: &Key, effort: &Effort) -> u64 {
-        let of_key = |c: &&Case| [false, true].map(|after| self::key(c, after)).contains(key);
+        let of_key = |c: &&Case| [false, true].map(|x| self.key(c, x, effort)).contains(key);
         let cases = self.study.cases.iter().filter(of_key);
         cases.map(|c| self.seeds_of_case(c, effort)).max().unwrap_or(effort.seeds)
     }
@@ -95,7 +107,7 @@ impl Lab<'_> {
         after: bool,
         effort: &Effort,
     ) -> Option<&'r [RunRecord]> {
-        let runs = records.get(&key(case, after))?;
+        let runs = records.get(&self.key(case, after, effort))?;
         Some(&runs[..runs.len().min(self.seeds_of_case(case, effort) as usize)])
     }
 
@@ -109,17 +121,16 @@ impl Lab<'_> {
         let mut specs = Vec::new();
         let mut parts = Vec::new();
         for key in keys {
-            let (machine, expression, workload) = key;
             let seeds = self.seeds(key, effort);
-            let choice = kernel(expression)?;
+            let choice = kernel(&key.kernel)?;
             let release = Arc::new(choice.release);
-            let part = part(workload, effort)?;
+            let part = part_of(&key.workload, key.loops_divided_by, effort)?;
             specs.extend((1..=seeds).map(|seed| RunSpec {
                 seed: seed.wrapping_add(choice.seed_offset),
                 sampling: part.sampling,
                 variation: variation.clone(),
                 ..RunSpec::new(
-                    Arc::clone(&self.machines[machine]),
+                    Arc::clone(&self.machines[&key.machine]),
                     Arc::clone(&release),
                     Arc::clone(&part.workload),
                 )
@@ -147,10 +158,10 @@ impl Lab<'_> {
     }
 
     /// Every key of the study once.
-    pub fn keys(&self) -> Vec<Key> {
+    pub fn keys(&self, effort: &Effort) -> Vec<Key> {
         let mut keys = Vec::new();
         for case in &self.study.cases {
-            for k in [key(case, false), key(case, true)] {
+            for k in [false, true].map(|after| self.key(case, after, effort)) {
                 if !keys.contains(&k) {
                     keys.push(k);
                 }
@@ -193,7 +204,8 @@ impl Lab<'_> {
             let rows: Vec<&StudyRow> = rows.iter().filter(|r| r.case == *id).collect();
             let [before, after] =
                 [false, true].map(|after| self.records_of(records, case, after, &self.effort));
-            let Part { whole, part, .. } = part(&case.workload, &self.effort).ok()?;
+            let by = case.loops_divided_by;
+            let Part { whole, part, .. } = part_of(&case.workload, by, &self.effort).ok()?;
             let rows = message_time(before?, after?, &rows, f64::from(whole) / f64::from(part));
             // As the model uses them.
             let machine = &self.machines[&case.machine];
@@ -221,11 +233,13 @@ impl Lab<'_> {
         let effort = self.study.of_draws();
         let middle = match *effort == self.effort {
             true => rows.to_vec(),
-            false => self.rows(&self.run(&self.keys(), effort, &Variation::default())?, effort),
+            false => {
+                self.rows(&self.run(&self.keys(effort), effort, &Variation::default())?, effort)
+            }
         };
         for n in draws {
             let variation = Variation { draw: Some(n), ..Variation::default() };
-            let drawn = self.run(&self.keys(), effort, &variation)?;
+            let drawn = self.run(&self.keys(effort), effort, &variation)?;
             if interrupt::seen() {
                 break;
             }
@@ -268,7 +282,7 @@ impl Lab<'_> {
         let mut base: Vec<Base> = Vec::new();
         for r in self.study.rows.iter().filter(|r| r.metric == "time" && r.scored) {
             let case = self.case(&r.case);
-            let k = key(case, false);
+            let k = self.key(case, false, &self.effort);
             match base.iter_mut().find(|b| b.key == k) {
                 _ if case.machine != name => {}
                 Some(b) => b.ids.push(r.id.clone()),
@@ -351,6 +365,8 @@ pub struct Part {
     part: u32,
     /// Times are from all groups' progress together.
     all_groups: bool,
+    /// What the last group needs beyond the others grows with the loops.
+    steady: bool,
 }
 
 impl Part {
@@ -358,6 +374,10 @@ impl Part {
     pub fn time_of(&self, r: &RunRecord) -> Option<Ns> {
         match self.all_groups && !r.complete {
             true => time_of_all(r),
+            false if self.steady => {
+                let whole = |time: Ns| time.0 * u64::from(self.whole) / u64::from(self.part);
+                r.time.map(|time| Ns(whole(time)))
+            }
             false => whole_time(r, self.whole, self.part),
         }
     }
@@ -367,26 +387,41 @@ impl Part {
     }
 }
 
+/// What `effort` simulates of a workload, or a case with so many times fewer loops of it.
+fn part_of(command: &str, by: Option<u32>, effort: &Effort) -> Result<Part, Failure> {
+    match by {
+        Some(by) => Ok(Part { steady: true, ..shortened(command, by)? }),
+        None => part(command, effort),
+    }
+}
+
 /// See [`Part`].
 pub fn part(command: &str, effort: &Effort) -> Result<Part, Failure> {
-    let workload = workload_of(command)?;
     match effort.span() {
         Span::Window { warmup_ms, window_ms, time } => Ok(Part {
-            workload,
+            workload: workload_of(command)?,
             sampling: window(warmup_ms, window_ms),
             whole: 1,
             part: 1,
             all_groups: time == TimeFrom::AllGroups,
+            steady: false,
         }),
-        Span::Shortened(by) => {
-            let Some(Shortened { workload, whole, part }) = workload.shortened(by) else {
-                let what = format!("loops_divided_by: `{command}` cannot be shortened");
-                return Err(Failure::Input(what));
-            };
-            let sampling = Sampling::Full { limit: FULL_LIMIT };
-            Ok(Part { workload, sampling, whole, part, all_groups: false })
-        }
+        Span::Shortened(by) => shortened(command, by),
     }
+}
+
+/// The workload with so many times fewer loops, or what is wrong with that.
+pub fn shortened(command: &str, by: u32) -> Result<Part, Failure> {
+    let Some(Shortened { workload, whole, part }) = workload_of(command)?.shortened(by) else {
+        let what = format!("loops_divided_by: `{command}` cannot be shortened");
+        return Err(Failure::Input(what));
+    };
+    if by > whole {
+        let what = format!("loops_divided_by = {by}: expected at most its loops, {whole}");
+        return Err(Failure::Input(what));
+    }
+    let sampling = Sampling::Full { limit: FULL_LIMIT };
+    Ok(Part { workload, sampling, whole, part, all_groups: false, steady: false })
 }
 
 /// A window after a warm-up.

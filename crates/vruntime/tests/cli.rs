@@ -442,6 +442,20 @@ fn a_study_sets_published_and_modelled_figures_side_by_side() {
     for seeds in ["seeds_before", "seeds_after"] {
         assert_eq!(v["rows"][0][seeds].as_array().map(Vec::len), Some(1), "{v}");
     }
+    // One wants the benchmark's end with fewer loops: its time is so many times what that takes.
+    let end = text.replacen("[[row]]", "loops_divided_by = 2\n[[row]]", 1);
+    std::fs::write(&path, &end).unwrap();
+    let v = json(&["study", file, "--json", "-q"], "vruntime/study/1");
+    assert_eq!(v["loops_divided_by"], serde_json::json!({"c": 2}));
+    let of_half = v["rows"][0]["modelled_before"].as_f64().unwrap() * 1e9;
+    assert_eq!(of_half.round(), 2.0 * run["time_ns"].as_f64().unwrap());
+    let page = stdout(&["study", file, "-q", "--page"]);
+    assert!(
+        page.contains("; to the end with 1/2 of the loops, 2 times that run's time: c"),
+        "{page}"
+    );
+    std::fs::write(&path, end.replacen("by = 2\n[[row]]", "by = 201\n[[row]]", 1)).unwrap();
+    fails(&["study", file, "-q"], 3, &["`c`", "= 201: expected at most its loops, 200"]);
     let many = text.replace("loops_divided_by = 2,", "loops_divided_by = 201,");
     std::fs::write(&path, many).unwrap();
     fails(&["study", file, "-q", "--quick"], 3, &["`c`", "= 201: expected at most its loops, 200"]);

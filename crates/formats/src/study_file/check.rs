@@ -96,6 +96,9 @@ fn seeds(id: &str, n: Option<u64>) -> Result<(), Wrong> {
 
 fn case(s: &Study, c: &Case) -> Result<(), Wrong> {
     seeds(&c.id, c.seeds)?;
+    if c.loops_divided_by == Some(0) {
+        return Err(wrong(&c.id, "loops_divided_by = 0: expected 1 or more"));
+    }
     for expression in [&c.before, &c.after] {
         let (base, _) = split_base(expression);
         let builtin = builtin_kernels().iter().any(|(name, _)| *name == base);

@@ -56,6 +56,7 @@ fn mistakes_name_file_and_line() {
         ("[draw]\nwarmup_ms = ", "[draw]\n#", "[draw]: expected loops_divided_by, or else"),
         ("window_ms = ", "window_ms = 0 #", "[full]: window_ms = 0"),
         ("\nseeds = 4", "\nseeds = 0", "`spr-nolimit.g32`: seeds = 0: expected 1 to 1000"),
+        ("\nseeds = 4", "\nloops_divided_by = 0", "`spr-nolimit.g32`: loops_divided_by = 0: exp"),
         ("\nseeds = 4", "\nseeds = \"4\"", "seeds: invalid type: string \"4\", expected a whole"),
         ("\nseeds = 4", "\nseedz = 4", "unknown key `seedz`, nearest is `seeds`"),
         ("spread_pct = ", "spread_pct = 1", "before_spread_pct = 125: expected 0 to 100"),

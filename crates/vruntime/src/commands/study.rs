@@ -5,7 +5,7 @@ use crate::batch::Batch;
 use crate::cli::{Json, StudyArgs};
 use crate::failure::{DONE, Done, Failure, INPUT};
 use crate::interrupt;
-use crate::lab::{Lab, Part, part, window};
+use crate::lab::{Lab, part, shortened, window};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -38,6 +38,7 @@ pub fn study(args: &StudyArgs) -> Result<Done, Failure> {
     }
     if args.quick {
         (study.full, study.explain) = (study.quick, study.quick);
+        study.cases.iter_mut().for_each(|c| c.loops_divided_by = None);
     }
     if args.quick || args.seeds.is_some() {
         study.cases.iter_mut().for_each(|c| c.seeds = None);
@@ -88,14 +89,10 @@ fn check(study: &Study, args: &StudyArgs) -> Result<(), Failure> {
     let drawn = args.uncertainty.map(|_| study.of_draws());
     for c in &study.cases {
         for effort in [Some(&study.full), drawn].into_iter().flatten() {
-            let Part { whole, .. } =
-                part(&c.workload, effort).map_err(|e| wrong(&c.id, e.to_string()))?;
-            if let Span::Shortened(by) = effort.span()
-                && by > whole
-            {
-                let what = format!("loops_divided_by = {by}: expected at most its loops, {whole}");
-                return Err(wrong(&c.id, what));
-            }
+            part(&c.workload, effort).map_err(|e| wrong(&c.id, e.to_string()))?;
+        }
+        if let Some(by) = c.loops_divided_by {
+            shortened(&c.workload, by).map_err(|e| wrong(&c.id, e.to_string()))?;
         }
         for expression in [&c.before, &c.after] {
             kernel(expression).map_err(|e| wrong(&c.id, e.to_string()))?;
@@ -122,7 +119,7 @@ fn knockouts(q: &StudyQuestion) -> Result<Vec<Knockout>, String> {
 
 /// Figures, answers and draws, as asked for; after ^C what is complete.
 fn report(lab: &Lab, args: &StudyArgs) -> Result<Done, Failure> {
-    let records = lab.run(&lab.keys(), &lab.effort, &Variation::default())?;
+    let records = lab.run(&lab.keys(&lab.effort), &lab.effort, &Variation::default())?;
     if records.is_empty() {
         return Err(Failure::Interrupted);
     }
@@ -173,6 +170,7 @@ fn report(lab: &Lab, args: &StudyArgs) -> Result<Done, Failure> {
                 Span::Window { time: TimeFrom::SlowestGroup, .. } => "slowest-group",
                 Span::Window { time: TimeFrom::AllGroups, .. } => "all-groups",
             },
+            "loops_divided_by": to_the_end(lab),
             "rows": super::to_json(&rows)?,
             "message_time": super::to_json(&message_times)?,
             "score": super::to_json(&score)?,
@@ -256,6 +254,11 @@ pub fn settings(study: &Study, c: &Case) -> String {
     format!("{} on {}, {} against {}", c.workload, c.machine, short(&c.after), short(&c.before))
 }
 
+/// Cases that are simulated to their end, each with what its loops are divided by.
+fn to_the_end<'a>(lab: &Lab<'a>) -> BTreeMap<&'a str, u32> {
+    lab.study.cases.iter().filter_map(|c| Some((c.id.as_str(), c.loops_divided_by?))).collect()
+}
+
 /// What was simulated, drawn and fitted.
 fn describe_effort(lab: &Lab, args: &StudyArgs, drawn: usize, interrupted: bool) -> String {
     let draws = match drawn {
@@ -271,9 +274,18 @@ fn describe_effort(lab: &Lab, args: &StudyArgs, drawn: usize, interrupted: bool)
     };
     let by = interrupt::name();
     let ended = format!(" Ended by {by}: what was not complete is missing.");
-    let more: String = lab.study.cases.iter().fold(String::new(), |text, c| match c.seeds {
+    let cases = &lab.study.cases;
+    let more: String = cases.iter().fold(String::new(), |text, c| match c.seeds {
         Some(n) if n != lab.effort.seeds => format!("{text}, {n} of {}", c.id),
         _ => text,
+    });
+    let mut by_divisor: BTreeMap<u32, Vec<&str>> = BTreeMap::new();
+    for (id, by) in to_the_end(lab) {
+        by_divisor.entry(by).or_default().push(id);
+    }
+    let more = by_divisor.iter().fold(more, |text, (by, ids)| {
+        let ids = ids.join(", ");
+        format!("{text}; to the end with 1/{by} of the loops, {by} times that run's time: {ids}")
     });
     format!(
         "{}Simulated: {}{more}.{draws}{}{}",
