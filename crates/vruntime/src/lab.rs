@@ -36,7 +36,7 @@ pub struct Key {
     kernel: String,
     workload: String,
     /// See [`Case::loops_divided_by`].
-    loops_divided_by: Option<u32>,
+    pub loops_divided_by: Option<u32>,
 }
 
 /// What is complete: records of each key by seed.
@@ -363,34 +363,41 @@ pub struct Part {
     /// Loops.
     pub whole: u32,
     part: u32,
-    /// Times are from all groups' progress together.
-    all_groups: bool,
-    /// What the last group needs beyond the others grows with the loops.
-    steady: bool,
+    time_by: TimeBy,
+}
+
+/// What tells the time of the whole benchmark.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum TimeBy {
+    /// The progress of all groups together, in a window.
+    AllGroups,
+    /// The run's time, what the last group needs beyond the others by chance: [`whole_time`].
+    Chance,
+    /// The run's time: what the last group needs beyond the others grows with the loops.
+    Loops,
 }
 
 impl Part {
     /// The time of the whole benchmark, by this run of the part.
     pub fn time_of(&self, r: &RunRecord) -> Option<Ns> {
-        match self.all_groups && !r.complete {
-            true => time_of_all(r),
-            false if self.steady => {
-                let whole = |time: Ns| time.0 * u64::from(self.whole) / u64::from(self.part);
-                r.time.map(|time| Ns(whole(time)))
+        match self.time_by {
+            TimeBy::AllGroups if !r.complete => time_of_all(r),
+            TimeBy::Loops => {
+                r.time.map(|time| Ns(time.0 * u64::from(self.whole) / u64::from(self.part)))
             }
-            false => whole_time(r, self.whole, self.part),
+            TimeBy::AllGroups | TimeBy::Chance => whole_time(r, self.whole, self.part),
         }
     }
     /// It is not what a run of the whole would say of itself.
     pub fn has_own_time(&self) -> bool {
-        self.all_groups || self.whole != self.part
+        self.time_by == TimeBy::AllGroups || self.whole != self.part
     }
 }
 
 /// What `effort` simulates of a workload, or a case with so many times fewer loops of it.
 fn part_of(command: &str, by: Option<u32>, effort: &Effort) -> Result<Part, Failure> {
     match by {
-        Some(by) => Ok(Part { steady: true, ..shortened(command, by)? }),
+        Some(by) => Ok(Part { time_by: TimeBy::Loops, ..shortened(command, by)? }),
         None => part(command, effort),
     }
 }
@@ -403,8 +410,10 @@ pub fn part(command: &str, effort: &Effort) -> Result<Part, Failure> {
             sampling: window(warmup_ms, window_ms),
             whole: 1,
             part: 1,
-            all_groups: time == TimeFrom::AllGroups,
-            steady: false,
+            time_by: match time {
+                TimeFrom::AllGroups => TimeBy::AllGroups,
+                TimeFrom::SlowestGroup => TimeBy::Chance,
+            },
         }),
         Span::Shortened(by) => shortened(command, by),
     }
@@ -421,7 +430,7 @@ pub fn shortened(command: &str, by: u32) -> Result<Part, Failure> {
         return Err(Failure::Input(what));
     }
     let sampling = Sampling::Full { limit: FULL_LIMIT };
-    Ok(Part { workload, sampling, whole, part, all_groups: false, steady: false })
+    Ok(Part { workload, sampling, whole, part, time_by: TimeBy::Chance })
 }
 
 /// A window after a warm-up.

@@ -454,6 +454,19 @@ fn a_study_sets_published_and_modelled_figures_side_by_side() {
         page.contains("; to the end with 1/2 of the loops, 2 times that run's time: c"),
         "{page}"
     );
+    // It has no warm-up that it could end soon after, as the same case's window does.
+    let [text_of_long, end_of_long] = [&text, &end].map(|t| t.replace("-l 200 ", "-l 4000 "));
+    std::fs::write(&path, &end_of_long).unwrap();
+    let v = json(&["study", file, "--json", "-q"], "vruntime/study/1");
+    let seconds = v["rows"][0]["modelled_before"].as_f64().unwrap();
+    let warmup = format!("warmup_ms = {},", (600.0 * seconds).round());
+    for (text, noted) in [(text_of_long, true), (end_of_long, false)] {
+        std::fs::write(&path, text.replace("warmup_ms = 1,", &warmup)).unwrap();
+        let mut study = assert_cmd::Command::cargo_bin("vruntime").unwrap();
+        let run = study.args(["study", file, "-q"]).output().unwrap();
+        let notes = String::from_utf8(run.stderr).unwrap();
+        assert_eq!(notes.contains("after its warm-up of"), noted, "{warmup} {notes}");
+    }
     std::fs::write(&path, end.replacen("by = 2\n[[row]]", "by = 201\n[[row]]", 1)).unwrap();
     fails(&["study", file, "-q"], 3, &["`c`", "= 201: expected at most its loops, 200"]);
     let many = text.replace("loops_divided_by = 2,", "loops_divided_by = 201,");

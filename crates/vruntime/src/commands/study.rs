@@ -124,7 +124,9 @@ fn report(lab: &Lab, args: &StudyArgs) -> Result<Done, Failure> {
         return Err(Failure::Interrupted);
     }
     if let Span::Window { warmup_ms, window_ms, .. } = lab.effort.span() {
-        super::note_tails(window(warmup_ms, window_ms), records.values().flatten());
+        let of_windows = records.iter().filter(|(key, _)| key.loops_divided_by.is_none());
+        let of_windows = of_windows.flat_map(|(_, of_key)| of_key);
+        super::note_tails(window(warmup_ms, window_ms), of_windows);
     }
     note_windows(lab, args);
     let mut rows = lab.rows(&records, &lab.effort);
