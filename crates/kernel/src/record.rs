@@ -28,6 +28,8 @@ pub struct RunSpec {
     pub variation: Variation,
     /// Keep a [`Timeline`] of at most this many events.
     pub timeline: usize,
+    /// Only what happens in the measured window.
+    pub timeline_of_window: bool,
     /// Keep the counters of every CPU and domain ([`Schedstat`]).
     pub schedstat: bool,
 }
@@ -54,6 +56,7 @@ impl RunSpec {
             checks: false,
             variation: Variation::default(),
             timeline: 0,
+            timeline_of_window: false,
             schedstat: false,
         }
     }

@@ -11,7 +11,7 @@ use crate::stats::{Snapshot, pid};
 use crate::task::KTask;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use vruntime_base::{Cpu, Func, Histogram, Ledger, Ns, Resource, TaskId, TaskRow};
+use vruntime_base::{Cpu, Func, Histogram, Ledger, Ns, Resource, TaskId, TaskRow, Timeline};
 use vruntime_machine::Topology;
 use vruntime_sched::fair::Entity;
 use vruntime_sched::scheduler::Scheduler;
@@ -64,13 +64,7 @@ fn drive(mut sim: Sim, spec: &RunSpec, progress: &Progress) -> RunRecord {
     let control = sim.cpus.len();
     sim.events.set(control, CHECK);
     let checker = spec.checks.then(Checker::default);
-    let mut watch = Watch {
-        progress,
-        sampling: spec.sampling,
-        schedstat: spec.schedstat,
-        warm: false,
-        checker,
-    };
+    let mut watch = Watch { progress, spec, warm: false, checker };
     sim.run(&mut watch);
     let checks = watch.checker.map(|k| k.report);
     sim.into_record(spec, checks)
@@ -79,8 +73,7 @@ fn drive(mut sim: Sim, spec: &RunSpec, progress: &Progress) -> RunRecord {
 /// State of the control slot.
 pub(crate) struct Watch<'a> {
     progress: &'a Progress,
-    sampling: Sampling,
-    schedstat: bool,
+    spec: &'a RunSpec,
     /// The warm-up is over.
     warm: bool,
     checker: Option<Checker>,
@@ -104,9 +97,9 @@ impl Sim {
         let mut next = t + CHECK;
         // From the benchmark's start, in case it is over before the warm-up is.
         if self.stats.mark_start.is_some() && self.stats.window.is_none() {
-            self.open_window(t, w.schedstat);
+            self.open_window(t, w.spec);
         }
-        match w.sampling {
+        match w.spec.sampling {
             Sampling::Full { limit } => {
                 if t >= limit {
                     return true;
@@ -120,7 +113,7 @@ impl Sim {
                         self.note_half(t, window);
                     } else if t >= start + warmup {
                         w.warm = true;
-                        self.open_window(t, w.schedstat);
+                        self.open_window(t, w.spec);
                     }
                     let opened = self.stats.window.as_ref().map_or(t, |s| s.at);
                     let due = if w.warm { opened + window } else { start + warmup };
@@ -130,7 +123,7 @@ impl Sim {
                     next = next.min(due);
                 } else if t >= FULL_LIMIT {
                     // What comes before the benchmark takes longer than it may itself.
-                    self.open_window(t, w.schedstat);
+                    self.open_window(t, w.spec);
                     return true;
                 }
             }
@@ -182,11 +175,14 @@ impl Sim {
         self.cpus.iter().all(|c| c.is_stopped() && c.ipi_at >= Ns::NEVER && c.timer_at >= Ns::NEVER)
     }
 
-    fn open_window(&mut self, at: Ns, schedstat: bool) {
+    fn open_window(&mut self, at: Ns, spec: &RunSpec) {
         self.settle_all(at);
         let ledger = self.spent(None);
-        let schedstat = if schedstat { self.counted() } else { Counted::default() };
+        let schedstat = if spec.schedstat { self.counted() } else { Counted::default() };
         let s = &mut self.stats;
+        if spec.timeline_of_window {
+            s.timeline = Timeline::default();
+        }
         s.wakeup_latency = Histogram::default();
         s.sched_delay = Histogram::default();
         s.latencies.fill(Latency::default());

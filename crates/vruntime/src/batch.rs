@@ -35,6 +35,8 @@ pub struct Batch {
     pub checks: bool,
     /// Keep this many events of each run.
     pub timeline: usize,
+    /// Only those of the measured window.
+    pub timeline_of_window: bool,
     /// Keep the counters of every CPU and domain.
     pub schedstat: bool,
     /// No progress bar.
@@ -84,6 +86,7 @@ impl Batch {
             sampling: self.sampling,
             variation: self.variation.clone(),
             timeline: self.timeline,
+            timeline_of_window: self.timeline_of_window,
             schedstat: self.schedstat,
             checks: self.checks,
             ..RunSpec::new(

@@ -137,7 +137,10 @@ pub struct RunArgs {
     /// Perfetto (.pftrace) or ftrace text (.txt)
     #[arg(long, value_name = "FILE", conflicts_with = "seeds")]
     pub trace: Option<PathBuf>,
-    /// The trace holds this many events at the most, from the start of the run
+    /// The trace holds the measured window only, not the whole run
+    #[arg(long, requires = "trace")]
+    pub trace_window: bool,
+    /// The trace holds this many events at the most, the first ones
     #[arg(long, value_name = "N", default_value_t = 4_000_000, requires = "trace",
           allow_hyphen_values = true, value_parser = whole(1..=1_000_000_000))]
     pub trace_events: u64,

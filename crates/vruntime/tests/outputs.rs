@@ -192,3 +192,33 @@ fn a_delay_is_the_same_in_report_and_trace() {
     assert_eq!(told, mean(&stat, "/stats/sched_delay/mean_ns"));
     assert!((50..5_000).contains(&told), "{told}");
 }
+
+/// What the window's figures count are the events of its trace, no more and no less.
+#[test]
+fn a_trace_of_the_window_has_what_the_window_counts() {
+    let (counters, stat) = traced_window("20ms");
+    let (traced, causes) = (&stat["stats"], &stat["causes"]["switches"]);
+    assert!(counters["context_switches"].as_u64().unwrap() > 1_000, "{counters}");
+    assert_eq!(traced["context_switches"], counters["context_switches"]);
+    assert_eq!(traced["events"]["sched_waking"], counters["wakeups"]);
+    assert_eq!(causes["blocks"][0], counters["voluntary_switches"]);
+    // The benchmark takes 60 ms: one that ends in the warm-up is measured whole.
+    let (counters, stat) = traced_window("200ms");
+    assert_eq!(stat["stats"]["events"]["sched_waking"], counters["wakeups"]);
+    assert_eq!(stat["causes"]["switches"]["exits"][0], 40);
+}
+
+/// A run's counters, and what `trace stat` says of the trace of its window.
+fn traced_window(warmup: &str) -> (serde_json::Value, serde_json::Value) {
+    let dir = tempfile::tempdir().unwrap();
+    let vruntime = |args: &[&str]| -> serde_json::Value {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_vruntime"));
+        let output = command.current_dir(dir.path()).args(args).arg("--json").output().unwrap();
+        assert!(output.status.success(), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
+        serde_json::from_slice(&output.stdout).unwrap()
+    };
+    let run = ["run", "-m", "uma-8", "-k", "v6.12", "-w", "hackbench -g 1 -l 2000", "-q"];
+    let window = ["--warmup", warmup, "--window", "10ms", "--trace", "w.data", "--trace-window"];
+    let mut record = vruntime(&[&run[..], &window].concat());
+    (record["counters"].take(), vruntime(&["trace", "stat", "w.data"]))
+}

@@ -13,6 +13,7 @@ use vruntime::kernel::simulate::run;
 fn batch(threads: usize) -> Vec<RunRecord> {
     let batch = Batch {
         timeline: 0,
+        timeline_of_window: false,
         schedstat: false,
         machine: Arc::new(builtin_machine("numa-48").unwrap()),
         kernels: ["v6.1", "v6.12"].map(|k| kernel(k).unwrap()).to_vec(),

@@ -69,6 +69,7 @@ fn batch(s: &Simulation, kernels: &[String], seeds: Vec<u64>) -> Result<Batch, F
         threads: s.workers.threads as usize,
         checks: s.checks,
         timeline: 0,
+        timeline_of_window: false,
         schedstat: false,
         quiet: s.workers.quiet,
     })

@@ -25,6 +25,7 @@ pub fn run(args: &RunArgs) -> Result<Done, Failure> {
     let trace = args.trace.as_deref().map(TraceFile::of_run).transpose()?;
     if trace.is_some() {
         batch.timeline = args.trace_events as usize;
+        batch.timeline_of_window = args.trace_window;
     }
     if let Some(path) = &args.schedstat {
         writable(path)?;

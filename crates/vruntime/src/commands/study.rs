@@ -346,6 +346,7 @@ fn answer(
     let part = part(q.workload.as_ref().unwrap_or(&case.workload), effort)?;
     let batch = Batch {
         timeline: 0,
+        timeline_of_window: false,
         schedstat: false,
         machine: Arc::clone(&lab.machines[&case.machine]),
         kernels: vec![kernel(&case.before)?, kernel(&case.after)?],
