@@ -181,6 +181,7 @@ impl Sim {
         let schedstat = if spec.schedstat { self.counted() } else { Counted::default() };
         let s = &mut self.stats;
         if spec.timeline_of_window {
+            s.events_until(at);
             s.timeline = Timeline::default();
         }
         s.wakeup_latency = Histogram::default();

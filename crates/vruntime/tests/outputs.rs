@@ -208,6 +208,26 @@ fn a_trace_of_the_window_has_what_the_window_counts() {
     assert_eq!(stat["causes"]["switches"]["exits"][0], 40);
 }
 
+/// Room for no more than the warm-up's events leaves that for the window's.
+#[test]
+fn a_trace_of_the_window_begins_with_the_window() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut run = Command::new(env!("CARGO_BIN_EXE_vruntime"));
+    run.current_dir(dir.path()).args(["run", "-m", "uma-8", "-k", "v6.12", "--json", "-q"]);
+    run.args(["-w", "hackbench -g 1 -l 2000", "--warmup", "20ms", "--window", "1ms"]);
+    let output = run.args(["--trace", "w.txt", "--trace-window", "--trace-events", "100"]).output();
+    let record: serde_json::Value = serde_json::from_slice(&output.unwrap().stdout).unwrap();
+    let opened = record["window"][0].as_f64().unwrap() / 1e9;
+    let text = fs::read_to_string(dir.path().join("w.txt")).unwrap();
+    let mut events = text.lines().filter(|line| !line.starts_with('#'));
+    let time = |line: &str| -> f64 {
+        let words = line.split_whitespace();
+        words.filter_map(|word| word.strip_suffix(':')?.parse().ok()).next().unwrap()
+    };
+    let first = time(events.next().unwrap());
+    assert!((opened - 1e-6..opened + 1e-3).contains(&first), "{first} s, {opened} s");
+}
+
 /// A run's counters, and what `trace stat` says of the trace of its window.
 fn traced_window(warmup: &str) -> (serde_json::Value, serde_json::Value) {
     let dir = tempfile::tempdir().unwrap();
