@@ -184,11 +184,16 @@ fn cost_table(name: &str, heir: &[Text], dir: Option<&Path>) -> Result<(Table, T
     }
 }
 
-/// Puts the keys of `over` into `base`. Tables merge, except costs, which are replaced.
+/// What every cost has.
+const COST_FIELDS: [&str; 4] = ["low", "mid", "high", "source"];
+
+/// Puts the keys of `over` into `base`. Tables merge, except costs, which are replaced: a part of
+/// another's would stand under a source that does not say it.
 fn merge(base: &mut Table, over: Table) {
+    let is_cost = |t: &Table| COST_FIELDS.iter().any(|&field| t.contains_key(field));
     for (key, value) in over {
         match (base.get_mut(&key), value) {
-            (Some(Value::Table(b)), Value::Table(o)) if !o.contains_key("mid") => merge(b, o),
+            (Some(Value::Table(b)), Value::Table(o)) if !is_cost(b) && !is_cost(&o) => merge(b, o),
             (_, value) => {
                 base.insert(key, value);
             }
@@ -233,7 +238,9 @@ fn explain(sources: &[Text], message: &str) -> FileError {
         Some(_) => format!("found no name in quotes, expected {}", names_of(path)),
         None => what.replace("expected u32", &format!("expected {WHOLE}")),
     };
-    let missing = what.starts_with("missing field");
+    // A cost without one of its fields stands where its others do.
+    let field = what.strip_prefix("missing field ").map(|field| field.trim_matches('`'));
+    let missing = field.is_some_and(|field| !COST_FIELDS.contains(&field));
     let short = if path.is_empty() { what } else { format!("{path}: {what}") };
     blame(sources, path, missing, short)
 }

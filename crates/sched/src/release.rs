@@ -167,7 +167,7 @@ pub enum LocalLoadChecks {
 macro_rules! release {
     ($($(#[doc = $doc:literal])* $name:ident : $ty:ty,)*) => {
         /// One kernel release with all overrides applied. See the module text.
-        #[derive(Clone, Debug, Serialize, Deserialize)]
+        #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
         #[serde(deny_unknown_fields)]
         pub struct Release {
             $($(#[doc = $doc])* pub $name: $ty,)*

@@ -274,7 +274,8 @@ pub enum TraceCommand {
 /// What `trace check` and `trace why` decide as.
 #[derive(Args)]
 pub struct Setting {
-    /// Kernel expression to decide as, instead of the release that a recording names
+    /// Kernel expression to decide as, instead of the release that a recording names; its recorded
+    /// features and tunables hold but for what the expression sets
     #[arg(short, long, value_name = "KERNEL")]
     pub kernel: Option<String>,
     /// Machine that the recording is from, instead of the topology.txt beside it and of what

@@ -17,6 +17,7 @@ mod lab;
 pub mod machine_choice;
 pub mod progress;
 pub mod record;
+mod recorded_release;
 pub mod replay;
 pub mod replay_plain;
 pub mod trace_check;

@@ -6,13 +6,13 @@
 //! the fullest is taken, and where there is none, the plain columns of `state.csv`.
 
 use crate::cpu_numbers::CpuNumbers;
+use crate::recorded_release::{assumptions, expression_of, series};
 use crate::replay;
 use crate::replay_plain::plain_trace;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use vruntime_formats::error::FormatError;
-use vruntime_formats::kernel_file::LINUX;
-use vruntime_formats::kernel_file::{builtin_kernels, kernel};
+use vruntime_formats::kernel_file::kernel;
 use vruntime_formats::read::{self, Recorded};
 use vruntime_formats::recording::{Meta, Recording};
 use vruntime_kernel::shadow;
@@ -23,7 +23,6 @@ use vruntime_machine::{Topology, node_reclaim_distance};
 use vruntime_report::check::{CheckReport, RecordingCheck, Source};
 use vruntime_sched::domains::{Domains, SdFlags};
 use vruntime_sched::fair::select::idle_sibling;
-use vruntime_sched::limits;
 use vruntime_sched::release::Release;
 
 /// Events on CPUs that the machine has not, in 1/1000, from which on it is the wrong machine.
@@ -167,10 +166,7 @@ impl Found {
             Some(_) => CpuNumbers::without_gaps(nr_cpus),
             None => CpuNumbers::of(&self.meta, nr_cpus),
         };
-        let expression = match given.kernel {
-            Some(e) => e.to_owned(),
-            None => expression_of(&self.path, &self.meta, nr_cpus)?,
-        };
+        let expression = expression_of(&self.path, &self.meta, nr_cpus, given.kernel)?;
         let release: Release = kernel(&expression)
             .map_err(|e| FormatError::syntax(&self.path, 0, e.to_string(), "a kernel expression"))?
             .release;
@@ -247,7 +243,7 @@ impl Found {
         let mut affinity = self.state.is_none();
         let mut plain = self.plain_rows(&setting)?;
         if let Some(trace) = self.true_rows(&setting, plain.as_ref().map(|(_, t)| t))? {
-            affinity = trace.rows.iter().any(|r| r.p_nr_cpus_allowed.is_some());
+            affinity = records_affinity(&trace);
             found = shadow::check(&trace, topology, release);
             sources.push(Source::new("true", "state.csv"));
             plain.get_or_insert_with(|| ("state.csv".to_owned(), trace));
@@ -277,6 +273,11 @@ impl Found {
     }
 }
 
+/// Whether the rows say on how many CPUs a wakee may run.
+fn records_affinity(trace: &Trace) -> bool {
+    trace.rows.iter().any(|r| r.p_nr_cpus_allowed.is_some())
+}
+
 /// What a recording is judged against.
 struct Setting {
     topology: Topology,
@@ -298,6 +299,8 @@ pub struct Explanation {
     pub decisions: Vec<Explained>,
     /// Names of tasks by thread id.
     pub names: BTreeMap<i64, String>,
+    /// What is taken for granted.
+    pub assumptions: Vec<String>,
     /// Damage that was stepped over.
     pub diagnostics: Vec<String>,
 }
@@ -319,7 +322,11 @@ pub fn trace_explain(path: &Path, given: Given) -> Result<Explanation, FormatErr
         }
     };
     let (_, decisions) = shadow::explain(&trace, &setting.topology, &setting.release);
+    let plain = state == "reconstructed";
+    let affinity = plain || records_affinity(&trace);
+    let nr_cpus = setting.topology.nr_cpus();
     Ok(Explanation {
+        assumptions: assumptions(&opened.meta, &setting.release, nr_cpus, affinity, plain),
         name: opened.name,
         release: setting.expression,
         state,
@@ -401,143 +408,6 @@ fn fullest(
         best.topology = topology;
     }
     Ok(best)
-}
-
-/// `v6.18.44` for exactly that, `v6.1` for 6.1.x; an error if there is no model of it.
-fn series(path: &Path, meta: &Meta) -> Result<String, FormatError> {
-    let version = meta.version.as_ref().ok_or_else(|| {
-        FormatError::missing(
-            path,
-            "kernel version",
-            "\"kernel\": \"6.1.192\" in summary.json or \"Kernel: … 6.1.192\" in README.md beside \
-             it, or -k KERNEL",
-        )
-    })?;
-    // A model run names its kernel expression.
-    if let Ok(k) = kernel(version) {
-        let scheduler = k.release.scheduler;
-        if scheduler != LINUX {
-            let found = format!("a run under scheduler `{scheduler}`");
-            let expected = format!("`{LINUX}`, whose decisions are what is judged");
-            return Err(FormatError::syntax(path, 0, found, expected));
-        }
-        return Ok(version.clone());
-    }
-    let mut parts = version.split('.');
-    let series = format!("v{}.{}", parts.next().unwrap_or(""), parts.next().unwrap_or(""));
-    for name in [format!("v{version}"), series] {
-        if builtin_kernels().iter().any(|(n, _)| *n == name) {
-            return Ok(name);
-        }
-    }
-    let have: Vec<&str> = builtin_kernels().iter().map(|k| k.0).collect();
-    Err(FormatError::NoModel {
-        path: path.to_owned(),
-        version: version.clone(),
-        have: have.join(", "),
-    })
-}
-
-/// The release's series with the features and tunables that the recording lists.
-fn expression_of(path: &Path, meta: &Meta, nr_cpus: usize) -> Result<String, FormatError> {
-    let series = series(path, meta)?;
-    let base = kernel(&series)
-        .map_err(|e| FormatError::syntax(path, 0, e.to_string(), "a kernel of this series"))?;
-    let mut expression = series;
-    let other = |&hz: &u32| u64::from(hz) * base.release.tick_ns() != 1_000_000_000;
-    if let Some(hz) = meta.hz.filter(other)
-        && usable(&base.release, "hz", &hz.to_string(), nr_cpus).is_some_and(|u| u.is_ok())
-    {
-        expression += &format!("+hz={hz}");
-    }
-    for f in &meta.features {
-        let (name, on) = feature(f);
-        if field(&base.release, &name).is_some_and(|v| v != on.to_string()) {
-            expression += &format!("{}{name}", if on { '+' } else { '-' });
-        }
-    }
-    for (name, value) in &meta.tunables {
-        let Some(Ok(value)) = usable(&base.release, name, value, nr_cpus) else { continue };
-        if field(&base.release, name).is_some_and(|v| v != value.to_string()) {
-            expression += &format!("+{name}={value}");
-        }
-    }
-    Ok(expression)
-}
-
-/// What a recorded tunable sets the number `name` of `r` to, or why it cannot: `None` if `r` has no
-/// such number.
-fn usable(r: &Release, name: &str, shown: &str, nr_cpus: usize) -> Option<Result<u64, String>> {
-    let mut all = serde_json::to_value(r).ok()?;
-    all.get(name)?.as_u64()?;
-    let Ok(value) = shown.parse::<u64>() else { return Some(Err("no number".into())) };
-    let scaled = ["base_slice_ns", "latency_ns", "min_granularity_ns", "wakeup_granularity_ns"];
-    let times = if scaled.contains(&name) { r.scaling(nr_cpus) } else { 1 };
-    all[name] = (value / times).into();
-    let Ok(with) = serde_json::from_value::<Release>(all) else {
-        return Some(Err("too large a number".into()));
-    };
-    Some(match limits::check(&with) {
-        Err(e) if e.name == name => {
-            let (least, most) = (e.least * times, e.most * times);
-            Err(format!("expected {least} to {most}"))
-        }
-        _ => Ok(value / times),
-    })
-}
-
-/// The switch that a feature is called in a release, and whether it is on.
-fn feature(word: &str) -> (String, bool) {
-    let off = word.strip_prefix("NO_");
-    (off.unwrap_or(word).to_lowercase(), off.is_none())
-}
-
-/// The value of a field of `r`, as text.
-fn field(r: &Release, name: &str) -> Option<String> {
-    let all = serde_json::to_value(r).ok()?;
-    Some(all.get(name)?.to_string())
-}
-
-fn assumptions(
-    meta: &Meta,
-    release: &Release,
-    nr_cpus: usize,
-    affinity: bool,
-    plain: bool,
-) -> Vec<String> {
-    let mut v = vec![];
-    if plain {
-        let text = "a plain trace tells neither policies nor groups; fair tasks are taken to be";
-        v.push(format!("{text} SCHED_OTHER"));
-    }
-    if !affinity {
-        v.push("affinity is not recorded; wakees are taken to be free of it".to_owned());
-    }
-    if meta.features.is_empty() {
-        v.push("features are not recorded; the release's defaults are used".to_owned());
-    } else if !meta.features.iter().any(|f| field(release, &feature(f).0).is_some()) {
-        let first = &meta.features[0];
-        v.push(format!("features.txt names none of the release's ({first}, …); its own are used"));
-    }
-    let hz = meta.hz.map(|hz| ("hz".to_owned(), hz.to_string()));
-    let tunables = meta.tunables.iter().map(|(name, value)| (name.clone(), value.clone()));
-    for (name, value) in tunables.chain(hz) {
-        if let Some(Err(why)) = usable(release, &name, &value, nr_cpus) {
-            v.push(format!("{name} is `{value}`, {why}; the release's is used"));
-        }
-    }
-    if let (Some(first), Some(last)) = (meta.cpu_numbers.first(), meta.cpu_numbers.last()) {
-        let n = meta.cpu_numbers.len();
-        v.push(format!("{n} of the CPUs {first}-{last} were online; here they are 0-{}", n - 1));
-    }
-    if !meta.isolated.is_empty() {
-        let list: Vec<String> = meta.isolated.iter().map(|c| c.0.to_string()).collect();
-        v.push(format!("CPUs {} are isolated: in no scheduling domain", list.join(", ")));
-    }
-    if meta.hz.is_none() {
-        v.push("HZ is not recorded; the release file's is used".to_owned());
-    }
-    v
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 use crate::batch::Batch;
 use crate::failure::{Failure, destination, writable};
 use std::fs::{File, Permissions};
-use std::io::{self, BufWriter};
+use std::io::{self, BufWriter, ErrorKind, Seek, SeekFrom, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use tempfile::Builder;
@@ -48,15 +48,16 @@ impl TraceFile {
     /// take for a damaged one.
     pub fn write(&self, timeline: &Timeline, origin: &Origin) -> Result<(), Failure> {
         let failed = |e| Failure::Input(format!("{}: {e}", self.path.display()));
+        if self.path.metadata().is_ok_and(|m| !m.is_file()) {
+            let pipe = File::options().write(true).open(&self.path).map_err(failed)?;
+            return write_through(self.format, timeline, origin, pipe).map_err(failed);
+        }
         let path = destination(&self.path);
         let directory = path.parent().unwrap_or(Path::new("/"));
         let directly = || {
             let file = File::create(&path).map_err(failed)?;
             self.put(timeline, origin, file).map_err(failed)
         };
-        if path.exists() && !path.is_file() {
-            return directly(); // A device or a pipe.
-        }
         let unfinished = Builder::new()
             .prefix(".vruntime-")
             .permissions(Permissions::from_mode(0o666))
@@ -105,5 +106,24 @@ impl TraceFile {
             );
         }
         Ok(())
+    }
+}
+
+/// Writes into a pipe or a device. A format is written out of order, so that it takes a nameless
+/// file on its way there.
+pub fn write_through(
+    format: TraceFormat,
+    timeline: &Timeline,
+    origin: &Origin,
+    mut out: impl Write,
+) -> io::Result<()> {
+    let mut file = BufWriter::with_capacity(1 << 20, tempfile::tempfile()?);
+    write_trace(format, timeline, origin, &mut file)?;
+    let mut file = file.into_inner()?;
+    file.seek(SeekFrom::Start(0))?;
+    match io::copy(&mut file, &mut out).and_then(|_| out.flush()) {
+        // A reader that has seen enough is no error.
+        Err(e) if e.kind() != ErrorKind::BrokenPipe => Err(e),
+        _ => Ok(()),
     }
 }

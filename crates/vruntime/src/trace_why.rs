@@ -74,6 +74,9 @@ pub fn select<'a>(e: &'a Explanation, q: &Question) -> Result<Vec<&'a Explained>
     let mut all: Vec<&Explained> = e.decisions.iter().filter(is_task).collect();
     all.sort_by_key(|d| d.time);
     if let (true, Some(t)) = (all.is_empty(), &q.task) {
+        if e.names.is_empty() && t.parse::<i64>().is_err() {
+            return Err(format!("names are not recorded: expected a thread id, found `{t}`"));
+        }
         let mut names: Vec<&str> = e.names.values().map(String::as_str).collect();
         names.sort_unstable();
         names.dedup();
@@ -128,7 +131,7 @@ fn told(e: &Explanation, d: &Explained) -> String {
 pub fn text(e: &Explanation, q: &Question, top: bool) -> Result<String, String> {
     let found = select(e, q)?;
     let mut s = format!("{}, kernel {}, {} state\n", e.name, e.release, e.state);
-    for d in &e.diagnostics {
+    for d in e.assumptions.iter().chain(&e.diagnostics) {
         let _ = writeln!(s, "note: {d}");
     }
     if let Some(at) = q.at.filter(|at| found.iter().all(|d| d.time.abs_diff(*at) > AROUND)) {

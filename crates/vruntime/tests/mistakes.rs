@@ -363,6 +363,27 @@ fn inherited_tables() {
     change(schema, &format!("{schema}\ninherit = \"x86-server\""), cycle);
 }
 
+/// A cost of a machine's own is whole, or parts of it would be the inherited table's under a source
+/// that does not say them.
+#[test]
+fn a_cost_without_one_of_its_fields() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("m.toml");
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../machines");
+    let good = std::fs::read_to_string(root.join("uma-8.toml")).unwrap();
+    let place = format!("m.toml:{}: costs.pipe_write: missing field ", good.lines().count() + 3);
+    for (cost, missing) in [
+        ("low = 1, high = 900, source = \"me\"", "`mid`"),
+        ("mid = 70, source = \"me\"", "`low`"),
+        ("low = 1, mid = 2, high = 3", "`source`"),
+        ("", "`low`"),
+    ] {
+        std::fs::write(&path, format!("{good}\n[costs]\npipe_write = {{ {cost} }}\n")).unwrap();
+        let run = run(path.to_str().unwrap(), "v6.1", PIPE);
+        fails(&run, 3, &[&format!("{place}{missing}")]);
+    }
+}
+
 /// A negative number is a wrong value, not an unknown option.
 #[test]
 fn negative_numbers_are_values() {

@@ -193,6 +193,38 @@ fn a_delay_is_the_same_in_report_and_trace() {
     assert!((50..5_000).contains(&told), "{told}");
 }
 
+/// perf.data and trace.dat are written out of order, which a pipe cannot be; and whoever reads a
+/// conversion there learns what it lacks.
+#[test]
+fn a_pipe_takes_every_format() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    let run = ["-m", "uma-2", "-k", "v6.12", "--trace", "t.data"];
+    assert!(spin(dir).args(run).output().unwrap().status.success());
+    let convert = |to: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_vruntime"));
+        let command = command.current_dir(dir).args(["trace", "convert", "t.data"]);
+        let output = command.args(to).output().unwrap();
+        assert!(output.status.success(), "{to:?}: {output:?}");
+        output
+    };
+    for (name, format) in [("f.data", "perf"), ("f.dat", "dat")] {
+        let fifo = dir.join(name);
+        nix::unistd::mkfifo(&fifo, nix::sys::stat::Mode::S_IRWXU).unwrap();
+        let reader = std::thread::spawn(move || fs::read(fifo).unwrap());
+        convert(&[name]);
+        let whole = reader.join().unwrap();
+        assert!(whole.len() > 4_000, "{}", whole.len());
+        for to in ["-", "/dev/stdout"] {
+            let output = convert(&[to, "--to", format]);
+            assert_eq!(output.stdout.len(), whole.len(), "{to}");
+            assert!(output.stderr.is_empty(), "{output:?}");
+        }
+    }
+    let said = convert(&["-", "--to", "text"]).stderr;
+    assert_eq!(String::from_utf8(said).unwrap(), "vruntime: note: times are cut to microseconds\n");
+}
+
 /// What the window's figures count are the events of its trace, no more and no less.
 #[test]
 fn a_trace_of_the_window_has_what_the_window_counts() {

@@ -272,6 +272,26 @@ fn a_wrong_file_beside_a_recording_is_told() {
     }
 }
 
+/// Whatever kernel is asked to decide, the recorded settings are its, but for what the caller sets.
+#[test]
+fn recorded_settings_are_those_of_the_callers_kernel_too() {
+    let dir = folder(V6_1, "settings", &["README.md", "topology.txt.xz", "state.csv.xz"]);
+    let decided_as = |kernel| {
+        let given = Given { kernel, ..Given::default() };
+        let report = trace_check(std::slice::from_ref(&dir), given).unwrap();
+        report.recordings[0].release.clone()
+    };
+    let text = trace_check(std::slice::from_ref(&dir), Given::default()).unwrap().text();
+    for missing in ["features are not recorded", "tunables are not recorded"] {
+        assert!(text.contains(missing), "{missing}: {text}");
+    }
+    fs::write(dir.join("features.txt"), "TTWU_QUEUE NO_SIS_UTIL WA_IDLE\n").unwrap();
+    fs::write(dir.join("sched-tunables.txt"), "nr_migrate: 7\n").unwrap();
+    assert_eq!(decided_as(None), "v6.1-sis_util+nr_migrate=7");
+    assert_eq!(decided_as(Some("v6.6")), "v6.6-sis_util+nr_migrate=7");
+    assert_eq!(decided_as(Some("v6.6+nr_migrate=9")), "v6.6+nr_migrate=9-sis_util");
+}
+
 /// A number that the release cannot have is one that cannot be used, as a word is.
 #[test]
 fn a_tunable_out_of_range_is_told_as_it_is_written() {

@@ -58,6 +58,7 @@ pub fn why(args: &TraceWhyArgs) -> Result<Done, Failure> {
             "name": found.name,
             "release": found.release,
             "state": found.state,
+            "assumptions": found.assumptions,
             "diagnostics": found.diagnostics,
             "rules": super::to_json(&trace_why::rules(&all))?,
             "decisions": super::to_json(&all)?,

@@ -2,12 +2,12 @@
 
 use crate::cli::TraceConvertArgs;
 use crate::failure::{Done, Failure, same_file};
-use crate::trace_file::{TraceFile, command_line};
-use std::io::{self, BufWriter, ErrorKind, Seek, SeekFrom, Write};
+use crate::trace_file::{TraceFile, command_line, write_through};
+use std::io;
 use std::path::Path;
 use vruntime_base::EventKind;
 use vruntime_formats::read::{self, Recorded};
-use vruntime_formats::write::{Content, Origin, TraceFormat, content, write_trace};
+use vruntime_formats::write::{Content, Origin, TraceFormat, content};
 
 /// A format by name.
 #[derive(Clone, Copy, clap::ValueEnum)]
@@ -60,16 +60,14 @@ pub fn convert(args: &TraceConvertArgs) -> Result<Done, Failure> {
         eprintln!("vruntime: note: {note}");
     }
     let origin = origin(&recorded);
-    let Some(file) = file else {
-        let failed = |e: io::Error| Failure::Input(format!("standard output: {e}"));
-        to_stdout(format, &recorded, &origin).map_err(failed)?;
-        return Ok(Done::new(String::new()));
-    };
-    file.write(&recorded.timeline, &origin)?;
-    let (name, tasks, cpus) =
-        (file.path().display(), recorded.timeline.tasks().len(), origin.nr_cpus);
-    let Content { events, made, left_out } = content(format, &recorded.timeline, cpus);
-    let mut said = format!("{name}: {events} events, {tasks} tasks, {cpus} CPUs\n");
+    let (timeline, cpus) = (&recorded.timeline, origin.nr_cpus);
+    match &file {
+        Some(file) => file.write(timeline, &origin)?,
+        None => write_through(format, timeline, &origin, io::stdout().lock())
+            .map_err(|e| Failure::Input(format!("standard output: {e}")))?,
+    }
+    let Content { events, made, left_out } = content(format, timeline, cpus);
+    let mut said = String::new();
     if made > 0 {
         said += &format!("{made} of the events are sched_stat_runtime made of switches\n");
     }
@@ -83,21 +81,13 @@ pub fn convert(args: &TraceConvertArgs) -> Result<Done, Failure> {
     if format == TraceFormat::FtraceText {
         said += "times are cut to microseconds\n";
     }
-    Ok(Done::new(said))
-}
-
-/// A format is written out of order, so that it takes a nameless file on its way into a pipe.
-fn to_stdout(format: TraceFormat, recorded: &Recorded, origin: &Origin) -> io::Result<()> {
-    let mut file = BufWriter::with_capacity(1 << 20, tempfile::tempfile()?);
-    write_trace(format, &recorded.timeline, origin, &mut file)?;
-    let mut file = file.into_inner()?;
-    file.seek(SeekFrom::Start(0))?;
-    let mut stdout = io::stdout().lock();
-    match io::copy(&mut file, &mut stdout).and_then(|_| stdout.flush()) {
-        // A reader that has seen enough is no error.
-        Err(e) if e.kind() != ErrorKind::BrokenPipe => Err(e),
-        _ => Ok(()),
-    }
+    let beside = |file: &TraceFile| !same_file(file.path(), Path::new("/dev/stdout"));
+    let Some(file) = file.filter(beside) else {
+        said.lines().for_each(|line| eprintln!("vruntime: note: {line}"));
+        return Ok(Done::new(String::new()));
+    };
+    let (name, tasks) = (file.path().display(), timeline.tasks().len());
+    Ok(Done::new(format!("{name}: {events} events, {tasks} tasks, {cpus} CPUs\n{said}")))
 }
 
 /// What the recording says of where it comes from.
