@@ -217,7 +217,8 @@ fn a_pipe_takes_every_format() {
         assert!(whole.len() > 4_000, "{}", whole.len());
         for to in ["-", "/dev/stdout"] {
             let output = convert(&[to, "--to", format]);
-            assert_eq!(output.stdout.len(), whole.len(), "{to}");
+            // It holds the command line.
+            assert!(output.stdout.len().abs_diff(whole.len()) < 500, "{to}: {}", whole.len());
             assert!(output.stderr.is_empty(), "{output:?}");
         }
     }
