@@ -70,7 +70,8 @@ pub struct KernelChoice {
     pub release: Release,
     /// Added to every seed of this kernel, so that its runs do not share another one's noise.
     pub seed_offset: u64,
-    /// What is odd about it: overrides that its scheduler, or its fair class, never reads.
+    /// What is odd about it: overrides that its scheduler, or its fair class, never reads, and what
+    /// is not that of its release.
     pub notes: Vec<String>,
 }
 
@@ -200,9 +201,17 @@ pub fn kernel_str(
         registry::check(&release.scheduler).map_err(&malformed)?;
     }
     let notes = items.iter().filter_map(|&(name, _)| unread(&release, name));
+    let notes = notes.chain(before_its_pipes(&release));
     let notes = notes.map(|why| format!("kernel `{expression}`: {why}")).collect();
     release.name = expression.into();
     Ok(KernelChoice { release, seed_offset, notes })
+}
+
+/// What no switch changes: the release in which pipes got the wait queues that are modelled.
+fn before_its_pipes(release: &Release) -> Option<String> {
+    let (version, _) = release.version.split_once('-').unwrap_or((&release.version, ""));
+    let old = numbers(version)? < numbers("v5.6")?;
+    old.then(|| "pipes are those of 5.6 on, which wake one waiter at a time, not all".to_string())
 }
 
 /// Why the field `name` changes nothing in `release`, if it does not.
@@ -366,6 +375,8 @@ mod tests {
                         cfs it changes nothing";
         assert_eq!(said, [expected]);
         assert_eq!(notes("v6.12+latency_ns=1000000,alt_period").len(), 2);
+        assert!(notes("v5.5")[0].contains("pipes are those of 5.6 on"));
+        assert!(notes("v5.7").is_empty());
         assert!(notes("v6.12+scheduler=rr,hz=1000,ttwu_queue=l2,seed_offset=3").is_empty());
         let said = notes("v6.12+scheduler=rr,sis_util=off,run_to_parity");
         assert_eq!(said.len(), 2, "{said:?}");

@@ -6,10 +6,12 @@
 //! `irq_exit`, kernel/smp.c.
 //! *Equations.* The interrupted operation ends later by exactly the time the interrupt took.
 //! *Departures.* D1: ticks of all CPUs fall on the same grid with a small random offset each (the
-//! kernel without skew_tick), exactly a tick apart: a slice of a whole number of ticks (3 ms at
-//! 1,000 Hz) ends at the last of them, where real ticks that come a little early miss it. D2: other
-//! device interrupts are a random extra at every eighth tick. D3: softirqs run again as long as
-//! interrupts raise them; there is no ksoftirqd.
+//! kernel without skew_tick), exactly a tick apart, and the time of interrupts counts as the task's:
+//! a slice of a whole number of ticks (3 ms at 1,000 Hz) ends at the last of them if the task has
+//! nice 0, and for any other weight, whose rounding loses a nanosecond, one later. Real ticks come
+//! early or late, and with CONFIG_IRQ_TIME_ACCOUNTING take their own time off: there it ends one
+//! later. D2: other device interrupts are a random extra at every eighth tick. D3: softirqs run
+//! again as long as interrupts raise them; there is no ksoftirqd.
 //! *Example.* A task computes in user mode, a tick finds its slice used up: tick, irq exit,
 //! `schedule()`.
 

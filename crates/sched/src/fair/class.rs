@@ -10,7 +10,9 @@
 //! **Departures.** D1: no bandwidth control, no core scheduling. D2: an entity that is only
 //! compared (SCHED_IDLE against others) has its runtime accounted as well. D3: the own work of
 //! load tracking is charged for each level of an enqueue, a dequeue and a tick; what a switch does
-//! of it is part of the pick.
+//! of it is part of the pick. D4: every level is charged alike (`level`, `pick_level`): those above
+//! a group entity that stays queued have no tree work (`tick_level` is a level without it), and a
+//! switch within a group puts and sets nothing above it.
 //! **Example.** Task A of group G blocks; it was the only one: G's entity leaves the root queue,
 //! too.
 
