@@ -6,8 +6,8 @@
 //! `irq_exit`, kernel/smp.c.
 //! *Equations.* The interrupted operation ends later by exactly the time the interrupt took.
 //! *Departures.* D1: ticks of all CPUs fall on the same grid with a small random offset each (the
-//! kernel without skew_tick), exactly a tick apart, and the time of interrupts counts as the task's:
-//! a slice of a whole number of ticks (3 ms at 1,000 Hz) ends at the last of them if the task has
+//! kernel without skew_tick), exactly a tick apart, and interrupts count as the task's time. So a
+//! slice of a whole number of ticks (3 ms at 1,000 Hz) ends at the last of them if the task has
 //! nice 0, and for any other weight, whose rounding loses a nanosecond, one later. Real ticks come
 //! early or late, and with CONFIG_IRQ_TIME_ACCOUNTING take their own time off: there it ends one
 //! later. D2: other device interrupts are a random extra at every eighth tick. D3: softirqs run

@@ -106,8 +106,9 @@ fn the_slow_path_agrees_with_the_recorded_kernels() {
     at_least("forks", k.agree, k.determined, 970, 80);
     at_least("forks elsewhere", k.nontrivial_agree, k.nontrivial, 970, 80);
     let k = report.kind("placement_exec").unwrap();
-    at_least("execs determined", k.determined, k.determined + k.undetermined, 850, 16);
-    at_least("execs", k.agree, k.determined, 970, 14);
+    // One of 16 had been called known that was not: of a CPU that was looking for tasks just then.
+    at_least("execs determined", k.determined, k.determined + k.undetermined, 810, 16);
+    at_least("execs", k.agree, k.determined, 970, 13);
 }
 
 /// From plain columns alone: fewer decisions are determined, and those agree.

@@ -14,7 +14,7 @@
 //! Where a driver puts CPUs into idle states, exit latencies come first, and those are in no row.
 
 use super::explain::range;
-use super::migration::{Migrations, READS};
+use super::migration::Migrations;
 use super::placement::Facts;
 use super::result::{Disagreement, KindResult};
 use crate::shadow::question::choice::{Choice, OwnPart};
@@ -23,6 +23,7 @@ use crate::shadow::question::known::{Asker, explore_until_tipped};
 use crate::shadow::question::moment::{CpuThen, Ground};
 use crate::shadow::rows::neighbours::previous_rows;
 use crate::shadow::rows::trace::{Row, RowKind, Trace, WF_FORK};
+use crate::shadow::state::counts::READS;
 use crate::shadow::state::queues::Queues;
 use crate::shadow::state::tasks::Allowed;
 use vruntime_base::{Cpu, CpuMask};

@@ -24,7 +24,7 @@ use crate::shadow::question::levels::{CONTENT, GROUP, plausible};
 use crate::shadow::question::moment::{CpuThen, Ground, Moment, Pulled, QueueThen, TaskThen};
 use crate::shadow::rows::neighbours::previous_rows;
 use crate::shadow::rows::trace::{PF_KTHREAD, Row, RowKind, Trace};
-use crate::shadow::state::counts::{Count, Counts, with_delayed};
+use crate::shadow::state::counts::{Count, Counts, READS, with_delayed};
 use crate::shadow::state::lists::{Lists, Ran};
 use crate::shadow::state::queues::{Queues, Seen};
 use crate::shadow::state::tasks::SeenOn;
@@ -40,9 +40,6 @@ use vruntime_sched::scheduler::BalanceKind;
 const PATH: &str = "the path of the move";
 const ORDER: &str = "order of the queue's list";
 const LATELY_NS: u64 = 200_000_000;
-/// From the first number that a pass of the balancer or the slow path reads to the row of what it
-/// decides: this many times as long as the choice of a CPU for a wakeup at the most.
-pub(super) const READS: u64 = 4;
 
 /// Counts and disagreements of migrations.
 pub struct Migrations<'a> {

@@ -7,7 +7,8 @@
 //! *Equation.* Loads and utilisations are intervals. The decision compares sums and single values
 //! of different groups, rising in one and falling in the other, so the runs are: all in the
 //! middle, all low, all high, and each group, and each queue that may be pulled from, at one end
-//! with all others at the other.
+//! with all others at the other; such a queue also with the other groups, against the rest of its
+//! own.
 
 use super::known::names::{CAPACITY, IDLE, PLACEMENT};
 use super::known::{Asker, Unknown};
@@ -435,9 +436,13 @@ impl Ground {
             }
         };
         sd.groups.iter().for_each(|g| one(g.span));
-        for c in sd.groups[m.source].span.iter() {
+        let source = sd.groups[m.source].span;
+        for c in source.iter() {
             if self.sh.loads[c.ix()].h_nr_queued > 0 && open(&c) {
-                one(CpuMask::one(c));
+                let queue = CpuMask::one(c);
+                one(queue);
+                // How much its group may send hangs on the others, too.
+                one(source.minus(&queue));
             }
         }
         let numbers: Vec<i64> = (0..options.len() as i64).collect();

@@ -23,6 +23,10 @@ pub struct Count {
     pub hidden: i64,
 }
 
+/// From the first number that a pass of the balancer or the slow path reads to the row of what it
+/// decides: this many times as long as the choice of a CPU for a wakeup at the most.
+pub(in crate::shadow) const READS: u64 = 4;
+
 /// More unseen tasks than these: the count is not known.
 const MOST_HIDDEN: i64 = 4;
 
@@ -74,6 +78,11 @@ fn changes(t: &Trace) -> Vec<Vec<Change>> {
     changes
 }
 
+/// The CPU of a switch has nothing left, and looked for tasks elsewhere in between.
+fn goes_idle(r: &Row) -> bool {
+    r.p.pid != 0 && r.n.as_ref().is_some_and(|n| n.pid == 0)
+}
+
 impl Counts {
     /// `next`: for every row, the next one of the same CPU. `tail`: the longest time from a change
     /// to its row that is allowed for, ns.
@@ -90,7 +99,11 @@ impl Counts {
             }
             if let Some(all) = r.nr_running {
                 let began = match r.kind {
-                    RowKind::Switch => pulls[r.cpu.ix()].unwrap_or(r.ts).saturating_sub(tail),
+                    RowKind::Switch => {
+                        let looks = pulls[r.cpu.ix()].is_none() && goes_idle(r);
+                        let tail = if looks { READS * tail } else { tail };
+                        pulls[r.cpu.ix()].unwrap_or(r.ts).saturating_sub(tail)
+                    }
                     // Taken off just now, by the row's own pass.
                     RowKind::Migrate if balances => r.ts,
                     RowKind::Wakeup | RowKind::WakeupNew => {
@@ -242,6 +255,23 @@ mod tests {
         assert_eq!(at(2_000, 4_899), [1]);
         assert_eq!(at(2_000, 4_900), [2, 1], "the activation may be this long before its row");
         assert_eq!(at(5_000, 8_000), [2]);
+    }
+
+    /// Between the sleep and the switch to the idle task the CPU looks for tasks.
+    #[test]
+    fn a_cpu_that_goes_idle_may_have_been_empty_for_a_pass() {
+        let switch = |next| {
+            let mut r = shows(5_000, RowKind::Switch, 0);
+            r.n = Some(Side { pid: next, ..r.p });
+            r
+        };
+        for (next, since) in [(0, 4_600), (8, 4_900)] {
+            let rows = vec![shows(1_000, RowKind::Switch, 1), switch(next)];
+            let t = Trace { rows, nr_cpus: 1, ..Trace::default() };
+            let c = Counts::new(&t, &next_rows(&t), 100);
+            let at = |ts| c.at(Cpu(0), ts, ts).iter().map(|c| c.all).collect::<Vec<_>>();
+            assert_eq!([at(since - 1), at(since)], [vec![1], vec![0, 1]], "{next}");
+        }
     }
 
     /// Of two tasks one is in delayed dequeue; a reschedule was asked for, and the pick may have

@@ -199,6 +199,42 @@ fn load_and_utilisation_may_be_at_opposite_ends() {
     assert_eq!(tipping, NUMBERS);
 }
 
+/// Six CPUs in two caches; CPU 0 is about to go idle beside two busy ones, and of CPUs 3 to 5 the
+/// first two have two tasks. If these three are overloaded, the one with more utilisation is
+/// pulled from, which may be CPU 4, but only as far as the first three have time to spare: so
+/// CPU 3 is low while CPU 4 is high and the other cache is low.
+#[test]
+fn a_queue_may_be_low_with_the_other_groups() {
+    let topo = cores(6, 3);
+    let domains = Domains::build(&topo, &release("v6.6"));
+    let cpu = |n: i64| CpuThen {
+        counts: vec![Count { all: n, fair: n, hidden: 0 }],
+        idle: Some(false),
+        load: (1024 * n as u64, 1024 * n as u64),
+        util: (600, 1024),
+        runnable: (600, 1024),
+        ..CpuThen::default()
+    };
+    let on = Cpu(0);
+    let slot = domains.slots(on).end - 1;
+    let idle = IdleType::Newidle;
+    let moment = Moment {
+        pass: LonePass { kind: BalanceKind::Newidle, on, slot, idle },
+        cpus: [0, 1, 1, 2, 2, 1].map(cpu).to_vec(),
+        source: domains.at(slot).group_of(Cpu(3)),
+        marked: vec![],
+        failed: vec![0],
+        source_only: false,
+    };
+    let ground = Ground::new(&topo, &domains, &release("v6.6"));
+    let tasks = vec![task(2, 9 * MS), TaskThen { curr: true, ..task(1, 0) }];
+    let (all, tipping) = ends_of((ground, moment), tasks, |_| {});
+    for queue in [Cpu(3), Cpu(4)] {
+        assert!(all.iter().any(|p| p.src == Some(queue)), "{queue}: {all:?}");
+    }
+    assert_eq!(tipping, NUMBERS);
+}
+
 /// A pass over a queue of three, then the stopper twice over a task that has to stay: what was
 /// counted before does not stay on the ground.
 #[test]
