@@ -25,7 +25,7 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 use toml::{Table, Value};
 use vruntime_machine::{
-    Arch, CostSpec, MachineSpec, Numbering, SCHEMA, SpecError, hint, nearest_name,
+    Arch, CostSpec, IdleSpec, MachineSpec, Numbering, SCHEMA, SpecError, hint, nearest_name,
 };
 
 include!(concat!(env!("OUT_DIR"), "/machines.rs"));
@@ -119,8 +119,8 @@ fn load(text: &str, origin: &str, costs_dir: Option<&Path>) -> Result<MachineSpe
     let this = Text { origin: origin.into(), name: String::new(), text: text.into() };
     let mut sources = vec![this];
     inherit(&mut table, &mut sources, costs_dir)?;
-    let spec = MachineSpec::deserialize(Value::Table(table))
-        .map_err(|e| explain(&sources, &e.to_string()))?;
+    let spec = MachineSpec::deserialize(Value::Table(table.clone()))
+        .map_err(|e| explain(&sources, &of_its_state(&table, &e.to_string())))?;
     let wrong = |e: SpecError| blame(&sources, &e.at.clone(), false, e);
     if spec.schema != SCHEMA {
         let found = format!("`{}`", spec.schema);
@@ -206,11 +206,22 @@ fn parse(text: &str, origin: &str) -> Result<Table, FileError> {
         let line = e.span().map(|s| line_of(text, s.start));
         let mut message = e.message().to_string();
         let key = e.span().and_then(|s| key_before(text, s.start));
-        if let Some(key) = key.filter(|_| message.ends_with("value was too large")) {
+        let too_large = ["value was too large", "expected any valid TOML value"];
+        if let Some(key) = key.filter(|_| too_large.iter().any(|end| message.ends_with(end))) {
             message = format!("{key}: a number that is too large, expected {WHOLE}");
         }
         FileError::content(origin, line, message)
     })
+}
+
+/// serde's `message` with the number of the idle state that it is about.
+fn of_its_state(table: &Table, message: &str) -> String {
+    let states = table.get("idle").and_then(Value::as_array).into_iter().flatten();
+    let wrong = states.map(|state| IdleSpec::deserialize(state.clone())).position(|s| s.is_err());
+    match wrong {
+        Some(i) => message.replacen("\nin `idle", &format!("\nin `idle[{i}]"), 1),
+        None => message.to_owned(),
+    }
 }
 
 /// Makes serde's message short, adds file and line of the offending key and the nearest valid one.

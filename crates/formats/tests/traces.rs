@@ -79,7 +79,29 @@ fn a_directory_of_perf_is_read_with_all_its_parts() {
     // Damage in a part is said of the part.
     std::fs::write(dir.join("data.1"), b"nothing of the kind").unwrap();
     says(&dir, "data.1: ");
+    // One that is not there is told where a later one shows it.
+    std::fs::remove_file(dir.join("data.0")).unwrap();
+    says(&dir, "data.1 without data.0");
     std::fs::remove_dir_all(dir).unwrap();
+}
+
+/// Times from event to event (`perf script --deltatime`), or lines in any order, are no times of a
+/// trace: what is made of them is told.
+#[test]
+fn lines_out_of_order_are_told() {
+    let said = |times: [&str; 4]| {
+        let waking = "sched_waking: comm=w pid=2000 prio=120 target_cpu=001";
+        let line = |time| format!(" busy-1000  [000] d..2.  {time}: {waking}\n");
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("trace.txt");
+        std::fs::write(&path, times.map(line).concat()).unwrap();
+        let read = read::open(&path).unwrap();
+        assert!(read.timeline.len() == 4 && read.timeline.iter().is_sorted_by_key(|e| e.time));
+        read.diagnostics.iter().map(|d| d.text.clone()).collect::<Vec<_>>()
+    };
+    assert!(said(["1.000010", "1.000010", "1.000020", "1.000030"]).is_empty());
+    let told = said(["0.000000", "0.000040", "0.000001", "0.000003"]).concat();
+    assert!(told.contains("earlier than a line before it; sorted by time (and 1 more"), "{told}");
 }
 
 /// A thread that no switch shows runs all the same: whoever it wakes was woken by it, also in what

@@ -384,6 +384,20 @@ fn a_cost_without_one_of_its_fields() {
     }
 }
 
+/// Of several idle states the one that is wrong is named, by number and line.
+#[test]
+fn a_mistake_in_a_later_idle_state() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("m.toml");
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../machines");
+    let good = std::fs::read_to_string(root.join("uma-8.toml")).unwrap();
+    let latency = "table_latency_ns = 85000";
+    let line = good.lines().position(|l| l == latency).unwrap() + 1;
+    std::fs::write(&path, good.replace(latency, "table_latency_ns = -5")).unwrap();
+    let place = format!("m.toml:{line}: idle[2].table_latency_ns: ");
+    fails(&run(path.to_str().unwrap(), "v6.1", PIPE), 3, &[&place, "`-5`"]);
+}
+
 /// A negative number is a wrong value, not an unknown option.
 #[test]
 fn negative_numbers_are_values() {

@@ -193,6 +193,23 @@ fn a_delay_is_the_same_in_report_and_trace() {
     assert!((50..5_000).contains(&told), "{told}");
 }
 
+/// One event has no duration, so nothing a second.
+#[test]
+fn a_trace_of_one_moment_has_no_rates() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("one.txt");
+    let next = "next_comm=swapper/0 next_pid=0 next_prio=120";
+    let line = format!(
+        "a-7 ( 7) [000] d..2. 1.000100: sched_switch: prev_comm=a prev_pid=7 prev_prio=120 \
+         prev_state=S ==> {next}\n"
+    );
+    fs::write(&path, line).unwrap();
+    let mut stat = Command::new(env!("CARGO_BIN_EXE_vruntime"));
+    let output = stat.args(["trace", "stat"]).arg(&path).output().unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(text.contains("                1  # - K/sec\n"), "{text}");
+}
+
 /// perf.data and trace.dat are written out of order, which a pipe cannot be; and whoever reads a
 /// conversion there learns what it lacks.
 #[test]

@@ -6,6 +6,7 @@
 
 use super::Refusal;
 use crate::xz::{self, Counted};
+use std::collections::BTreeSet;
 use std::fs::{File, FileType, Metadata};
 use std::io::{self, Cursor, Read, Seek, SeekFrom};
 use std::os::fd::AsFd;
@@ -31,8 +32,8 @@ pub(super) struct Input {
     at: u64,
     /// Why reading ended early, and at which byte.
     failure: Option<(u64, io::Error)>,
-    /// Files that belong to this one, by name.
-    parts: Vec<(String, Input)>,
+    /// Files that belong to this one, by number.
+    parts: Vec<(u32, Input)>,
 }
 
 impl Input {
@@ -43,18 +44,14 @@ impl Input {
             return Input::open_file(path);
         }
         let mut input = Input::open_file(&path.join("data"))?;
-        for name in (0..).map(|n| format!("data.{n}")) {
-            let file = path.join(&name);
-            if !file.is_file() {
-                break;
-            }
-            input.parts.push((name, Input::open_file(&file)?));
+        for n in threads(path) {
+            input.parts.push((n, Input::open_file(&path.join(format!("data.{n}")))?));
         }
         Ok(input)
     }
 
     /// Files that belong to this one.
-    pub fn parts(&mut self) -> Vec<(String, Input)> {
+    pub fn parts(&mut self) -> Vec<(u32, Input)> {
         std::mem::take(&mut self.parts)
     }
 
@@ -188,7 +185,14 @@ impl Input {
 
 /// True for what `perf record --threads` leaves.
 pub fn is_perf_directory(path: &Path) -> bool {
-    path.is_dir() && path.join("data").is_file() && path.join("data.0").is_file()
+    path.join("data").is_file() && !threads(path).is_empty()
+}
+
+/// The numbers of the files `data.0`, `data.1`, … in a directory.
+fn threads(path: &Path) -> BTreeSet<u32> {
+    let names = std::fs::read_dir(path).into_iter().flatten().flatten().map(|e| e.file_name());
+    let numbers = names.filter_map(|name| name.to_str()?.strip_prefix("data.")?.parse().ok());
+    numbers.filter(|n| path.join(format!("data.{n}")).is_file()).collect()
 }
 
 /// A file or what a pipe looks like. A device may have no end, a directory has no bytes.

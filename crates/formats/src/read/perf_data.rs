@@ -120,8 +120,14 @@ impl State {
             let text = "the recorder's threads wrote files beside this one: read their directory";
             self.notes.at(72, text);
         }
-        for (name, mut part) in parts {
-            self.notes.within(&name);
+        let mut expected = 0;
+        for (n, mut part) in parts {
+            if n > expected {
+                let text = format!("data.{n} without data.{}, which has other records", n - 1);
+                self.notes.at(72, text);
+            }
+            expected = n + 1;
+            self.notes.within(&format!("data.{n}"));
             Records::new(self, big).read(&mut part, 0, None);
             if let Some((at, e)) = part.failure() {
                 self.notes.at(*at, e);

@@ -94,6 +94,8 @@ struct Text {
     /// Events of the file, by its header, and lines that are no comment: a stack has several.
     held: u64,
     lines: u64,
+    /// The latest time so far.
+    latest: u64,
 }
 
 impl Text {
@@ -102,6 +104,10 @@ impl Text {
         self.lines += u64::from(!line.starts_with('#') && !line.trim().is_empty());
         if let Some(event) = event(&line) {
             self.events += 1;
+            if event.at.time < self.latest {
+                self.notes.at(at, "earlier than a line before it; sorted by time");
+            }
+            self.latest = self.latest.max(event.at.time);
             if known(&mut self.builder, &event).is_none() {
                 let text = format!("{} without the fields that it should have", event.name);
                 self.notes.at(at, text);

@@ -143,17 +143,17 @@ fn stat_text(
     for (name, count) in &stats.events {
         out += &format!("{name:<20} {count:>10}\n");
     }
-    let span = stats.span_ns.max(1) as f64;
+    // One event has no duration.
+    let by_time = |n: f64, unit: &str| match stats.span_ns {
+        0 => format!("- {unit}"),
+        span => format!("{:.3} {unit}", n / span as f64),
+    };
+    let rate = |n: u64| by_time(n as f64 * 1e6, "K/sec");
+    let cpus = by_time(stats.task_clock_ns as f64, "CPUs utilized");
     for (name, value, rest) in [
-        ("task-clock", format!("{:.3} ms", ms(stats.task_clock_ns)), {
-            format!("{:.3} CPUs utilized", stats.task_clock_ns as f64 / span)
-        }),
-        ("context-switches", stats.context_switches.to_string(), {
-            format!("{:.3} K/sec", stats.context_switches as f64 / span * 1e6)
-        }),
-        ("cpu-migrations", stats.cpu_migrations.to_string(), {
-            format!("{:.3} K/sec", stats.cpu_migrations as f64 / span * 1e6)
-        }),
+        ("task-clock", format!("{:.3} ms", ms(stats.task_clock_ns)), cpus),
+        ("context-switches", stats.context_switches.to_string(), rate(stats.context_switches)),
+        ("cpu-migrations", stats.cpu_migrations.to_string(), rate(stats.cpu_migrations)),
     ] {
         let _ = writeln!(out, "{name:<20} {value:>16}  # {rest}");
     }

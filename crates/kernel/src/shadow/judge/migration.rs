@@ -40,6 +40,7 @@ use vruntime_sched::scheduler::BalanceKind;
 const PATH: &str = "the path of the move";
 const ORDER: &str = "order of the queue's list";
 const LATELY_NS: u64 = 200_000_000;
+const SECOND: u64 = 1_000_000_000;
 
 /// Counts and disagreements of migrations.
 pub struct Migrations<'a> {
@@ -567,11 +568,16 @@ impl<'a> Migrations<'a> {
         s += " queue, tail first:";
         match self.queue(src, b, q) {
             Ok(l) => {
-                for t in l.tasks {
-                    s += &format!(" {}{}", t.pid, if t.curr { " (runs)" } else { "" });
-                    s += if t.bound { " bound" } else { "" };
-                    s += &format!(" ran {} us ago,", t.age.0.min(99_999_999) / 1000);
-                }
+                let tasks = l.tasks.iter().map(|t| {
+                    let bound = if t.bound { " bound" } else { "" };
+                    let ran = match t.age.0 {
+                        _ if t.curr => "runs".into(),
+                        age @ ..SECOND => format!("ran {} us ago", age / 1000),
+                        _ => "has not run for a second".into(),
+                    };
+                    format!(" {}{bound} {ran}", t.pid)
+                });
+                s += &tasks.collect::<Vec<_>>().join(",");
             }
             Err(e) => s += &format!(" {e}"),
         }
