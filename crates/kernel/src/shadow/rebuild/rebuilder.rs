@@ -20,7 +20,7 @@ use super::delayed::Gone;
 use super::moves::{Mover, movers};
 use super::queue_frame::{Frame, Span, weight_of};
 use super::tuning::Tuning;
-use super::wakeups::Flips;
+use super::wakeups::{Flips, beside_exits};
 use crate::shadow::rows::alive::Alive;
 use crate::shadow::rows::neighbours::next_times;
 use crate::shadow::rows::trace::{Glimpse, Named, PF_KTHREAD, Row, RowKind, Side, Trace};
@@ -68,6 +68,8 @@ pub(super) struct Rebuilder<'a> {
     ran: BTreeMap<i64, u64>,
     /// Tasks that call `sched_yield`: not each call leads to a switch.
     yielders: BTreeSet<i64>,
+    /// Wakeups on a CPU whose task is exiting.
+    pub(super) beside_exits: BTreeSet<usize>,
     /// Priority that a task was last seen with.
     prios: BTreeMap<i64, i64>,
     /// Tasks that will be seen with another one: what they are until then is not known.
@@ -133,6 +135,7 @@ pub fn rebuild(t: &Trace, k: &Release) -> Trace {
         left_early: BTreeSet::new(),
         ran: BTreeMap::new(),
         yielders: t.rows.iter().filter(|r| yields(t, r)).map(|r| r.p.pid).collect(),
+        beside_exits: beside_exits(t),
         prios: BTreeMap::new(),
         changing: BTreeSet::new(),
         stopped: BTreeMap::new(),
@@ -158,7 +161,7 @@ pub fn rebuild(t: &Trace, k: &Release) -> Trace {
                 rows.push(b.waking(r));
                 rows.extend(choice);
             }
-            RowKind::Wakeup | RowKind::WakeupNew => rows.push(b.wakeup(r)),
+            RowKind::Wakeup | RowKind::WakeupNew => rows.push(b.wakeup(i)),
             RowKind::Migrate => rows.push(b.migrate(i, next[i])),
             RowKind::NeedResched => rows.push(b.need_resched(r)),
             RowKind::SelectRq | RowKind::Tick | RowKind::Other => {}

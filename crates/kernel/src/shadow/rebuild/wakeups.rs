@@ -13,12 +13,16 @@
 use super::queue_frame::Span;
 use super::rebuilder::Rebuilder;
 use crate::shadow::rows::trace::{
-    MAY_STAY, Named, PREV_NOT_KNOWN, Row, RowKind, SYNC_NOT_KNOWN, WF_TTWU,
+    MAY_STAY, Named, PREV_NOT_KNOWN, Row, RowKind, SYNC_NOT_KNOWN, Trace, WF_TTWU,
 };
+use std::collections::{BTreeMap, BTreeSet};
+use vruntime_base::Cpu;
 
 /// A task may be on its CPU for so long after the row that shows it leave, unless the next one does
 /// something there.
 const LEAVING_NS: u64 = 50_000;
+/// An exiting task leaves its autogroup so long before its last switch at the most.
+const EXIT_NS: u64 = 50_000;
 /// More flips than this change nothing: no factor of `wake_wide` is larger.
 pub(in crate::shadow) const MOST_FLIPS: i64 = 1 << 12;
 /// What halves flips.
@@ -264,7 +268,10 @@ impl Rebuilder<'_> {
             }
     }
 
-    pub(super) fn wakeup(&mut self, r: &Row) -> Row {
+    /// The wakeup of row `i`.
+    pub(super) fn wakeup(&mut self, i: usize) -> Row {
+        let t = self.t;
+        let r = &t.rows[i];
         let c = self.cpu_of(r.task_cpu(), r.rq_cpu);
         let pid = r.p.pid;
         self.cpus[c].update(r.ts, &self.tuning);
@@ -286,6 +293,9 @@ impl Rebuilder<'_> {
                 (v.minus(f.min_vruntime), lag)
             });
             self.cpus[c].enter(pid, r.p.prio, slept, &self.tuning);
+            if self.beside_exits.contains(&i) {
+                self.cpus[c].will_change(pid);
+            }
             if r.p.is_fair() {
                 self.averages.enter(pid, r.p.prio, c, r.ts);
             }
@@ -308,12 +318,51 @@ impl Rebuilder<'_> {
     }
 }
 
+/// Wakeups on a CPU whose task is exiting. It may have left its autogroup by then, and is no part
+/// of what the wakee is placed by.
+pub(super) fn beside_exits(t: &Trace) -> BTreeSet<usize> {
+    let mut ends: BTreeMap<Cpu, u64> = BTreeMap::new();
+    let mut beside = BTreeSet::new();
+    for (i, r) in t.rows.iter().enumerate().rev() {
+        match r.kind {
+            RowKind::Switch if t.exits(r) => drop(ends.insert(r.cpu, r.ts)),
+            RowKind::Switch => drop(ends.remove(&r.cpu)),
+            RowKind::Wakeup if ends.get(&r.rq_cpu).is_some_and(|end| end - r.ts < EXIT_NS) => {
+                beside.insert(i);
+            }
+            _ => {}
+        }
+    }
+    beside
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::shadow::rows::trace::Flags;
     use crate::shadow::tests::{rebuilt, rebuilt_as, row, switch, woken};
-    use vruntime_base::Cpu;
+
+    /// 1 sleeps and comes back beside 2. If 2 ends soon after, it may have been in another group
+    /// then, and where 1 is placed is not known; if it sleeps, or runs on for long, it is.
+    #[test]
+    fn who_is_woken_beside_an_exit_is_anywhere() {
+        let placed = |after: u64, prev_state: i64| {
+            let mut rows = vec![switch(10, 0, 9, 0, true)];
+            rows.extend(woken(12, 0, 1, 0));
+            rows.push(switch(20, 0, 0, 1, false));
+            rows.push(switch(1_000_000, 0, 1, 0, true));
+            rows.push(row(1_000_100, 0, RowKind::WakeupNew, 2, 0));
+            rows.push(switch(1_000_200, 0, 0, 2, false));
+            rows.extend(woken(2_000_000, 0, 1, 2));
+            let away = switch(2_000_000 + after, 0, 2, 1, true);
+            rows.push(Row { b: prev_state, ..away });
+            let rows = rebuilt_as("v6.12", rows, &[]);
+            rows.iter().rfind(|r| r.kind == RowKind::Wakeup).unwrap().p.slop
+        };
+        let (zombie, sleeps, soon) = (0x20, 1, 10_000);
+        assert!(placed(soon, sleeps) < 10 && placed(10 * EXIT_NS, zombie) < 10);
+        assert!(placed(soon, zombie) > 1 << 30, "{}", placed(soon, zombie));
+    }
 
     /// What was before the recording goes with an ancestor's; whether 4 was recorded, and so
     /// whether 5 is a flip, is the task's own.
