@@ -20,7 +20,7 @@ use super::delayed::Gone;
 use super::moves::{Mover, movers};
 use super::queue_frame::{Frame, Span, weight_of};
 use super::tuning::Tuning;
-use super::wakeups::{Flips, beside_exits};
+use super::wakeups::{Flips, beside_who_leaves};
 use crate::shadow::rows::alive::Alive;
 use crate::shadow::rows::neighbours::next_times;
 use crate::shadow::rows::trace::{Glimpse, Named, PF_KTHREAD, Row, RowKind, Side, Trace};
@@ -68,8 +68,8 @@ pub(super) struct Rebuilder<'a> {
     ran: BTreeMap<i64, u64>,
     /// Tasks that call `sched_yield`: not each call leads to a switch.
     yielders: BTreeSet<i64>,
-    /// Wakeups on a CPU whose task is exiting.
-    pub(super) beside_exits: BTreeSet<usize>,
+    /// Wakeups on a CPU whose running task may have left by then.
+    pub(super) beside_who_leaves: BTreeSet<usize>,
     /// Priority that a task was last seen with.
     prios: BTreeMap<i64, i64>,
     /// Tasks that will be seen with another one: what they are until then is not known.
@@ -114,6 +114,7 @@ pub fn rebuild(t: &Trace, k: &Release) -> Trace {
     }
     let stays = seen.iter().filter(|s| s.1.1 < 2).map(|s| *s.0).collect();
     let tuning = Tuning::new(k, t.nr_cpus);
+    let movers = movers(t);
     let mut b = Rebuilder {
         t,
         tuning,
@@ -128,14 +129,14 @@ pub fn rebuild(t: &Trace, k: &Release) -> Trace {
         averages: Averages::new(k, t.nr_cpus, t.rows.first().map_or(1, |r| r.ts.max(1))),
         more: batches(t),
         in_hand: BTreeMap::new(),
-        movers: movers(t),
         left: vec![],
         wakes: BTreeMap::new(),
         woken_by: BTreeMap::new(),
         left_early: BTreeSet::new(),
         ran: BTreeMap::new(),
         yielders: t.rows.iter().filter(|r| yields(t, r)).map(|r| r.p.pid).collect(),
-        beside_exits: beside_exits(t),
+        beside_who_leaves: beside_who_leaves(t, &movers),
+        movers,
         prios: BTreeMap::new(),
         changing: BTreeSet::new(),
         stopped: BTreeMap::new(),

@@ -10,6 +10,7 @@
 //! *Departures.* D1: flips from before the recording are between none and [`MOST_FLIPS`].
 //! *Example.* 1 wakes 2, 3, 2: three flips, or two if it had woken 2 before the recording.
 
+use super::moves::Mover;
 use super::queue_frame::Span;
 use super::rebuilder::Rebuilder;
 use crate::shadow::rows::trace::{
@@ -19,10 +20,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use vruntime_base::Cpu;
 
 /// A task may be on its CPU for so long after the row that shows it leave, unless the next one does
-/// something there.
+/// something there, and off its queue for so long before.
 const LEAVING_NS: u64 = 50_000;
-/// An exiting task leaves its autogroup so long before its last switch at the most.
-const EXIT_NS: u64 = 50_000;
 /// More flips than this change nothing: no factor of `wake_wide` is larger.
 pub(in crate::shadow) const MOST_FLIPS: i64 = 1 << 12;
 /// What halves flips.
@@ -293,7 +292,7 @@ impl Rebuilder<'_> {
                 (v.minus(f.min_vruntime), lag)
             });
             self.cpus[c].enter(pid, r.p.prio, slept, &self.tuning);
-            if self.beside_exits.contains(&i) {
+            if self.beside_who_leaves.contains(&i) {
                 self.cpus[c].will_change(pid);
             }
             if r.p.is_fair() {
@@ -318,16 +317,20 @@ impl Rebuilder<'_> {
     }
 }
 
-/// Wakeups on a CPU whose task is exiting. It may have left its autogroup by then, and is no part
-/// of what the wakee is placed by.
-pub(super) fn beside_exits(t: &Trace) -> BTreeSet<usize> {
-    let mut ends: BTreeMap<Cpu, u64> = BTreeMap::new();
+/// Wakeups on a CPU whose running task may be no part of what the wakee is placed by: it exits, and
+/// has left its autogroup, or it sleeps, and its CPU pulls others as nothing else was left.
+pub(super) fn beside_who_leaves(t: &Trace, movers: &BTreeMap<usize, Mover>) -> BTreeSet<usize> {
+    // By CPU: when its task is first seen to leave.
+    let mut leaves: BTreeMap<Cpu, u64> = BTreeMap::new();
     let mut beside = BTreeSet::new();
     for (i, r) in t.rows.iter().enumerate().rev() {
         match r.kind {
-            RowKind::Switch if t.exits(r) => drop(ends.insert(r.cpu, r.ts)),
-            RowKind::Switch => drop(ends.remove(&r.cpu)),
-            RowKind::Wakeup if ends.get(&r.rq_cpu).is_some_and(|end| end - r.ts < EXIT_NS) => {
+            RowKind::Switch if t.exits(r) => drop(leaves.insert(r.cpu, r.ts)),
+            RowKind::Switch => drop(leaves.remove(&r.cpu)),
+            RowKind::Migrate if movers.get(&i) == Some(&Mover::Newidle) => {
+                leaves.insert(r.cpu, r.ts);
+            }
+            RowKind::Wakeup if leaves.get(&r.rq_cpu).is_some_and(|l| l - r.ts < LEAVING_NS) => {
                 beside.insert(i);
             }
             _ => {}
@@ -342,26 +345,40 @@ mod tests {
     use crate::shadow::rows::trace::Flags;
     use crate::shadow::tests::{rebuilt, rebuilt_as, row, switch, woken};
 
-    /// 1 sleeps and comes back beside 2. If 2 ends soon after, it may have been in another group
-    /// then, and where 1 is placed is not known; if it sleeps, or runs on for long, it is.
+    /// 1 sleeps and comes back beside 2. Where it is placed is known if 2 runs on, or sleeps later;
+    /// not if 2 ends soon after, and may be in another group by then, nor if it sleeps and its CPU
+    /// pulls 3, for which it may have left.
     #[test]
-    fn who_is_woken_beside_an_exit_is_anywhere() {
-        let placed = |after: u64, prev_state: i64| {
-            let mut rows = vec![switch(10, 0, 9, 0, true)];
+    fn who_is_woken_beside_one_that_leaves_is_anywhere() {
+        let slop = |after: u64, prev_state: i64, pulls: bool| {
+            let mut rows = vec![switch(10, 0, 9, 0, true), switch(11, 1, 9, 0, true)];
             rows.extend(woken(12, 0, 1, 0));
             rows.push(switch(20, 0, 0, 1, false));
+            for pid in [3, 4] {
+                rows.extend(woken(22, 1, pid, 0));
+            }
+            rows.push(switch(25, 1, 0, 4, false));
             rows.push(switch(1_000_000, 0, 1, 0, true));
             rows.push(row(1_000_100, 0, RowKind::WakeupNew, 2, 0));
             rows.push(switch(1_000_200, 0, 0, 2, false));
             rows.extend(woken(2_000_000, 0, 1, 2));
-            let away = switch(2_000_000 + after, 0, 2, 1, true);
-            rows.push(Row { b: prev_state, ..away });
+            let end = 2_000_000 + after;
+            if pulls {
+                let flags =
+                    Flags { need_resched: false, lazy: false, interrupt: false, hard: false };
+                let pull = row(end - 10, 0, RowKind::Migrate, 3, 2);
+                rows.push(Row { a: 1, b: 0, flags: Some(flags), ..pull });
+            }
+            rows.push(Row { b: prev_state, ..switch(end, 0, 2, 1, true) });
             let rows = rebuilt_as("v6.12", rows, &[]);
             rows.iter().rfind(|r| r.kind == RowKind::Wakeup).unwrap().p.slop
         };
-        let (zombie, sleeps, soon) = (0x20, 1, 10_000);
-        assert!(placed(soon, sleeps) < 10 && placed(10 * EXIT_NS, zombie) < 10);
-        assert!(placed(soon, zombie) > 1 << 30, "{}", placed(soon, zombie));
+        let (zombie, sleeps, soon, late) = (0x20, 1, 10_000, 10 * LEAVING_NS);
+        let known =
+            [slop(soon, sleeps, false), slop(late, zombie, false), slop(late, sleeps, true)];
+        assert!(known.iter().all(|&slop| slop < 10), "{known:?}");
+        let anywhere = [slop(soon, zombie, false), slop(soon, sleeps, true)];
+        assert!(anywhere.iter().all(|&slop| slop > 1 << 30), "{anywhere:?}");
     }
 
     /// What was before the recording goes with an ancestor's; whether 4 was recorded, and so
