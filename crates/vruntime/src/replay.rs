@@ -80,6 +80,7 @@ impl SideColumns {
             weight: n(weight) as u64,
             vruntime: n(vruntime) as u64,
             slop: 0,
+            due_less: 0,
             deadline: n(deadline) as u64,
             vlag: n(vlag),
             slice: n(slice) as u64,

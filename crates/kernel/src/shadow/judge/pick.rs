@@ -170,4 +170,33 @@ mod tests {
         assert_eq!([2, 3, 4].map(|nr| determined(nr, false)), [0, 1, 0]);
         assert_eq!([2, 3, 4].map(|nr| determined(nr, true)), [1, 1, 0]);
     }
+
+    /// 1 sleeps; 2 has the earlier deadline. If 3 may have used up part of its request before it
+    /// slept, its own may be earlier, and the pick is not determined.
+    #[test]
+    fn a_deadline_that_may_be_earlier_is_asked_about() {
+        let determined = |due_less| {
+            let side = |pid, deadline| {
+                let (on_rq, weight) = (true, 1 << 20);
+                Side { pid, prio: 120, on_rq, weight, deadline, ..Side::default() }
+            };
+            let n = Side { cfs_nr: 2, ..side(2, 100) };
+            let row = Row { p: Side { on_rq: false, ..side(1, 90) }, n: Some(n), b: 1, ..shown(9) };
+            let t = Trace { nr_cpus: 1, ..Trace::default() };
+            let mut q = Queues::new(&t);
+            for p in [side(2, 100), Side { due_less, ..side(3, 120) }] {
+                q.apply(&t, &Row { p, kind: RowKind::Wakeup, ..shown(5) });
+            }
+            let k = release("v6.12");
+            let decider = Decider::new(&k, 1, OneLevel::new(false));
+            let mut picks = Picks::new(&k, &decider);
+            picks.check(&row, &q);
+            picks.counts.determined
+        };
+        assert_eq!([0, 15, 25].map(determined), [1, 1, 0]);
+    }
+
+    fn shown(ts: u64) -> Row {
+        Row::new(ts, Cpu(0), RowKind::Switch)
+    }
 }

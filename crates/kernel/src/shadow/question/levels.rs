@@ -169,8 +169,16 @@ pub fn ent(k: &mut Asker, s: &Seen) -> Option<Ent> {
     }
     let vruntime = vruntime(k, s);
     let off = if s.side.slop == 0 { 0 } else { vruntime.wrapping_sub(s.side.vruntime) };
-    let deadline = s.side.deadline.wrapping_add(off);
+    let deadline = s.side.deadline.wrapping_add(off).wrapping_sub(less(k, &s.side));
     Some(Ent { vruntime, deadline, seq: s.seq, ..ent_of(&s.side) })
+}
+
+/// How much earlier a rebuilt deadline is: an end of what it may be.
+fn less(k: &mut Asker, side: &Side) -> u64 {
+    match side.due_less as i64 {
+        0 => 0,
+        n => k.ask(Unknown { name: DEADLINE, of: side.pid }, &[0, n]) as u64,
+    }
 }
 
 /// A state as the decision code sees it.
@@ -201,7 +209,7 @@ pub fn curr_ent(k: &mut Asker, side: &Side, now: &CurrNow) -> Ent {
     Ent {
         pid: side.pid,
         vruntime: now.vruntime.wrapping_sub(rounding).wrapping_add(off),
-        deadline: deadline.wrapping_add(off),
+        deadline: deadline.wrapping_add(off).wrapping_sub(less(k, side)),
         slice: side.slice,
         weight: side.weight,
         policy: side.policy,

@@ -399,6 +399,25 @@ mod tests {
         }
     }
 
+    /// 1 may be delayed when it sleeps, or not: woken, it has a new request, or what is left of the
+    /// old one.
+    #[test]
+    fn who_may_have_been_delayed_may_have_an_earlier_deadline() {
+        let due_less = |slop: i64| {
+            let (mut f, t, slice) = queue(&[1, 2]);
+            runs(&mut f, &t, 1, 2, slice / 4);
+            let e = f.ents.get_mut(&1).unwrap();
+            e.v = e.v.widened(slop);
+            if !f.delay(1, &t) {
+                f.leave(1, &t);
+            }
+            f.enter(1, 120, None, &t);
+            f.side(1, 120, &t).due_less
+        };
+        let slice = slice_of(1);
+        assert_eq!([due_less(0), due_less(slice)], [0, slice as u64]);
+    }
+
     /// Two that hide, 9 ns and 4 ns behind the mean of the queue: with the first alone it is 5 ns
     /// further back, and the second no longer behind it.
     #[test]

@@ -507,6 +507,7 @@ impl Frame {
             s.vruntime = e.v.middle() as u64;
             s.slop = e.v.slop() as u64;
             s.deadline = e.deadline as u64;
+            s.due_less = if t.eevdf && !e.due_known { s.slice } else { 0 };
             s.vlag = e.picked;
             s.on_rq = true;
             s.sched_delayed = e.delayed;

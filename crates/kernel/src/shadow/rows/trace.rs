@@ -87,6 +87,8 @@ pub struct Side {
     pub slop: u64,
     /// Virtual deadline (EEVDF).
     pub deadline: u64,
+    /// It may be so much earlier, if part of the request may have been used before it slept.
+    pub due_less: u64,
     /// Lag, or while running the deadline at pick (EEVDF).
     pub vlag: i64,
     /// Request size (EEVDF).
