@@ -403,11 +403,11 @@ impl Rebuilder<'_> {
         self.asleep.insert(pid, (c, Span::at(0), f.drift, lag));
         self.on.remove(&pid);
         self.averages.leave(pid, false, now);
-        for pid in self.cpus[c].came_to_nothing() {
+        let (came, gone) = self.cpus[c].came_to_nothing(now, &self.tuning);
+        self.take_off(now, c, gone);
+        for pid in came {
             self.tell(now, c, pid);
         }
-        let gone = self.cpus[c].run(0, now, &self.tuning);
-        self.take_off(now, c, gone);
     }
 
     /// Tasks on `c` in delayed dequeue have left by `now`, or may have.
