@@ -119,8 +119,9 @@ fn load(text: &str, origin: &str, costs_dir: Option<&Path>) -> Result<MachineSpe
     let this = Text { origin: origin.into(), name: String::new(), text: text.into() };
     let mut sources = vec![this];
     inherit(&mut table, &mut sources, costs_dir)?;
-    let spec = MachineSpec::deserialize(Value::Table(table.clone()))
-        .map_err(|e| explain(&sources, &of_its_state(&table, &e.to_string())))?;
+    let states = table.get("idle").cloned();
+    let spec = MachineSpec::deserialize(Value::Table(table))
+        .map_err(|e| explain(&sources, &of_its_state(states.as_ref(), &e.to_string())))?;
     let wrong = |e: SpecError| blame(&sources, &e.at.clone(), false, e);
     if spec.schema != SCHEMA {
         let found = format!("`{}`", spec.schema);
@@ -215,8 +216,8 @@ fn parse(text: &str, origin: &str) -> Result<Table, FileError> {
 }
 
 /// serde's `message` with the number of the idle state that it is about.
-fn of_its_state(table: &Table, message: &str) -> String {
-    let states = table.get("idle").and_then(Value::as_array).into_iter().flatten();
+fn of_its_state(states: Option<&Value>, message: &str) -> String {
+    let states = states.and_then(Value::as_array).into_iter().flatten();
     let wrong = states.map(|state| IdleSpec::deserialize(state.clone())).position(|s| s.is_err());
     match wrong {
         Some(i) => message.replacen("\nin `idle", &format!("\nin `idle[{i}]"), 1),

@@ -363,22 +363,22 @@ fn inherited_tables() {
     change(schema, &format!("{schema}\ninherit = \"x86-server\""), cycle);
 }
 
+const UMA_8: &str = include_str!("../../../machines/uma-8.toml");
+
 /// A cost of a machine's own is whole, or parts of it would be the inherited table's under a source
 /// that does not say them.
 #[test]
 fn a_cost_without_one_of_its_fields() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("m.toml");
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../machines");
-    let good = std::fs::read_to_string(root.join("uma-8.toml")).unwrap();
-    let place = format!("m.toml:{}: costs.pipe_write: missing field ", good.lines().count() + 3);
+    let place = format!("m.toml:{}: costs.pipe_write: missing field ", UMA_8.lines().count() + 3);
     for (cost, missing) in [
         ("low = 1, high = 900, source = \"me\"", "`mid`"),
         ("mid = 70, source = \"me\"", "`low`"),
         ("low = 1, mid = 2, high = 3", "`source`"),
         ("", "`low`"),
     ] {
-        std::fs::write(&path, format!("{good}\n[costs]\npipe_write = {{ {cost} }}\n")).unwrap();
+        std::fs::write(&path, format!("{UMA_8}\n[costs]\npipe_write = {{ {cost} }}\n")).unwrap();
         let run = run(path.to_str().unwrap(), "v6.1", PIPE);
         fails(&run, 3, &[&format!("{place}{missing}")]);
     }
@@ -389,11 +389,9 @@ fn a_cost_without_one_of_its_fields() {
 fn a_mistake_in_a_later_idle_state() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("m.toml");
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../machines");
-    let good = std::fs::read_to_string(root.join("uma-8.toml")).unwrap();
     let latency = "table_latency_ns = 85000";
-    let line = good.lines().position(|l| l == latency).unwrap() + 1;
-    std::fs::write(&path, good.replace(latency, "table_latency_ns = -5")).unwrap();
+    let line = UMA_8.lines().position(|l| l == latency).unwrap() + 1;
+    std::fs::write(&path, UMA_8.replace(latency, "table_latency_ns = -5")).unwrap();
     let place = format!("m.toml:{line}: idle[2].table_latency_ns: ");
     fails(&run(path.to_str().unwrap(), "v6.1", PIPE), 3, &[&place, "`-5`"]);
 }

@@ -13,6 +13,15 @@ fn spin(dir: &Path) -> Command {
     command
 }
 
+/// What `vruntime` says in `dir`, if it succeeds.
+#[track_caller]
+fn vruntime(dir: &Path, args: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_vruntime"));
+    let output = command.current_dir(dir).args(args).output().unwrap();
+    assert!(output.status.success(), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
+    output
+}
+
 /// Ends with `code` and `words` on stderr.
 #[track_caller]
 fn refused(dir: &Path, args: &[&str], words: &str) {
@@ -141,12 +150,7 @@ fn a_conversion_counts_what_it_has_written() {
     let dir = dir.path();
     let run = ["-m", "uma-2", "-k", "v6.12", "--trace", "t.data"];
     assert!(spin(dir).args(run).output().unwrap().status.success());
-    let vruntime = |args: &[&str]| {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_vruntime"));
-        let output = command.current_dir(dir).args(args).output().unwrap();
-        assert!(output.status.success(), "{args:?}");
-        String::from_utf8(output.stdout).unwrap()
-    };
+    let vruntime = |args: &[&str]| String::from_utf8(vruntime(dir, args).stdout).unwrap();
     let said = vruntime(&["trace", "convert", "t.data", "t.txt"]);
     let text = fs::read_to_string(dir.join("t.txt")).unwrap();
     let lines = text.lines().filter(|l| !l.starts_with('#'));
@@ -180,8 +184,7 @@ fn a_conversion_counts_what_it_has_written() {
 fn a_delay_is_the_same_in_report_and_trace() {
     let dir = tempfile::tempdir().unwrap();
     let mean = |args: &[&str], at: &str| {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_vruntime"));
-        let output = command.current_dir(dir.path()).args(args).output().unwrap();
+        let output = vruntime(dir.path(), args);
         let value: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
         value.pointer(at).unwrap().as_u64().unwrap()
     };
@@ -197,16 +200,14 @@ fn a_delay_is_the_same_in_report_and_trace() {
 #[test]
 fn a_trace_of_one_moment_has_no_rates() {
     let dir = tempfile::tempdir().unwrap();
-    let path = dir.path().join("one.txt");
     let next = "next_comm=swapper/0 next_pid=0 next_prio=120";
     let line = format!(
         "a-7 ( 7) [000] d..2. 1.000100: sched_switch: prev_comm=a prev_pid=7 prev_prio=120 \
          prev_state=S ==> {next}\n"
     );
-    fs::write(&path, line).unwrap();
-    let mut stat = Command::new(env!("CARGO_BIN_EXE_vruntime"));
-    let output = stat.args(["trace", "stat"]).arg(&path).output().unwrap();
-    let text = String::from_utf8(output.stdout).unwrap();
+    fs::write(dir.path().join("one.txt"), line).unwrap();
+    let text =
+        String::from_utf8(vruntime(dir.path(), &["trace", "stat", "one.txt"]).stdout).unwrap();
     assert!(text.contains("                1  # - K/sec\n"), "{text}");
 }
 
@@ -218,13 +219,7 @@ fn a_pipe_takes_every_format() {
     let dir = dir.path();
     let run = ["-m", "uma-2", "-k", "v6.12", "--trace", "t.data"];
     assert!(spin(dir).args(run).output().unwrap().status.success());
-    let convert = |to: &[&str]| {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_vruntime"));
-        let command = command.current_dir(dir).args(["trace", "convert", "t.data"]);
-        let output = command.args(to).output().unwrap();
-        assert!(output.status.success(), "{to:?}: {output:?}");
-        output
-    };
+    let convert = |to: &[&str]| vruntime(dir, &[&["trace", "convert", "t.data"], to].concat());
     for (name, format) in [("f.data", "perf"), ("f.dat", "dat")] {
         let fifo = dir.join(name);
         nix::unistd::mkfifo(&fifo, nix::sys::stat::Mode::S_IRWXU).unwrap();
@@ -243,6 +238,9 @@ fn a_pipe_takes_every_format() {
     assert_eq!(String::from_utf8(said).unwrap(), "vruntime: note: times are cut to microseconds\n");
 }
 
+/// A benchmark of 60 ms.
+const RUN: [&str; 8] = ["run", "-m", "uma-8", "-k", "v6.12", "-w", "hackbench -g 1 -l 2000", "-q"];
+
 /// What the window's figures count are the events of its trace, no more and no less.
 #[test]
 fn a_trace_of_the_window_has_what_the_window_counts() {
@@ -252,7 +250,7 @@ fn a_trace_of_the_window_has_what_the_window_counts() {
     assert_eq!(traced["context_switches"], counters["context_switches"]);
     assert_eq!(traced["events"]["sched_waking"], counters["wakeups"]);
     assert_eq!(causes["blocks"][0], counters["voluntary_switches"]);
-    // The benchmark takes 60 ms: one that ends in the warm-up is measured whole.
+    // One that ends in the warm-up is measured whole.
     let (counters, stat) = traced_window("200ms");
     assert_eq!(stat["stats"]["events"]["sched_waking"], counters["wakeups"]);
     assert_eq!(stat["causes"]["switches"]["exits"][0], 40);
@@ -262,11 +260,10 @@ fn a_trace_of_the_window_has_what_the_window_counts() {
 #[test]
 fn a_trace_of_the_window_begins_with_the_window() {
     let dir = tempfile::tempdir().unwrap();
-    let mut run = Command::new(env!("CARGO_BIN_EXE_vruntime"));
-    run.current_dir(dir.path()).args(["run", "-m", "uma-8", "-k", "v6.12", "--json", "-q"]);
-    run.args(["-w", "hackbench -g 1 -l 2000", "--warmup", "20ms", "--window", "1ms"]);
-    let output = run.args(["--trace", "w.txt", "--trace-window", "--trace-events", "100"]).output();
-    let record: serde_json::Value = serde_json::from_slice(&output.unwrap().stdout).unwrap();
+    let window = ["--warmup", "20ms", "--window", "1ms", "--json"];
+    let trace = ["--trace", "w.txt", "--trace-window", "--trace-events", "100"];
+    let output = vruntime(dir.path(), &[&RUN[..], &window, &trace].concat());
+    let record: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     let opened = record["window"][0].as_f64().unwrap() / 1e9;
     let text = fs::read_to_string(dir.path().join("w.txt")).unwrap();
     let mut events = text.lines().filter(|line| !line.starts_with('#'));
@@ -281,14 +278,11 @@ fn a_trace_of_the_window_begins_with_the_window() {
 /// A run's counters, and what `trace stat` says of the trace of its window.
 fn traced_window(warmup: &str) -> (serde_json::Value, serde_json::Value) {
     let dir = tempfile::tempdir().unwrap();
-    let vruntime = |args: &[&str]| -> serde_json::Value {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_vruntime"));
-        let output = command.current_dir(dir.path()).args(args).arg("--json").output().unwrap();
-        assert!(output.status.success(), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
+    let json = |args: &[&str]| -> serde_json::Value {
+        let output = vruntime(dir.path(), &[args, &["--json"]].concat());
         serde_json::from_slice(&output.stdout).unwrap()
     };
-    let run = ["run", "-m", "uma-8", "-k", "v6.12", "-w", "hackbench -g 1 -l 2000", "-q"];
     let window = ["--warmup", warmup, "--window", "10ms", "--trace", "w.data", "--trace-window"];
-    let mut record = vruntime(&[&run[..], &window].concat());
-    (record["counters"].take(), vruntime(&["trace", "stat", "w.data"]))
+    let mut record = json(&[&RUN[..], &window].concat());
+    (record["counters"].take(), json(&["trace", "stat", "w.data"]))
 }

@@ -51,6 +51,11 @@ pub fn woken(ts: u64, cpu: u16, pid: i64, curr: i64) -> [Row; 2] {
     [waking, Row { a, ..row(ts + 1, cpu, RowKind::Wakeup, pid, curr) }]
 }
 
+/// CPU 0, on which `curr` runs, pulls `pid` from CPU 1.
+pub fn pulled(ts: u64, pid: i64, curr: i64) -> Row {
+    Row { a: 1, b: 0, ..row(ts, 0, RowKind::Migrate, pid, curr) }
+}
+
 /// `rows` of two CPUs under v6.1 with what can be rebuilt.
 pub fn rebuilt(rows: Vec<Row>, named: &[(i64, Named)]) -> Vec<Row> {
     rebuilt_as("v6.1", rows, named)

@@ -156,16 +156,7 @@ mod tests {
                 |pid| Side { pid, prio: 120, on_rq: true, weight: 1 << 20, ..Side::default() };
             let n = Side { cfs_nr: nr, ..side(2) };
             let row = Row { p: side(1), n: Some(n), ..Row::new(9, Cpu(0), RowKind::Switch) };
-            let t = Trace { nr_cpus: 1, ..Trace::default() };
-            let mut q = Queues::new(&t);
-            for p in [side(2), Side { sched_delayed, ..side(3) }] {
-                q.apply(&t, &Row { p, ..Row::new(5, Cpu(0), RowKind::Wakeup) });
-            }
-            let k = release("v6.12");
-            let decider = Decider::new(&k, 1, OneLevel::new(false));
-            let mut picks = Picks::new(&k, &decider);
-            picks.check(&row, &q);
-            picks.counts.determined
+            determined_of(&row, [side(2), Side { sched_delayed, ..side(3) }])
         };
         assert_eq!([2, 3, 4].map(|nr| determined(nr, false)), [0, 1, 0]);
         assert_eq!([2, 3, 4].map(|nr| determined(nr, true)), [1, 1, 0]);
@@ -181,22 +172,24 @@ mod tests {
                 Side { pid, prio: 120, on_rq, weight, deadline, ..Side::default() }
             };
             let n = Side { cfs_nr: 2, ..side(2, 100) };
-            let row = Row { p: Side { on_rq: false, ..side(1, 90) }, n: Some(n), b: 1, ..shown(9) };
-            let t = Trace { nr_cpus: 1, ..Trace::default() };
-            let mut q = Queues::new(&t);
-            for p in [side(2, 100), Side { due_less, ..side(3, 120) }] {
-                q.apply(&t, &Row { p, kind: RowKind::Wakeup, ..shown(5) });
-            }
-            let k = release("v6.12");
-            let decider = Decider::new(&k, 1, OneLevel::new(false));
-            let mut picks = Picks::new(&k, &decider);
-            picks.check(&row, &q);
-            picks.counts.determined
+            let p = Side { on_rq: false, ..side(1, 90) };
+            let row = Row { p, n: Some(n), b: 1, ..Row::new(9, Cpu(0), RowKind::Switch) };
+            determined_of(&row, [side(2, 100), Side { due_less, ..side(3, 120) }])
         };
         assert_eq!([0, 15, 25].map(determined), [1, 1, 0]);
     }
 
-    fn shown(ts: u64) -> Row {
-        Row::new(ts, Cpu(0), RowKind::Switch)
+    /// How many picks at `row`, a switch on CPU 0 of v6.12 on which these wait, are determined.
+    fn determined_of(row: &Row, waiting: [Side; 2]) -> u64 {
+        let t = Trace { nr_cpus: 1, ..Trace::default() };
+        let mut q = Queues::new(&t);
+        for p in waiting {
+            q.apply(&t, &Row { p, ..Row::new(5, Cpu(0), RowKind::Wakeup) });
+        }
+        let k = release("v6.12");
+        let decider = Decider::new(&k, 1, OneLevel::new(false));
+        let mut picks = Picks::new(&k, &decider);
+        picks.check(row, &q);
+        picks.counts.determined
     }
 }

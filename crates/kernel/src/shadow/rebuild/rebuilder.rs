@@ -566,8 +566,7 @@ impl Rebuilder<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::shadow::rows::trace::Flags;
-    use crate::shadow::tests::{rebuilt, rebuilt_as, row, switch, woken};
+    use crate::shadow::tests::{pulled, rebuilt, rebuilt_as, row, switch, woken};
 
     /// 1, on CPU 0 of v6.12, makes 2 and runs. It ends: it leaves at once. It sleeps ahead of
     /// 2: it stays, until the CPU goes idle; no CPU is chosen when it is woken before.
@@ -604,9 +603,7 @@ mod tests {
             rows.extend(woken(22, 1, pid, 0));
         }
         rows.push(switch(25, 1, 0, 3, false));
-        let flags = Flags { need_resched: false, lazy: false, interrupt: false, hard: false };
-        let pull = row(1_000_000, 0, RowKind::Migrate, 2, 1);
-        rows.push(Row { a: 1, b: 0, flags: Some(flags), ..pull });
+        rows.push(pulled(1_000_000, 2, 1));
         rows.push(switch(1_000_100, 0, 1, 2, true));
         let rows = rebuilt_as("v6.12", rows, &[]);
         let last = rows.iter().rfind(|r| r.kind == RowKind::Switch).unwrap();
@@ -626,9 +623,7 @@ mod tests {
         }
         rows.extend([switch(20, 0, 0, 1, false), switch(25, 1, 0, 4, false)]);
         rows.push(switch(1_000_020, 0, 1, 2, true));
-        let flags = Flags { need_resched: false, lazy: false, interrupt: false, hard: false };
-        let pull = row(1_100_000, 0, RowKind::Migrate, 3, 2);
-        rows.push(Row { a: 1, b: 0, flags: Some(flags), ..pull });
+        rows.push(pulled(1_100_000, 3, 2));
         rows.push(switch(1_100_100, 0, 2, 3, true));
         rows.extend(woken(1_200_000, 0, 2, 3));
         let rows = rebuilt_as("v6.12", rows, &[]);

@@ -343,7 +343,7 @@ pub(super) fn beside_who_leaves(t: &Trace, movers: &BTreeMap<usize, Mover>) -> B
 mod tests {
     use super::*;
     use crate::shadow::rows::trace::Flags;
-    use crate::shadow::tests::{rebuilt, rebuilt_as, row, switch, woken};
+    use crate::shadow::tests::{pulled, rebuilt, rebuilt_as, row, switch, woken};
 
     /// 1 sleeps and comes back beside 2. Where it is placed is known if 2 runs on, or sleeps later;
     /// not if 2 ends soon after, and may be in another group by then, nor if it sleeps and its CPU
@@ -364,10 +364,7 @@ mod tests {
             rows.extend(woken(2_000_000, 0, 1, 2));
             let end = 2_000_000 + after;
             if pulls {
-                let flags =
-                    Flags { need_resched: false, lazy: false, interrupt: false, hard: false };
-                let pull = row(end - 10, 0, RowKind::Migrate, 3, 2);
-                rows.push(Row { a: 1, b: 0, flags: Some(flags), ..pull });
+                rows.push(pulled(end - 10, 3, 2));
             }
             rows.push(Row { b: prev_state, ..switch(end, 0, 2, 1, true) });
             let rows = rebuilt_as("v6.12", rows, &[]);

@@ -99,11 +99,11 @@ impl Counts {
             }
             if let Some(all) = r.nr_running {
                 let began = match r.kind {
-                    RowKind::Switch => {
-                        let looks = pulls[r.cpu.ix()].is_none() && goes_idle(r);
-                        let tail = if looks { READS * tail } else { tail };
-                        pulls[r.cpu.ix()].unwrap_or(r.ts).saturating_sub(tail)
-                    }
+                    RowKind::Switch => match pulls[r.cpu.ix()] {
+                        Some(ts) => ts.saturating_sub(tail),
+                        None if goes_idle(r) => r.ts.saturating_sub(READS * tail),
+                        None => r.ts.saturating_sub(tail),
+                    },
                     // Taken off just now, by the row's own pass.
                     RowKind::Migrate if balances => r.ts,
                     RowKind::Wakeup | RowKind::WakeupNew => {
